@@ -1,0 +1,277 @@
+//! What is wrong with a field, and how Kubernetes says it.
+//!
+//! A validation rule returns [`Errors`]: every error at once, in the order of the checks, duplicates included, because
+//! that is what a Kubernetes API server puts into a `Status`. How a status looks on the wire is not known here.
+
+use std::fmt;
+
+use serde::Serialize;
+use types::go;
+
+/// All errors found in one object, in the order in which they were found.
+pub type Errors = Vec<Error>;
+
+/// One thing that is wrong with one field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    /// Where, for example `spec.template.spec.containers[0].image`.
+    pub path: String,
+    /// What kind of wrong.
+    pub kind: Kind,
+    /// The refused value as Kubernetes prints it; `None` where it prints none.
+    pub value: Option<String>,
+    /// Why, and what would be right. May be empty.
+    pub detail: String,
+}
+
+/// The kinds of errors that the Kubernetes API distinguishes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The value refers to something that is not there.
+    NotFound,
+    /// A value is needed and none was given.
+    Required,
+    /// The value stands a second time where it may stand once.
+    Duplicate,
+    /// The value is malformed or out of bounds.
+    Invalid,
+    /// The value is none of an enumeration.
+    NotSupported,
+    /// The value would be right elsewhere, but not here.
+    Forbidden,
+    /// The text is too long.
+    TooLong,
+    /// The list is too long.
+    TooMany,
+    /// The value is of another type than the schema says.
+    TypeInvalid,
+    /// The rule itself could not be evaluated.
+    Internal,
+}
+
+impl Kind {
+    /// The machine-readable reason, as in `details.causes[].reason` of a `Status`.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Kind::NotFound => "FieldValueNotFound",
+            Kind::Required => "FieldValueRequired",
+            Kind::Duplicate => "FieldValueDuplicate",
+            Kind::Invalid => "FieldValueInvalid",
+            Kind::NotSupported => "FieldValueNotSupported",
+            Kind::Forbidden => "FieldValueForbidden",
+            Kind::TooLong => "FieldValueTooLong",
+            Kind::TooMany => "FieldValueTooMany",
+            Kind::TypeInvalid => "FieldValueTypeInvalid",
+            Kind::Internal => "InternalError",
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Kind::NotFound => "Not found",
+            Kind::Required => "Required value",
+            Kind::Duplicate => "Duplicate value",
+            Kind::Invalid | Kind::TypeInvalid => "Invalid value",
+            Kind::NotSupported => "Unsupported value",
+            Kind::Forbidden => "Forbidden",
+            Kind::TooLong => "Too long",
+            Kind::TooMany => "Too many",
+            Kind::Internal => "Internal error",
+        }
+    }
+}
+
+impl Error {
+    /// The message without the path, as in `details.causes[].message` of a `Status`.
+    pub fn message(&self) -> String {
+        let mut message = self.kind.text().to_owned();
+        for part in self.value.iter().chain((!self.detail.is_empty()).then_some(&self.detail)) {
+            message.push_str(": ");
+            message.push_str(part);
+        }
+        message
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.message())
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A path to a field, grown step by step: `Path::new("spec").child("containers").index(0)`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Path(String);
+
+impl Path {
+    /// The path of a field at the top of an object.
+    pub fn new(name: &str) -> Self {
+        Path(name.to_owned())
+    }
+
+    /// The path of an object itself; its errors are printed with `<nil>`, as Go prints a path that is not there.
+    pub fn root() -> Self {
+        Path("<nil>".to_owned())
+    }
+
+    /// The path of a field inside this one. `child("a.b")` steps down twice.
+    pub fn child(&self, name: &str) -> Self {
+        if self.0 == "<nil>" { Path(name.to_owned()) } else { Path(format!("{}.{name}", self.0)) }
+    }
+
+    /// The path of a list item.
+    pub fn index(&self, index: usize) -> Self {
+        Path(format!("{}[{index}]", self.0))
+    }
+
+    /// The path of a map entry.
+    pub fn key(&self, key: &str) -> Self {
+        Path(format!("{}[{key}]", self.0))
+    }
+
+    /// A value is needed and none was given.
+    pub fn required(&self, detail: impl Into<String>) -> Error {
+        self.error(Kind::Required, None, detail)
+    }
+
+    /// The value is malformed or out of bounds.
+    pub fn invalid(&self, value: impl Into<Value>, detail: impl Into<String>) -> Error {
+        self.error(Kind::Invalid, value.into().0, detail)
+    }
+
+    /// The value is none of `supported`, which are printed in the order given.
+    pub fn not_supported<S: AsRef<str>>(&self, value: impl Into<Value>, supported: &[S]) -> Error {
+        let quoted: Vec<String> = supported.iter().map(|value| go::quote(value.as_ref())).collect();
+        let detail = if quoted.is_empty() {
+            String::new()
+        } else {
+            format!("supported values: {}", quoted.join(", "))
+        };
+        self.error(Kind::NotSupported, value.into().0, detail)
+    }
+
+    /// The value stands a second time where it may stand once.
+    pub fn duplicate(&self, value: impl Into<Value>) -> Error {
+        self.error(Kind::Duplicate, value.into().0, "")
+    }
+
+    /// The value refers to something that is not there.
+    pub fn not_found(&self, value: impl Into<Value>) -> Error {
+        self.error(Kind::NotFound, value.into().0, "")
+    }
+
+    /// The value would be right elsewhere, but not here.
+    pub fn forbidden(&self, detail: impl Into<String>) -> Error {
+        self.error(Kind::Forbidden, None, detail)
+    }
+
+    /// The text is longer than `max` bytes.
+    pub fn too_long(&self, max: usize) -> Error {
+        self.error(Kind::TooLong, None, format!("may not be more than {max} {}", plural(max, "byte")))
+    }
+
+    /// The list has `actual` items, which is more than `max`.
+    pub fn too_many(&self, actual: usize, max: usize) -> Error {
+        self.error(
+            Kind::TooMany,
+            Some(actual.to_string()),
+            format!("must have at most {max} {}", plural(max, "item")),
+        )
+    }
+
+    fn error(&self, kind: Kind, value: Option<String>, detail: impl Into<String>) -> Error {
+        Error { path: self.0.clone(), kind, value, detail: detail.into() }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn plural(count: usize, noun: &str) -> String {
+    if count == 1 { noun.to_owned() } else { format!("{noun}s") }
+}
+
+/// A refused value, printed as Go prints it: strings quoted, numbers and booleans bare, everything else as JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Value(Option<String>);
+
+impl Value {
+    /// No value is printed at all.
+    pub const OMITTED: Value = Value(None);
+
+    /// A value that prints as JSON: lists, maps, pointers (`None` is `null`), and Go's named string types.
+    pub fn json(value: &impl Serialize) -> Self {
+        let value = serde_json::to_value(value).expect("wire types have string keys and finite numbers");
+        Value(Some(go::json(&value)))
+    }
+
+    /// A value that was printed already.
+    pub fn printed(text: impl Into<String>) -> Self {
+        Value(Some(text.into()))
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Value(Some(go::quote(text)))
+    }
+}
+
+impl From<&String> for Value {
+    fn from(text: &String) -> Self {
+        Value::from(text.as_str())
+    }
+}
+
+macro_rules! printed_bare {
+    ($($type:ty),*) => {$(
+        impl From<$type> for Value {
+            fn from(value: $type) -> Self {
+                Value(Some(value.to_string()))
+            }
+        }
+    )*};
+}
+printed_bare!(i32, i64, usize, bool);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn messages_as_kubernetes_prints_them() {
+        let path = Path::new("spec").child("rules").index(1);
+        for (error, message) in [
+            (path.required(""), "spec.rules[1]: Required value"),
+            (path.required("say why"), "spec.rules[1]: Required value: say why"),
+            (path.invalid("a\"b", "no quotes"), r#"spec.rules[1]: Invalid value: "a\"b": no quotes"#),
+            (path.invalid(-1, "too small"), "spec.rules[1]: Invalid value: -1: too small"),
+            (path.invalid(Value::OMITTED, "both"), "spec.rules[1]: Invalid value: both"),
+            (path.invalid(Value::json(&None::<i32>), "gone"), "spec.rules[1]: Invalid value: null: gone"),
+            (
+                path.key("k").invalid(Value::json(&BTreeMap::from([("b", "2"), ("a", "1")])), "x"),
+                r#"spec.rules[1][k]: Invalid value: {"a":"1","b":"2"}: x"#,
+            ),
+            (
+                path.not_supported("C", &["B", "A"]),
+                r#"spec.rules[1]: Unsupported value: "C": supported values: "B", "A""#,
+            ),
+            (path.duplicate(11), "spec.rules[1]: Duplicate value: 11"),
+            (path.not_found("v"), r#"spec.rules[1]: Not found: "v""#),
+            (path.forbidden("not here"), "spec.rules[1]: Forbidden: not here"),
+            (path.too_long(63), "spec.rules[1]: Too long: may not be more than 63 bytes"),
+            (path.too_many(21, 20), "spec.rules[1]: Too many: 21: must have at most 20 items"),
+            (Path::root().required(""), "<nil>: Required value"),
+            (Path::root().child("spec").required(""), "spec: Required value"),
+        ] {
+            assert_eq!(error.to_string(), message);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The Job API: defaults, validation, and what the Job controller decides.

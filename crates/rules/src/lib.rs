@@ -1,0 +1,11 @@
+//! Every decision Ferry takes, as pure functions over [`types`].
+//!
+//! A rule reads its arguments and returns a value: a list of field errors, a plan, a new status. It does no IO, keeps
+//! no state and knows no clock; time is an argument called `now`. So the same rule serves the embedded API server, a
+//! webhook on a real cluster, the simulation and the tests.
+//!
+//! - [`field`]: what is wrong with a field, and how Kubernetes says it.
+//! - [`job`]: the Job API and the Job controller's decision.
+
+pub mod field;
+pub mod job;
