@@ -204,10 +204,25 @@ impl Value {
     /// No value is printed at all.
     pub const OMITTED: Value = Value(None);
 
-    /// A value that prints as JSON: lists, maps, pointers (`None` is `null`), and Go's named string types.
+    /// A value that prints as plain JSON: lists and maps of scalars, pointers to scalars (`None` is `null`), times, and
+    /// Go's named string types.
     pub fn json(value: &impl Serialize) -> Self {
         let value = serde_json::to_value(value).expect("wire types have string keys and finite numbers");
         Value(Some(go::json(&value)))
+    }
+
+    /// A value of one of Kubernetes' structures, named by its wire type (`io.k8s.api.core.v1.PodSpec`): it prints
+    /// with the names and in the order of the structure that the API server holds internally.
+    pub fn internal(wire_type: &str, value: &impl Serialize) -> Self {
+        let _ = wire_type;
+        Value::json(value)
+    }
+
+    /// A list of such structures.
+    pub fn internal_list<T: Serialize>(wire_type: &str, values: &[T]) -> Self {
+        let printed: Vec<String> =
+            values.iter().filter_map(|value| Value::internal(wire_type, value).0).collect();
+        Value::printed(format!("[{}]", printed.join(",")))
     }
 
     /// A value that was printed already.

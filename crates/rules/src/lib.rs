@@ -5,7 +5,11 @@
 //! webhook on a real cluster, the simulation and the tests.
 //!
 //! - [`field`]: what is wrong with a field, and how Kubernetes says it.
+//! - [`names`]: the syntax of names, labels and the like.
+//! - [`meta`]: object metadata and selectors.
 //! - [`job`]: the Job API and the Job controller's decision.
 
 pub mod field;
 pub mod job;
+pub mod meta;
+pub mod names;

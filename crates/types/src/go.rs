@@ -88,8 +88,8 @@ pub fn write_json_string(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Go's `unicode.IsPrint` as far as it differs from "not a control character": of the spaces only U+0020 prints.
-fn is_print(c: char) -> bool {
+/// Go's `unicode.IsPrint`, as far as it differs from "not a control character": of the spaces only U+0020 prints.
+pub fn is_print(c: char) -> bool {
     let invisible = matches!(c,
         '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
         | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
