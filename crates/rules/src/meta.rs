@@ -25,7 +25,21 @@ const FOREGROUND: &str = "foregroundDeletion";
 /// Finalizers that need no domain in front, because Kubernetes itself owns them.
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", ORPHAN, FOREGROUND];
 
-/// The metadata of a new object of a built-in kind in a namespace, whose name must satisfy `name`.
+/// The metadata of a new object of a built-in kind in a namespace: finalizers without a domain are Kubernetes' own.
+pub fn validate_built_in(meta: &ObjectMeta, name: fn(&str) -> Problems, path: &Path) -> Errors {
+    let mut errors = validate(meta, name, path);
+    errors.extend(standard_finalizers(meta, path));
+    errors
+}
+
+/// The metadata of a changed object of a built-in kind.
+pub fn validate_update_built_in(new: &ObjectMeta, old: &ObjectMeta, path: &Path) -> Errors {
+    let mut errors = validate_update(new, old, path);
+    errors.extend(standard_finalizers(new, path));
+    errors
+}
+
+/// The metadata of any object in a namespace, whose name must satisfy `name`.
 pub fn validate(meta: &ObjectMeta, name: fn(&str) -> Problems, path: &Path) -> Errors {
     let mut errors = Errors::new();
     if let Some(prefix) = non_empty(meta.generate_name.as_ref()) {
@@ -52,11 +66,10 @@ pub fn validate(meta: &ObjectMeta, name: fn(&str) -> Problems, path: &Path) -> E
     errors.extend(common(meta, path));
     errors.extend(qualified_finalizers(meta, path));
     errors.extend(managed_fields(meta, path));
-    errors.extend(standard_finalizers(meta, path));
     errors
 }
 
-/// The metadata of a changed object of a built-in kind, next to that of the stored one.
+/// The metadata of any changed object, next to that of the stored one.
 pub fn validate_update(new: &ObjectMeta, old: &ObjectMeta, path: &Path) -> Errors {
     let mut errors = Errors::new();
     if old.deletion_timestamp.is_some() {
@@ -91,7 +104,6 @@ pub fn validate_update(new: &ObjectMeta, old: &ObjectMeta, path: &Path) -> Error
     }
     errors.extend(common(new, path));
     errors.extend(managed_fields(new, path));
-    errors.extend(standard_finalizers(new, path));
     errors
 }
 
@@ -366,7 +378,7 @@ mod tests {
     }
 
     fn check(value: serde_json::Value, expected: &[&str]) {
-        let errors = validate(&meta(value), names::dns_subdomain, &Path::new("metadata"));
+        let errors = validate_built_in(&meta(value), names::dns_subdomain, &Path::new("metadata"));
         starts(&errors, expected);
     }
 
