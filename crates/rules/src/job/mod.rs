@@ -4,7 +4,8 @@
 //! - [`defaults`]: what a field is when nobody said;
 //! - [`prepare`]: what an endpoint takes from the client, what it keeps and what it generates;
 //! - [`validate`] a new Job, [`update`] of a stored one, [`status`] written by a controller: every error at once;
-//! - [`warnings`]: what is accepted but worth a word.
+//! - [`warnings`]: what is accepted but worth a word;
+//! - [`endpoints`]: all of these in their order.
 //!
 //! Objects are in the form in which [`schema::decode`] leaves them: absent means zero. Time is an argument.
 
@@ -13,6 +14,7 @@ use std::sync::LazyLock;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
 
 pub mod defaults;
+pub mod endpoints;
 pub mod indexes;
 pub mod prepare;
 pub mod status;

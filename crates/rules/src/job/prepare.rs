@@ -13,9 +13,13 @@ use crate::semantic;
 
 /// A new Job: it gets its selector and labels, an empty status and its first generation (G-02…G-05). Name and uid are
 /// set already.
-pub fn for_create(job: &mut Job) {
+///
+/// `shares_labels`: where a Job comes without labels, defaulting gives it those of its template, and upstream both are
+/// then one map in memory, so that what is generated for the one shows up in the other. It is two maps again once the
+/// object was copied, as it is for a generated name (G-07).
+pub fn for_create(job: &mut Job, shares_labels: bool) {
     if spec(job).manual_selector != Some(true) {
-        generate_selector(job);
+        generate_selector(job, shares_labels);
     }
     job.status = Some(JobStatus::default());
     job.metadata.generation = Some(1);
@@ -41,7 +45,7 @@ pub fn for_status_update(new: &mut Job, old: &Job) {
 }
 
 /// Labels the pods and selects them, so that no other Job's pods are taken for this one's.
-fn generate_selector(job: &mut Job) {
+fn generate_selector(job: &mut Job, shares_labels: bool) {
     let name = job.metadata.name.clone().unwrap_or_default();
     let uid = job.metadata.uid.clone().unwrap_or_default();
     let spec = job.spec.get_or_insert_default();
@@ -53,11 +57,9 @@ fn generate_selector(job: &mut Job) {
     ];
 
     let labels = spec.template.metadata.get_or_insert_default().labels.get_or_insert_default();
-    // Defaulting makes the template's labels the Job's own where it has none, and upstream both are then one map: what
-    // is generated here shows up in both (G-07).
-    let shared = job.metadata.labels.as_mut().filter(|own| *own == labels);
-    for labels in [Some(labels), shared].into_iter().flatten() {
-        add_missing(labels, &generated);
+    add_missing(labels, &generated);
+    if shares_labels {
+        job.metadata.labels = Some(labels.clone());
     }
 
     let selected = spec.selector.get_or_insert_default().match_labels.get_or_insert_default();
@@ -88,7 +90,7 @@ mod tests {
 
     fn created(value: Value) -> Value {
         let mut job = job(value);
-        for_create(&mut job);
+        for_create(&mut job, false);
         serde_json::to_value(job).expect("a Job is JSON")
     }
 
@@ -133,12 +135,15 @@ mod tests {
 
     #[test]
     fn g_07_the_jobs_own_labels() {
-        let job = created(json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}}));
+        let labels = |shares| {
+            let mut job = job(json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}}));
+            for_create(&mut job, shares);
+            serde_json::to_value(job.metadata.labels).expect("labels are JSON")
+        };
         let mut both = generated();
         both["a"] = json!("b");
-        assert_eq!(job["metadata"]["labels"], both);
-        let job = created(json!({"metadata": {"labels": {"own": "1"}}, "spec": {}}));
-        assert_eq!(job["metadata"]["labels"], json!({"own": "1"}));
+        assert_eq!(labels(true), both);
+        assert_eq!(labels(false), json!({"a": "b"}));
     }
 
     #[test]

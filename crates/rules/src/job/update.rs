@@ -29,8 +29,8 @@ fn options_for_update(new: &Job, old: &Job) -> Options {
     let old_labels = old_template.metadata.as_ref().and_then(|meta| meta.labels.as_ref());
     let had = |key: &str| old_labels.is_some_and(|labels| labels.contains_key(key));
     let pod = pod::Options::for_template(&spec(new).template, Some(old_template));
-    let tolerate_selector_values =
-        pod.allow_invalid_label_value_in_selector || meta::has_invalid_value(spec(old).selector.as_ref());
+    let tolerate_selector_values = pod.allow_invalid_label_value_in_selector
+        || meta::selector::has_invalid_value(spec(old).selector.as_ref());
     Options {
         pod,
         require_prefixed_labels: had(JOB_NAME_LABEL) && had(CONTROLLER_UID_LABEL),

@@ -15,7 +15,7 @@ fn stored(spec: Value, status: Value) -> Job {
     .expect("a test's Job");
     change(&mut job, spec);
     apply_defaults(&mut job);
-    prepare::for_create(&mut job);
+    prepare::for_create(&mut job, false);
     job.status = serde_json::from_value(status).expect("a test's status");
     job
 }

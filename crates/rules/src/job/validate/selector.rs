@@ -31,7 +31,7 @@ pub(super) fn validate_generated(job: &Job, require_prefixed: bool) -> Errors {
         errors.extend(validate_label(template_labels(spec), key, value, &labels_path));
     }
     let expected: Map = expected.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-    if meta::matches(spec.selector.as_ref(), &expected) == Some(false) {
+    if meta::selector::matches(spec.selector.as_ref(), &expected) == Some(false) {
         let selector = Value::internal(semantic::LABEL_SELECTOR, &spec.selector);
         errors.push(Path::new("spec").child("selector").invalid(selector, "`selector` not auto-generated"));
     }
@@ -51,10 +51,10 @@ fn validate_label(labels: Option<&Map>, key: &str, expected: &str, path: &Path) 
 pub(super) fn validate(spec: &JobSpec, tolerate_values: bool, path: &Path) -> Errors {
     let mut errors = match &spec.selector {
         None => vec![path.child("selector").required("")],
-        Some(selector) => meta::label_selector(selector, tolerate_values, &path.child("selector")),
+        Some(selector) => meta::selector::validate(selector, tolerate_values, &path.child("selector")),
     };
     let labels = template_labels(spec);
-    if meta::matches(spec.selector.as_ref(), labels.unwrap_or(&Map::new())) == Some(false) {
+    if meta::selector::matches(spec.selector.as_ref(), labels.unwrap_or(&Map::new())) == Some(false) {
         let path = path.child("template").child("metadata").child("labels");
         errors.push(path.invalid(Value::json(&labels), "`selector` does not match template `labels`"));
     }

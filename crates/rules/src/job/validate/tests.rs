@@ -15,7 +15,7 @@ fn prepared(patch: Value) -> Job {
     merge(&mut job, patch);
     let mut job: Job = serde_json::from_value(job).expect("a test's Job");
     apply_defaults(&mut job);
-    prepare::for_create(&mut job);
+    prepare::for_create(&mut job, false);
     job
 }
 

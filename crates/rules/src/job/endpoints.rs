@@ -1,0 +1,170 @@
+//! What `POST jobs`, `PUT jobs/<name>` and `PUT jobs/<name>/status` do with a Job, from the decoded body to the object
+//! that is stored: the rules in the order in which an API server applies them.
+
+use std::fmt;
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::defaults::apply_defaults;
+use super::status::validate_status_update;
+use super::update::validate_update;
+use super::validate::validate_create;
+use super::{Settings, prepare, warnings};
+use crate::field::{Errors, Path};
+use crate::meta::system::{Identity, begin_create, begin_update};
+use crate::{meta, names};
+
+/// What is stored and answered.
+#[derive(Debug, Clone)]
+pub struct Accepted {
+    /// The Job as a client reads it afterwards.
+    pub job: Job,
+    /// What the answer warns of.
+    pub warnings: Vec<String>,
+}
+
+/// Why nothing is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refused {
+    /// 400: the request contradicts itself.
+    BadRequest(String),
+    /// 409: the stored object is another one than the client thinks.
+    Conflict(String),
+    /// 422: these fields are wrong.
+    Invalid(Errors),
+    /// 500: what upstream answers where it has no better word.
+    Internal(String),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::BadRequest(why) | Refused::Conflict(why) | Refused::Internal(why) => f.write_str(why),
+            Refused::Invalid(errors) => {
+                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                f.write_str(&errors.join("\n"))
+            }
+        }
+    }
+}
+
+/// A new Job in a namespace.
+pub fn create(
+    mut job: Job,
+    namespace: &str,
+    identity: Identity,
+    settings: &Settings,
+) -> Result<Accepted, Refused> {
+    let has_labels = job.metadata.labels.as_ref().is_some_and(|labels| !labels.is_empty());
+    apply_defaults(&mut job);
+    let generated_name = begin_create(&mut job.metadata, identity);
+    match_namespace(&mut job.metadata, namespace)?;
+    let shares_labels = !has_labels && !generated_name && template_has_labels(&job);
+    prepare::for_create(&mut job, shares_labels);
+
+    invalid_if_any(validate_create(&job, settings))?;
+    invalid_if_any(meta::validate(&job.metadata, names::path_segment, &Path::new("metadata")))?;
+    if job
+        .metadata
+        .resource_version
+        .as_ref()
+        .is_some_and(|version| version.parse::<u64>().is_ok_and(|n| n != 0))
+    {
+        return Err(Refused::Internal(
+            "resourceVersion should not be set on objects to be created".to_owned(),
+        ));
+    }
+    job.metadata.resource_version = None;
+    let warnings = warnings::on_create(&job);
+    apply_defaults(&mut job); // as on every read
+    Ok(Accepted { job, warnings })
+}
+
+/// A changed Job.
+pub fn update(mut new: Job, old: &Job, settings: &Settings) -> Result<Accepted, Refused> {
+    apply_defaults(&mut new);
+    match_stored(&mut new.metadata, &old.metadata)?;
+    prepare::for_update(&mut new, old);
+
+    let mut errors = validate_common(&new.metadata, &old.metadata);
+    errors.extend(validate_update(&new, old, settings));
+    invalid_if_any(errors)?;
+    let warnings = warnings::on_update(&new, old);
+    apply_defaults(&mut new);
+    Ok(Accepted { job: new, warnings })
+}
+
+/// A changed status. It never warns (W-04).
+pub fn update_status(mut new: Job, old: &Job) -> Result<Accepted, Refused> {
+    apply_defaults(&mut new);
+    match_stored(&mut new.metadata, &old.metadata)?;
+    prepare::for_status_update(&mut new, old);
+
+    let mut errors = validate_common(&new.metadata, &old.metadata);
+    errors.extend(validate_status_update(&new, old));
+    invalid_if_any(errors)?;
+    apply_defaults(&mut new);
+    Ok(Accepted { job: new, warnings: Vec::new() })
+}
+
+fn template_has_labels(job: &Job) -> bool {
+    super::spec(job).template.metadata.as_ref().is_some_and(|meta| meta.labels.is_some())
+}
+
+/// The checks that every kind gets on an update, before its own.
+fn validate_common(new: &ObjectMeta, old: &ObjectMeta) -> Errors {
+    let path = Path::new("metadata");
+    let mut errors = meta::validate(new, names::path_segment, &path);
+    errors.extend(meta::validate_update(new, old, &path));
+    errors
+}
+
+fn match_namespace(meta: &mut ObjectMeta, namespace: &str) -> Result<(), Refused> {
+    match meta::non_empty(meta.namespace.as_ref()) {
+        None => meta.namespace = Some(namespace.to_owned()),
+        Some(own) if own == namespace => {}
+        Some(_) => {
+            let why = "the namespace of the provided object does not match the namespace sent on the request";
+            return Err(Refused::BadRequest(why.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the body speaks of the stored object, and what it leaves open is taken from there (U-04, S-54).
+fn match_stored(new: &mut ObjectMeta, old: &ObjectMeta) -> Result<(), Refused> {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    let (new_name, old_name) = (text(&new.name), text(&old.name));
+    if new_name != old_name && !new_name.is_empty() {
+        let why =
+            format!("the name of the object ({new_name}) does not match the name on the URL ({old_name})");
+        return Err(Refused::BadRequest(why));
+    }
+    match_namespace(new, &text(&old.namespace))?;
+    let (new_uid, old_uid) = (text(&new.uid), text(&old.uid));
+    let (new_version, old_version) = (text(&new.resource_version), text(&old.resource_version));
+    let refused = |why: &str| {
+        Err(Refused::Conflict(format!(
+            "Operation cannot be fulfilled on jobs.batch {}: {why}",
+            types::go::quote(&old_name)
+        )))
+    };
+    if !new_uid.is_empty() && new_uid != old_uid {
+        return refused(&format!(
+            "Precondition failed: UID in precondition: {new_uid}, UID in object meta: {old_uid}"
+        ));
+    }
+    if !new_version.is_empty() && new_version != "0" && new_version != old_version {
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
+        return refused(why);
+    }
+    new.name = Some(old_name);
+    begin_update(new, old);
+    Ok(())
+}
+
+fn invalid_if_any(errors: Errors) -> Result<(), Refused> {
+    if errors.is_empty() { Ok(()) } else { Err(Refused::Invalid(errors)) }
+}
