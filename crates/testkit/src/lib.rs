@@ -1,0 +1,22 @@
+//! What tests of this workspace stand on: real Kubernetes control planes, and pods that only pretend to run.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), testkit::Error> {
+//! use testkit::ControlPlane;
+//!
+//! let cluster = ControlPlane::builder().controller_manager(["job-controller"]).start().await?;
+//! let client = cluster.client(); // kube::Client, user admin of system:masters
+//! let namespace = cluster.namespace("demo").await?; // a new one, "demo-…"
+//! println!("KUBECONFIG={}", cluster.kubeconfig().display());
+//! # Ok(()) }
+//! ```
+//!
+//! A test asks for a control plane by [`Builder::for_test`], or for the one that its test binary shares by [`Shared`];
+//! both answer `None`, loudly, where no Kubernetes can be had, unless `FERRY_REQUIRE_KUBERNETES` forbids that.
+//!
+//! This crate knows nothing of the rest of the workspace, so that every other crate can test itself with it.
+
+pub mod kubernetes;
+mod process;
+
+pub use kubernetes::{Binary, Borrowed, Builder, ControlPlane, Error, Fault, Proxy, Shared};
