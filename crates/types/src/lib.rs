@@ -6,3 +6,6 @@
 //! Nothing here does IO or reads a clock.
 
 pub mod go;
+pub mod quantity;
+
+pub use quantity::Quantity;
