@@ -1,0 +1,7 @@
+//! JSON text as Go reads it: the same documents are accepted, and the others are refused with the same words.
+
+mod scan;
+mod syntax;
+
+pub(crate) use scan::{Scan, unquote};
+pub(crate) use syntax::check;
