@@ -8,6 +8,8 @@ use std::fmt;
 use serde::Serialize;
 use types::go;
 
+use crate::wire;
+
 /// All errors found in one object, in the order in which they were found.
 pub type Errors = Vec<Error>;
 
@@ -22,6 +24,17 @@ pub struct Error {
     pub value: Option<String>,
     /// Why, and what would be right. May be empty.
     pub detail: String,
+    /// How the value prints, if it is the whole field at `path`: see [`print_as_sent`].
+    whole: Option<Whole>,
+}
+
+/// A value that is the whole field at the error's path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whole {
+    /// It prints as JSON.
+    Json,
+    /// It prints as the internal counterpart of this type.
+    Internal(schema::Type),
 }
 
 /// The kinds of errors that the Kubernetes API distinguishes.
@@ -133,12 +146,12 @@ impl Path {
 
     /// A value is needed and none was given.
     pub fn required(&self, detail: impl Into<String>) -> Error {
-        self.error(Kind::Required, None, detail)
+        self.error(Kind::Required, Value::OMITTED, detail)
     }
 
     /// The value is malformed or out of bounds.
     pub fn invalid(&self, value: impl Into<Value>, detail: impl Into<String>) -> Error {
-        self.error(Kind::Invalid, value.into().0, detail)
+        self.error(Kind::Invalid, value.into(), detail)
     }
 
     /// The value is none of `supported`, which are printed in the order given.
@@ -149,40 +162,40 @@ impl Path {
         } else {
             format!("supported values: {}", quoted.join(", "))
         };
-        self.error(Kind::NotSupported, value.into().0, detail)
+        self.error(Kind::NotSupported, value.into(), detail)
     }
 
     /// The value stands a second time where it may stand once.
     pub fn duplicate(&self, value: impl Into<Value>) -> Error {
-        self.error(Kind::Duplicate, value.into().0, "")
+        self.error(Kind::Duplicate, value.into(), "")
     }
 
     /// The value refers to something that is not there.
     pub fn not_found(&self, value: impl Into<Value>) -> Error {
-        self.error(Kind::NotFound, value.into().0, "")
+        self.error(Kind::NotFound, value.into(), "")
     }
 
     /// The value would be right elsewhere, but not here.
     pub fn forbidden(&self, detail: impl Into<String>) -> Error {
-        self.error(Kind::Forbidden, None, detail)
+        self.error(Kind::Forbidden, Value::OMITTED, detail)
     }
 
     /// The text is longer than `max` bytes.
     pub fn too_long(&self, max: usize) -> Error {
-        self.error(Kind::TooLong, None, format!("may not be more than {max} {}", plural(max, "byte")))
+        self.error(
+            Kind::TooLong,
+            Value::OMITTED,
+            format!("may not be more than {max} {}", plural(max, "byte")),
+        )
     }
 
     /// The list has `actual` items, which is more than `max`.
     pub fn too_many(&self, actual: usize, max: usize) -> Error {
-        self.error(
-            Kind::TooMany,
-            Some(actual.to_string()),
-            format!("must have at most {max} {}", plural(max, "item")),
-        )
+        self.error(Kind::TooMany, actual.into(), format!("must have at most {max} {}", plural(max, "item")))
     }
 
-    fn error(&self, kind: Kind, value: Option<String>, detail: impl Into<String>) -> Error {
-        Error { path: self.0.clone(), kind, value, detail: detail.into() }
+    fn error(&self, kind: Kind, value: Value, detail: impl Into<String>) -> Error {
+        Error { path: self.0.clone(), kind, value: value.printed, detail: detail.into(), whole: value.whole }
     }
 }
 
@@ -198,42 +211,80 @@ fn plural(count: usize, noun: &str) -> String {
 
 /// A refused value, printed as Go prints it: strings quoted, numbers and booleans bare, everything else as JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Value(Option<String>);
+pub struct Value {
+    printed: Option<String>,
+    whole: Option<Whole>,
+}
 
 impl Value {
     /// No value is printed at all.
-    pub const OMITTED: Value = Value(None);
+    pub const OMITTED: Value = Value { printed: None, whole: None };
 
     /// A value that prints as plain JSON: lists and maps of scalars, pointers to scalars (`None` is `null`), times, and
     /// Go's named string types.
     pub fn json(value: &impl Serialize) -> Self {
-        let value = serde_json::to_value(value).expect("wire types have string keys and finite numbers");
-        Value(Some(go::json(&value)))
+        Value::printed(go::json(&to_json(value)))
+    }
+
+    /// A list that prints as plain JSON, and is the whole field at the error's path.
+    pub fn list<T: Serialize>(values: &[T]) -> Self {
+        Value { whole: Some(Whole::Json), ..Value::json(&values) }
     }
 
     /// A value of one of Kubernetes' structures, named by its wire type (`io.k8s.api.core.v1.PodSpec`): it prints
-    /// with the names and in the order of the structure that the API server holds internally.
+    /// with the names and in the order of the structure that the API server holds internally. It is the whole field at
+    /// the error's path.
     pub fn internal(wire_type: &str, value: &impl Serialize) -> Self {
-        let _ = wire_type;
-        Value::json(value)
+        let of = wire::named(wire_type);
+        Value { printed: Some(print_internal(of, &to_json(value))), whole: Some(Whole::Internal(of)) }
     }
 
     /// A list of such structures.
     pub fn internal_list<T: Serialize>(wire_type: &str, values: &[T]) -> Self {
         let printed: Vec<String> =
-            values.iter().filter_map(|value| Value::internal(wire_type, value).0).collect();
+            values.iter().filter_map(|value| Value::internal(wire_type, value).printed).collect();
         Value::printed(format!("[{}]", printed.join(",")))
     }
 
     /// A value that was printed already.
     pub fn printed(text: impl Into<String>) -> Self {
-        Value(Some(text.into()))
+        Value { printed: Some(text.into()), whole: None }
     }
+}
+
+/// Prints values once more from the object as it was sent. Rules see typed objects, in which a list that must be there
+/// is empty when it was not sent; Kubernetes tells the two apart and prints `null` for the one, `[]` for the other.
+pub fn print_as_sent(errors: &mut Errors, sent: &serde_json::Value) {
+    for error in errors {
+        let Some(whole) = error.whole else { continue };
+        let value = at(sent, &error.path).unwrap_or(&serde_json::Value::Null);
+        error.value = Some(match whole {
+            Whole::Json => go::json(value),
+            Whole::Internal(_) if value.is_null() => "null".to_owned(),
+            Whole::Internal(of) => print_internal(of, value),
+        });
+    }
+}
+
+/// The value at a path like `spec.rules[0].values`.
+fn at<'a>(object: &'a serde_json::Value, path: &str) -> Option<&'a serde_json::Value> {
+    path.split(['.', '[']).try_fold(object, |value, part| match part.strip_suffix(']') {
+        Some(index) => value.get(index.parse::<usize>().ok()?),
+        None => value.get(part),
+    })
+}
+
+fn print_internal(of: schema::Type, value: &serde_json::Value) -> String {
+    schema::internal::json(of, value).unwrap_or_else(|| go::json(value))
+}
+
+fn to_json(value: &impl Serialize) -> serde_json::Value {
+    serde_json::to_value(value).expect("wire types have string keys and finite numbers")
 }
 
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
-        Value(Some(go::quote(text)))
+        Value::printed(go::quote(text))
     }
 }
 
@@ -247,7 +298,7 @@ macro_rules! printed_bare {
     ($($type:ty),*) => {$(
         impl From<$type> for Value {
             fn from(value: $type) -> Self {
-                Value(Some(value.to_string()))
+                Value::printed(value.to_string())
             }
         }
     )*};
@@ -288,5 +339,28 @@ mod tests {
         ] {
             assert_eq!(error.to_string(), message);
         }
+    }
+
+    #[test]
+    fn lists_that_were_not_sent_print_as_null() {
+        let rules = Path::new("spec").child("podFailurePolicy");
+        let values = rules.child("rules").index(0).child("onExitCodes").child("values");
+        let mut errors = vec![
+            values.invalid(Value::list::<i32>(&[]), "empty"),
+            rules.invalid(
+                Value::internal(wire::POD_FAILURE_POLICY, &serde_json::json!({"rules": []})),
+                "immutable",
+            ),
+        ];
+        let texts = |errors: &Errors| errors.iter().map(Error::message).collect::<Vec<_>>();
+        let sent =
+            serde_json::json!({"spec": {"podFailurePolicy": {"rules": [{"onExitCodes": {"values": []}}]}}});
+        print_as_sent(&mut errors, &sent);
+        assert_eq!(texts(&errors)[0], "Invalid value: []: empty");
+        print_as_sent(&mut errors, &serde_json::json!({"spec": {"podFailurePolicy": {}}}));
+        assert_eq!(
+            texts(&errors),
+            ["Invalid value: null: empty", "Invalid value: {\"Rules\":null}: immutable",]
+        );
     }
 }

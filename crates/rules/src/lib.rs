@@ -7,7 +7,7 @@
 //! - [`field`]: what is wrong with a field, and how Kubernetes says it.
 //! - [`names`]: the syntax of names, labels and the like.
 //! - [`meta`]: object metadata and selectors.
-//! - [`semantic`]: when two objects are the same.
+//! - [`wire`]: typed objects and the JSON that they came from; [`semantic`]: when two of them are the same.
 //! - [`pod`]: the pod template, as far as users of Jobs meet it.
 //! - [`job`]: the Job API and the Job controller's decision.
 
@@ -17,3 +17,4 @@ pub mod meta;
 pub mod names;
 pub mod pod;
 pub mod semantic;
+pub mod wire;

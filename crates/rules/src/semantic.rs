@@ -3,23 +3,14 @@
 
 use serde::Serialize;
 
-/// Wire types whose values are compared or printed whole.
-pub const JOB_SPEC: &str = "io.k8s.api.batch.v1.JobSpec";
-/// See [`JOB_SPEC`].
-pub const POD_FAILURE_POLICY: &str = "io.k8s.api.batch.v1.PodFailurePolicy";
-/// See [`JOB_SPEC`].
-pub const SUCCESS_POLICY: &str = "io.k8s.api.batch.v1.SuccessPolicy";
-/// See [`JOB_SPEC`].
-pub const UNCOUNTED_TERMINATED_PODS: &str = "io.k8s.api.batch.v1.UncountedTerminatedPods";
-/// See [`JOB_SPEC`].
-pub const LABEL_SELECTOR: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector";
-/// See [`JOB_SPEC`].
-pub const POD_TEMPLATE_SPEC: &str = "io.k8s.api.core.v1.PodTemplateSpec";
-/// See [`JOB_SPEC`].
-pub const POD_SPEC: &str = "io.k8s.api.core.v1.PodSpec";
+use crate::wire;
 
 /// Whether two values of a wire type are the same to Kubernetes.
 pub fn equal<T: Serialize>(wire_type: &str, a: &T, b: &T) -> bool {
-    let _ = wire_type;
-    serde_json::to_value(a).unwrap() == serde_json::to_value(b).unwrap()
+    let of = wire::named(wire_type);
+    let canonical = |value: &T| {
+        let value = serde_json::to_value(value).expect("wire types have string keys and finite numbers");
+        schema::encode(of, &value)
+    };
+    canonical(a) == canonical(b)
 }

@@ -5,21 +5,22 @@ use std::fmt;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
 
 use super::defaults::apply_defaults;
 use super::status::validate_status_update;
 use super::update::validate_update;
 use super::validate::validate_create;
 use super::{Settings, prepare, warnings};
-use crate::field::{Errors, Path};
+use crate::field::{self, Errors, Path};
 use crate::meta::system::{Identity, begin_create, begin_update};
-use crate::{meta, names};
+use crate::{meta, names, wire};
 
 /// What is stored and answered.
 #[derive(Debug, Clone)]
 pub struct Accepted {
-    /// The Job as a client reads it afterwards.
-    pub job: Job,
+    /// The Job as a client reads it afterwards, in canonical form.
+    pub job: Value,
     /// What the answer warns of.
     pub warnings: Vec<String>,
 }
@@ -49,13 +50,14 @@ impl fmt::Display for Refused {
     }
 }
 
-/// A new Job in a namespace.
+/// A new Job in a namespace. `body` is what [`schema::decode`] left.
 pub fn create(
-    mut job: Job,
+    body: &Value,
     namespace: &str,
     identity: Identity,
     settings: &Settings,
 ) -> Result<Accepted, Refused> {
+    let mut job: Job = wire::typed(body);
     let has_labels = job.metadata.labels.as_ref().is_some_and(|labels| !labels.is_empty());
     apply_defaults(&mut job);
     let generated_name = begin_create(&mut job.metadata, identity);
@@ -63,8 +65,8 @@ pub fn create(
     let shares_labels = !has_labels && !generated_name && template_has_labels(&job);
     prepare::for_create(&mut job, shares_labels);
 
-    invalid_if_any(validate_create(&job, settings))?;
-    invalid_if_any(meta::validate(&job.metadata, names::path_segment, &Path::new("metadata")))?;
+    invalid_if_any(validate_create(&job, settings), &job, body)?;
+    invalid_if_any(meta::validate(&job.metadata, names::path_segment, &Path::new("metadata")), &job, body)?;
     if job
         .metadata
         .resource_version
@@ -76,36 +78,40 @@ pub fn create(
         ));
     }
     job.metadata.resource_version = None;
-    let warnings = warnings::on_create(&job);
-    apply_defaults(&mut job); // as on every read
-    Ok(Accepted { job, warnings })
+    Ok(Accepted { warnings: warnings::on_create(&job), job: as_read(job, body) })
 }
 
 /// A changed Job.
-pub fn update(mut new: Job, old: &Job, settings: &Settings) -> Result<Accepted, Refused> {
+pub fn update(body: &Value, stored: &Value, settings: &Settings) -> Result<Accepted, Refused> {
+    let (mut new, old): (Job, Job) = (wire::typed(body), wire::typed(stored));
     apply_defaults(&mut new);
     match_stored(&mut new.metadata, &old.metadata)?;
-    prepare::for_update(&mut new, old);
+    prepare::for_update(&mut new, &old);
 
     let mut errors = validate_common(&new.metadata, &old.metadata);
-    errors.extend(validate_update(&new, old, settings));
-    invalid_if_any(errors)?;
-    let warnings = warnings::on_update(&new, old);
-    apply_defaults(&mut new);
-    Ok(Accepted { job: new, warnings })
+    errors.extend(validate_update(&new, &old, settings));
+    invalid_if_any(errors, &new, body)?;
+    Ok(Accepted { warnings: warnings::on_update(&new, &old), job: as_read(new, body) })
 }
 
 /// A changed status. It never warns (W-04).
-pub fn update_status(mut new: Job, old: &Job) -> Result<Accepted, Refused> {
+pub fn update_status(body: &Value, stored: &Value) -> Result<Accepted, Refused> {
+    let (mut new, old): (Job, Job) = (wire::typed(body), wire::typed(stored));
     apply_defaults(&mut new);
     match_stored(&mut new.metadata, &old.metadata)?;
-    prepare::for_status_update(&mut new, old);
+    prepare::for_status_update(&mut new, &old);
 
     let mut errors = validate_common(&new.metadata, &old.metadata);
-    errors.extend(validate_status_update(&new, old));
-    invalid_if_any(errors)?;
-    apply_defaults(&mut new);
-    Ok(Accepted { job: new, warnings: Vec::new() })
+    errors.extend(validate_status_update(&new, &old));
+    let sent = json!({"spec": stored["spec"], "status": body["status"]});
+    invalid_if_any(errors, &new, &sent)?;
+    Ok(Accepted { warnings: Vec::new(), job: as_read(new, &sent) })
+}
+
+/// What is stored gets its defaults once more when it is read.
+fn as_read(mut job: Job, sent: &Value) -> Value {
+    apply_defaults(&mut job);
+    schema::encode(wire::named(wire::JOB), &wire::untyped(&job, sent))
 }
 
 fn template_has_labels(job: &Job) -> bool {
@@ -165,6 +171,10 @@ fn match_stored(new: &mut ObjectMeta, old: &ObjectMeta) -> Result<(), Refused> {
     Ok(())
 }
 
-fn invalid_if_any(errors: Errors) -> Result<(), Refused> {
-    if errors.is_empty() { Ok(()) } else { Err(Refused::Invalid(errors)) }
+fn invalid_if_any(mut errors: Errors, job: &Job, sent: &Value) -> Result<(), Refused> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    field::print_as_sent(&mut errors, &wire::untyped(job, sent));
+    Err(Refused::Invalid(errors))
 }

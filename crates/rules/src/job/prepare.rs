@@ -9,7 +9,7 @@ use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use super::{
     CONTROLLER_UID_LABEL, JOB_NAME_LABEL, LEGACY_CONTROLLER_UID_LABEL, LEGACY_JOB_NAME_LABEL, spec, status,
 };
-use crate::semantic;
+use crate::{semantic, wire};
 
 /// A new Job: it gets its selector and labels, an empty status and its first generation (G-02…G-05). Name and uid are
 /// set already.
@@ -33,7 +33,7 @@ pub fn for_update(new: &mut Job, old: &Job) {
         &mut new.spec.get_or_insert_default().template,
         Some(&spec(old).template),
     );
-    let changed = !semantic::equal(semantic::JOB_SPEC, spec(new), spec(old));
+    let changed = !semantic::equal(wire::JOB_SPEC, spec(new), spec(old));
     let generation = old.metadata.generation.unwrap_or(0);
     new.metadata.generation = Some(if changed { generation + 1 } else { generation });
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::batch::v1::{Job, JobStatus};
 
 use crate::field::{Error, Errors, Path, Value};
 use crate::meta::{self, IMMUTABLE, not_negative};
-use crate::semantic;
+use crate::wire;
 
 use super::indexes::{self, IndexSet};
 use super::{
@@ -166,7 +166,7 @@ fn validate_finished(job: &Job, changed: &Changed, path: &Path) -> Errors {
     }
     let (succeeded, failed) = uncounted(status).unwrap_or_default();
     if (changed.finished || changed.uncounted) && !(succeeded.is_empty() && failed.is_empty()) {
-        let pods = Value::internal(semantic::UNCOUNTED_TERMINATED_PODS, &status.uncounted_terminated_pods);
+        let pods = Value::internal(wire::UNCOUNTED_TERMINATED_PODS, &status.uncounted_terminated_pods);
         errors.push(path.child("uncountedTerminatedPods").invalid(pods, "must be empty for finished job"));
     }
     errors

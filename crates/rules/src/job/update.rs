@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Affinity, Container, PodTemplateSpec};
 
 use crate::field::{Errors, Path, Value};
 use crate::meta::{self, IMMUTABLE};
-use crate::{pod, semantic};
+use crate::{pod, semantic, wire};
 
 use super::validate::{self, Options};
 use super::{
@@ -43,7 +43,7 @@ fn validate_spec_update(new: &Job, old: &Job, options: &Options, settings: &Sett
     let mut errors = validate::validate_spec_and_selector(new_spec, options, path);
     errors.extend(validate_completions(new_spec, old_spec, &path.child("completions")));
     let selectors = (new_spec.selector.as_ref(), old_spec.selector.as_ref());
-    errors.extend(immutable(semantic::LABEL_SELECTOR, selectors, &path.child("selector")));
+    errors.extend(immutable(wire::LABEL_SELECTOR, selectors, &path.child("selector")));
     errors.extend(validate_template_update(new, old, settings, path));
     errors.extend(immutable_scalar(
         new_spec.completion_mode.as_ref(),
@@ -51,7 +51,7 @@ fn validate_spec_update(new: &Job, old: &Job, options: &Options, settings: &Sett
         &path.child("completionMode"),
     ));
     let policies = (new_spec.pod_failure_policy.as_ref(), old_spec.pod_failure_policy.as_ref());
-    errors.extend(immutable(semantic::POD_FAILURE_POLICY, policies, &path.child("podFailurePolicy")));
+    errors.extend(immutable(wire::POD_FAILURE_POLICY, policies, &path.child("podFailurePolicy")));
     errors.extend(immutable_scalar(
         new_spec.backoff_limit_per_index.as_ref(),
         old_spec.backoff_limit_per_index.as_ref(),
@@ -63,7 +63,7 @@ fn validate_spec_update(new: &Job, old: &Job, options: &Options, settings: &Sett
         &path.child("managedBy"),
     ));
     let policies = (new_spec.success_policy.as_ref(), old_spec.success_policy.as_ref());
-    errors.extend(immutable(semantic::SUCCESS_POLICY, policies, &path.child("successPolicy")));
+    errors.extend(immutable(wire::SUCCESS_POLICY, policies, &path.child("successPolicy")));
     errors
 }
 
@@ -93,9 +93,9 @@ fn validate_template_update(new: &Job, old: &Job, settings: &Settings, path: &Pa
     if is_suspended(spec(old)) && settings.mutable_pod_resources && is_quiet {
         take_resources(&mut old_template, template);
         let specs = (template.spec.as_ref(), old_template.spec.as_ref());
-        return immutable(semantic::POD_SPEC, specs, &path.child("template.spec"));
+        return immutable(wire::POD_SPEC, specs, &path.child("template.spec"));
     }
-    immutable(semantic::POD_TEMPLATE_SPEC, (Some(template), Some(&old_template)), &path.child("template"))
+    immutable(wire::POD_TEMPLATE_SPEC, (Some(template), Some(&old_template)), &path.child("template"))
 }
 
 /// Makes the directives that may change the same on both sides (U-32, U-33).

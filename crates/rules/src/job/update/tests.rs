@@ -29,10 +29,10 @@ fn change(job: &mut Job, patch: Value) {
 
 fn json_merge(target: &mut Value, patch: Value) {
     let Value::Object(patch) = patch else { return *target = patch };
+    if !target.is_object() {
+        *target = json!({});
+    }
     for (key, value) in patch {
-        if !target.is_object() {
-            *target = json!({});
-        }
         match value {
             Value::Null => drop(target.as_object_mut().and_then(|target| target.remove(&key))),
             value => json_merge(&mut target[key], value),

@@ -80,7 +80,7 @@ fn validate_exit_codes(
     let path = path.child("values");
     let values = &exit_codes.values;
     if values.is_empty() {
-        errors.push(path.invalid(Value::json(values), "at least one value is required"));
+        errors.push(path.invalid(Value::list(values), "at least one value is required"));
     } else if values.len() > MAX_EXIT_CODES {
         errors.push(path.too_many(values.len(), MAX_EXIT_CODES));
     }
@@ -94,7 +94,7 @@ fn validate_exit_codes(
         }
     }
     if !values.is_sorted() {
-        errors.push(path.invalid(Value::json(values), "must be ordered"));
+        errors.push(path.invalid(Value::list(values), "must be ordered"));
     }
     errors
 }

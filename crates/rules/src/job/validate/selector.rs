@@ -7,7 +7,7 @@ use crate::job::{
     CONTROLLER_UID_LABEL, JOB_NAME_LABEL, LEGACY_CONTROLLER_UID_LABEL, LEGACY_JOB_NAME_LABEL, spec,
 };
 use crate::meta::{self, Map};
-use crate::semantic;
+use crate::wire;
 
 /// Whether selector and labels are the generated ones, unless the user asked to write them himself.
 pub(super) fn validate_generated(job: &Job, require_prefixed: bool) -> Errors {
@@ -32,7 +32,7 @@ pub(super) fn validate_generated(job: &Job, require_prefixed: bool) -> Errors {
     }
     let expected: Map = expected.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     if meta::selector::matches(spec.selector.as_ref(), &expected) == Some(false) {
-        let selector = Value::internal(semantic::LABEL_SELECTOR, &spec.selector);
+        let selector = Value::internal(wire::LABEL_SELECTOR, &spec.selector);
         errors.push(Path::new("spec").child("selector").invalid(selector, "`selector` not auto-generated"));
     }
     errors

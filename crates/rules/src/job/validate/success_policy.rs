@@ -6,14 +6,14 @@ use crate::field::{Errors, Path, Value};
 use crate::job::indexes::IndexSet;
 use crate::job::is_indexed;
 use crate::meta::not_negative;
-use crate::semantic;
+use crate::wire;
 
 const MAX_RULES: usize = 20;
 const MAX_INDEXES_BYTES: usize = 64 * 1024;
 
 pub(super) fn validate(policy: &SuccessPolicy, spec: &JobSpec, path: &Path) -> Errors {
     if !is_indexed(spec) {
-        let policy = Value::internal(semantic::SUCCESS_POLICY, policy);
+        let policy = Value::internal(wire::SUCCESS_POLICY, policy);
         return vec![path.invalid(policy, "requires indexed completion mode")];
     }
     let path = path.child("rules");

@@ -1,0 +1,78 @@
+//! Typed objects and the JSON that they came from.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// The name of a wire type: what is read, written, compared or printed whole.
+pub const JOB: &str = "io.k8s.api.batch.v1.Job";
+/// See [`JOB`].
+pub const JOB_SPEC: &str = "io.k8s.api.batch.v1.JobSpec";
+/// See [`JOB`].
+pub const POD_FAILURE_POLICY: &str = "io.k8s.api.batch.v1.PodFailurePolicy";
+/// See [`JOB`].
+pub const SUCCESS_POLICY: &str = "io.k8s.api.batch.v1.SuccessPolicy";
+/// See [`JOB`].
+pub const UNCOUNTED_TERMINATED_PODS: &str = "io.k8s.api.batch.v1.UncountedTerminatedPods";
+/// See [`JOB`].
+pub const LABEL_SELECTOR: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector";
+/// See [`JOB`].
+pub const POD_TEMPLATE_SPEC: &str = "io.k8s.api.core.v1.PodTemplateSpec";
+/// See [`JOB`].
+pub const POD_SPEC: &str = "io.k8s.api.core.v1.PodSpec";
+
+/// The type with this name.
+pub fn named(wire_type: &str) -> schema::Type {
+    schema::Pack::v1_35().named(wire_type).expect("a rule names a type of the pack")
+}
+
+/// A decoded body as a typed object.
+pub fn typed<T: DeserializeOwned>(decoded: &Value) -> T {
+    T::deserialize(decoded).expect("what was decoded fits its type")
+}
+
+/// A typed object as JSON again. `sent` is what it came from, or the parts that it was made of.
+pub fn untyped(object: &impl Serialize, sent: &Value) -> Value {
+    let mut value = serde_json::to_value(object).expect("wire types have string keys and finite numbers");
+    take_back_empty_lists(&mut value, sent);
+    value
+}
+
+/// A typed object cannot say that a list which must be there is not: it has an empty one. Kubernetes stores and prints
+/// `null` then.
+fn take_back_empty_lists(value: &mut Value, sent: &Value) {
+    match value {
+        Value::Object(fields) => {
+            let is_invented = |key: &str, value: &Value| {
+                value.as_array().is_some_and(Vec::is_empty) && sent.get(key).is_none_or(Value::is_null)
+            };
+            fields.retain(|key, value| !is_invented(key, value));
+            for (key, value) in fields {
+                take_back_empty_lists(value, sent.get(key).unwrap_or(&Value::Null));
+            }
+        }
+        Value::Array(items) => {
+            for (i, item) in items.iter_mut().enumerate() {
+                take_back_empty_lists(item, sent.get(i).unwrap_or(&Value::Null));
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::batch::v1::Job;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn absent_and_empty_lists_stay_what_they_were() {
+        for policy in [json!({}), json!({"rules": []}), json!({"rules": [{"action": "Count"}]})] {
+            let sent = json!({"spec": {"podFailurePolicy": policy}});
+            let job: Job = typed(&sent);
+            assert_eq!(untyped(&job, &sent)["spec"]["podFailurePolicy"], policy);
+        }
+    }
+}
