@@ -18,5 +18,15 @@
 
 pub mod kubernetes;
 mod process;
+pub mod simulator;
+
+use std::io::{self, Write as _};
 
 pub use kubernetes::{Binary, Borrowed, Builder, ControlPlane, Error, Fault, Proxy, Shared};
+pub use simulator::{Behaviour, Simulator};
+
+/// Speaks to the person at the terminal. Written to the handle itself, because `cargo test` hides what `eprintln!`
+/// prints in tests that pass.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "testkit: {line}");
+}

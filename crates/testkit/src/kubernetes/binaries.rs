@@ -14,8 +14,7 @@ use std::{
     time::Instant,
 };
 
-use super::say;
-use crate::process::Process;
+use crate::{process::Process, say};
 
 /// A program that tests run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -27,9 +27,8 @@ use super::{
     credentials::{Authority, User},
     program::Program,
     proxy::Forwarder,
-    say,
 };
-use crate::process::Scratch;
+use crate::{Simulator, process::Scratch, say, simulator};
 
 /// The kubeconfig of the user `admin`, in the directory of its control plane.
 pub(super) const ADMIN: &str = "kubeconfig";
@@ -107,6 +106,11 @@ impl ControlPlane {
         let config = config(&kubeconfig).await?;
         let path = write(self.scratch.path().join(unique("kubeconfig")), &kubeconfig)?;
         Ok(Proxy::new(forwarder, config, path))
+    }
+
+    /// A simulator of its pods, to be told more and started.
+    pub fn simulator(&self) -> simulator::Builder {
+        Simulator::builder(self.config.clone())
     }
 
     /// Stops every program of the control plane where it is (SIGSTOP): connections stay open, nothing is answered.

@@ -10,10 +10,7 @@ mod program;
 mod proxy;
 mod shared;
 
-use std::{
-    env,
-    io::{self, Write as _},
-};
+use std::env;
 
 pub use binaries::{Binary, Error as BinaryError};
 pub use builder::Builder;
@@ -21,6 +18,8 @@ pub use control_plane::ControlPlane;
 pub use error::Error;
 pub use proxy::{Fault, Proxy};
 pub use shared::{Borrowed, Shared};
+
+use crate::say;
 
 /// The environment variable that turns a skipped test into a failed one.
 pub const REQUIRED: &str = "FERRY_REQUIRE_KUBERNETES";
@@ -60,12 +59,6 @@ fn decide<T>(result: Result<T, Error>, required: bool) -> Result<T, Refusal> {
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
-/// Speaks to the person at the terminal. Written to the handle itself, because `cargo test` hides what `eprintln!`
-/// prints in tests that pass.
-fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "testkit: {line}");
 }
 
 #[cfg(test)]

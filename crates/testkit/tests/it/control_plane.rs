@@ -11,9 +11,8 @@ use kube::{
     api::{ListParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
-use serde_json::json;
 
-use crate::CLUSTER;
+use crate::{CLUSTER, pod};
 
 #[tokio::test]
 async fn answers_as_the_pinned_version() -> anyhow::Result<()> {
@@ -59,9 +58,4 @@ async fn check_user(kubeconfig: &Path, user: &str, group: &str, allowed: bool) -
     let list = Api::<ConfigMap>::all(client).list(&ListParams::default()).await;
     assert_eq!(list.is_ok(), allowed, "{user} may list: {list:?}");
     Ok(())
-}
-
-pub(crate) fn pod(name: &str) -> Pod {
-    let pod = json!({ "metadata": { "name": name }, "spec": { "containers": [{ "name": "main", "image": "any" }] } });
-    serde_json::from_value(pod).expect("a pod")
 }

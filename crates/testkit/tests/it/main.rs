@@ -4,9 +4,11 @@ mod control_plane;
 mod controls;
 mod endings;
 mod proxy;
+mod simulator;
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::ObjectMeta;
+use serde_json::json;
 use testkit::{ControlPlane, Shared};
 
 /// For tests that do nothing to it.
@@ -18,4 +20,10 @@ fn named(name: &str) -> ConfigMap {
         metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
         ..ConfigMap::default()
     }
+}
+
+/// A pod with one container, `main`, that is not started again.
+fn pod(name: &str) -> Pod {
+    let spec = json!({ "restartPolicy": "Never", "containers": [{ "name": "main", "image": "any" }] });
+    serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).expect("a pod")
 }
