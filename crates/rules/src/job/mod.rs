@@ -13,13 +13,30 @@ use std::sync::LazyLock;
 
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
 
+pub mod backoff;
+pub mod claims;
+pub mod conditions;
 pub mod defaults;
+mod end;
 pub mod endpoints;
+pub mod events;
+pub mod failure_policy;
 pub mod indexes;
+pub mod memory;
+pub mod metrics;
+mod new_pod;
+pub mod orphans;
+pub mod plan;
+pub mod pods;
 pub mod prepare;
+mod spec;
 pub mod status;
+pub mod success_policy;
+pub mod tracking;
+pub mod ttl;
 pub mod update;
 pub mod validate;
+mod view;
 pub mod warnings;
 
 /// Pods carry the name of their Job in this label.
