@@ -1,0 +1,21 @@
+//! The `ferry` command: arguments to settings to wiring. No decision is taken here.
+
+mod arguments;
+mod check;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let Arguments { command } = Arguments::parse();
+    let done = match command {
+        Command::Check(check) => check::run(&check),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(2)
+    })
+}

@@ -1,0 +1,5 @@
+//! The command as a user meets it, and the workspace as a whole.
+
+mod architecture;
+mod check;
+mod dependencies;
