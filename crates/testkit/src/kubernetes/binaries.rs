@@ -69,6 +69,10 @@ pub enum Error {
 }
 
 impl Binary {
+    /// All of them.
+    pub const ALL: [Binary; 5] =
+        [Binary::Etcd, Binary::KubeApiserver, Binary::KubeControllerManager, Binary::Kubectl, Binary::Kueue];
+
     /// The path of the program, built first if need be.
     ///
     /// May take minutes the first time on a machine, and says so on standard error. Any number of processes may ask at
@@ -222,7 +226,10 @@ impl Recipe {
         if self.is_built(path) {
             return Ok(path.to_owned()); // by the process whose lock we waited for
         }
-        say(&format!("building {} of Kubernetes {} with {go}: minutes, once", self.binary, self.kubernetes));
+        say(&format!(
+            "building {} for Kubernetes {} with {go}; this takes minutes, once",
+            self.binary, self.kubernetes
+        ));
         let started = Instant::now();
         let (partial, log) = (beside(path, ".partial"), beside(path, ".log"));
         let _ = fs::remove_file(&log);
@@ -234,6 +241,7 @@ impl Recipe {
         if !status.success() {
             return Err(Error::Build { binary: self.binary, output: read(&log)? });
         }
+        let _ = fs::remove_file(&log);
         // Without a stamp there is no binary, so the old stamp goes first and the new one comes last.
         let stamp = beside(path, ".stamp");
         let _ = fs::remove_file(&stamp);
@@ -294,6 +302,17 @@ mod tests {
         let flags = stamp.lines().next().unwrap_or_default();
         assert!(flags.contains("component-base/version.gitVersion=v1.35.8 "), "{flags}");
         assert!(flags.contains("version.gitMajor=1 ") && flags.contains("version.gitMinor=35 "), "{flags}");
+    }
+
+    #[test]
+    fn every_binary_is_pinned() {
+        for binary in Binary::ALL {
+            let recipe = Recipe::read(binary).expect("a recipe");
+            let module = binary.component().module;
+            let sum =
+                format!("\n{module} {} h1:", binary.component().version(&recipe.modules).expect("a version"));
+            assert!(recipe.modules.contains(&sum), "{binary}: no checksum of {module}");
+        }
     }
 
     #[test]

@@ -55,12 +55,12 @@ impl Builder {
         let paths = tokio::task::spawn_blocking(move || Paths::ensure(with_controllers)).await;
         let paths = paths.expect("building does not panic")?;
         for _ in 1..ATTEMPTS {
-            match self.attempt(&paths).await {
-                Err(Error::Ended { tail, .. }) if tail.contains("address already in use") => {}
+            match self.attempt(&paths, Ports::free()?).await {
+                Err(error) if error.is_port_taken() => {}
                 done => return done,
             }
         }
-        self.attempt(&paths).await
+        self.attempt(&paths, Ports::free()?).await
     }
 
     /// The control plane for a test, which returns early on `None`: then there is no Kubernetes to be had here, and that
@@ -75,28 +75,26 @@ impl Builder {
         for_test(self.start().await)
     }
 
-    async fn attempt(&self, paths: &Paths) -> Result<ControlPlane, Error> {
+    async fn attempt(&self, paths: &Paths, ports: Ports) -> Result<ControlPlane, Error> {
         let scratch = Scratch::new("ferry-testkit-").map_err(Error::io("make a directory"))?;
         let directory = scratch.path();
         let authority = Authority::new()?;
         let files = authority.write(directory)?;
-        let (etcd_port, port) = (ports::free()?, ports::free()?);
-        let program = |name: &'static str, path: &Path, arguments: Vec<String>| {
-            Program::new(name, path.to_owned(), arguments, directory.join(format!("{name}.log")))
-        };
-        let etcd = program("etcd", &paths.etcd, etcd(directory, etcd_port));
-        let apiserver = program("kube-apiserver", &paths.apiserver, self.apiserver(&files, etcd_port, port));
+        let etcd = Program::new("etcd", &paths.etcd, etcd(directory, ports.etcd), ports.etcd, directory);
+        let arguments = self.apiserver(&files, &ports);
+        let apiserver =
+            Program::new("kube-apiserver", &paths.apiserver, arguments, ports.apiserver, directory);
         let controller_manager = paths.controller_manager.as_ref().map(|path| {
-            program("kube-controller-manager", path, self.controller_manager_arguments(directory, &files))
+            let arguments = self.controller_manager_arguments(directory, &files, &ports);
+            Program::new("kube-controller-manager", path, arguments, ports.controller_manager, directory)
         });
-        ControlPlane::start(scratch, authority, (etcd, etcd_port), (apiserver, port), controller_manager)
-            .await
+        ControlPlane::start(scratch, authority, etcd, apiserver, controller_manager).await
     }
 
-    fn apiserver(&self, files: &Files, etcd_port: u16, port: u16) -> Vec<String> {
+    fn apiserver(&self, files: &Files, ports: &Ports) -> Vec<String> {
         let mut arguments = vec![
-            format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
-            format!("--secure-port={port}"),
+            format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
+            format!("--secure-port={}", ports.apiserver),
             "--bind-address=127.0.0.1".to_owned(),
             // It would look for an address of a network interface otherwise, and refuse to start without one.
             "--advertise-address=127.0.0.1".to_owned(),
@@ -116,13 +114,16 @@ impl Builder {
         arguments
     }
 
-    fn controller_manager_arguments(&self, directory: &Path, files: &Files) -> Vec<String> {
+    fn controller_manager_arguments(&self, directory: &Path, files: &Files, ports: &Ports) -> Vec<String> {
         let controllers = self.controllers.as_deref().unwrap_or_default();
         let mut arguments = vec![
             flag("kubeconfig", &directory.join(super::control_plane::ADMIN)),
             format!("--controllers={}", controllers.join(",")),
             "--leader-elect=false".to_owned(),
-            "--secure-port=0".to_owned(),
+            format!("--secure-port={}", ports.controller_manager),
+            "--bind-address=127.0.0.1".to_owned(),
+            flag("tls-cert-file", &files.certificate),
+            flag("tls-private-key-file", &files.key),
             // By default a controller may make 20 requests a second, and a test of many Jobs waits for nothing else.
             "--kube-api-qps=1000".to_owned(),
             "--kube-api-burst=2000".to_owned(),
@@ -152,6 +153,18 @@ fn flag(name: &str, path: &Path) -> String {
     format!("--{name}={}", path.display())
 }
 
+struct Ports {
+    etcd: u16,
+    apiserver: u16,
+    controller_manager: u16,
+}
+
+impl Ports {
+    fn free() -> Result<Ports, Error> {
+        Ok(Ports { etcd: ports::free()?, apiserver: ports::free()?, controller_manager: ports::free()? })
+    }
+}
+
 struct Paths {
     etcd: PathBuf,
     apiserver: PathBuf,
@@ -167,5 +180,24 @@ impl Paths {
                 .then(|| Binary::KubeControllerManager.ensure())
                 .transpose()?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_taken_port_is_told_from_other_failures() -> Result<(), Error> {
+        let Some(paths) = for_test(Paths::ensure(false)) else { return Ok(()) };
+        let somebody = TcpListener::bind("127.0.0.1:0").map_err(Error::io("listen"))?;
+        let taken = somebody.local_addr().map_err(Error::io("listen"))?.port();
+        for ports in [Ports { etcd: taken, ..Ports::free()? }, Ports { apiserver: taken, ..Ports::free()? }] {
+            let error = ControlPlane::builder().attempt(&paths, ports).await.expect_err("the port is taken");
+            assert!(error.is_port_taken(), "{error}");
+        }
+        Ok(())
     }
 }

@@ -51,8 +51,6 @@ pub struct ControlPlane {
     scratch: Scratch,
     authority: Authority,
     config: Config,
-    etcd_port: u16,
-    port: u16,
 }
 
 impl ControlPlane {
@@ -82,7 +80,7 @@ impl ControlPlane {
     ///
     /// `kubeconfig_for("admin", "system:masters")` may do everything; others what RBAC lets them.
     pub fn kubeconfig_for(&self, name: &str, group: &str) -> Result<PathBuf, Error> {
-        let kubeconfig = self.authority.kubeconfig(self.port, &User::Certified { name, group })?;
+        let kubeconfig = self.authority.kubeconfig(self.apiserver.port, &User::Certified { name, group })?;
         write(self.scratch.path().join(unique("kubeconfig")), &kubeconfig)
     }
 
@@ -101,7 +99,7 @@ impl ControlPlane {
 
     /// A proxy in front of the API server that can hold, delay, cut and lose what passes through it.
     pub async fn proxy(&self) -> Result<Proxy, Error> {
-        let forwarder = Forwarder::start(self.port)?;
+        let forwarder = Forwarder::start(self.apiserver.port)?;
         let kubeconfig = self.authority.kubeconfig(forwarder.port, &User::Admin)?;
         let config = config(&kubeconfig).await?;
         let path = write(self.scratch.path().join(unique("kubeconfig")), &kubeconfig)?;
@@ -156,18 +154,23 @@ impl ControlPlane {
     pub(super) async fn start(
         scratch: Scratch,
         authority: Authority,
-        etcd: (Program, u16),
-        apiserver: (Program, u16),
+        etcd: Program,
+        apiserver: Program,
         controller_manager: Option<Program>,
     ) -> Result<ControlPlane, Error> {
-        let ((etcd, etcd_port), (apiserver, port)) = (etcd, apiserver);
-        let kubeconfig = authority.kubeconfig(port, &User::Admin)?;
+        let kubeconfig = authority.kubeconfig(apiserver.port, &User::Admin)?;
         write(scratch.path().join(ADMIN), &kubeconfig)?;
         let config = config(&kubeconfig).await?;
-        let plane =
-            ControlPlane { controller_manager, apiserver, etcd, scratch, authority, config, etcd_port, port };
-        plane.run().await.inspect_err(|_| plane.keep_directory())?;
-        Ok(plane)
+        let plane = ControlPlane { controller_manager, apiserver, etcd, scratch, authority, config };
+        match plane.run().await {
+            Ok(()) => Ok(plane),
+            Err(error) => {
+                if !error.is_port_taken() {
+                    plane.keep_directory();
+                }
+                Err(error)
+            }
+        }
     }
 
     async fn run(&self) -> Result<(), Error> {
@@ -177,7 +180,18 @@ impl ControlPlane {
         let client = self.client();
         self.until("kube-apiserver", &self.apiserver, || self.apiserver_answers(&client)).await?;
         create_default_service_account(client, "default").await?;
-        self.controller_manager.as_ref().map_or(Ok(()), Program::start)
+        if let Some(program) = &self.controller_manager {
+            program.start()?;
+            // It listens when it has understood its arguments and reached the API server.
+            let listens = async || {
+                TcpStream::connect(("127.0.0.1", program.port))
+                    .await
+                    .map(drop)
+                    .map_err(|error| error.to_string())
+            };
+            self.until("kube-controller-manager", program, listens).await?;
+        }
+        Ok(())
     }
 
     /// Repeats `probe` until it says nothing more, for as long as `program` runs.
@@ -189,8 +203,11 @@ impl ControlPlane {
     ) -> Result<(), Error> {
         let started = Instant::now();
         loop {
-            let answer = timeout(ANSWER, probe()).await.unwrap_or_else(|_| Err("no answer".to_owned()));
-            program.check()?; // after the answer, which may have been somebody else's
+            let answer = tokio::select! {
+                answer = timeout(ANSWER, probe()) => answer.unwrap_or_else(|_| Err("no answer".to_owned())),
+                ended = program.ended(POLL) => return Err(ended),
+            };
+            program.check()?; // the answer may have been somebody else's
             match answer {
                 Ok(()) => return Ok(()),
                 Err(last) if started.elapsed() > PATIENCE => {
@@ -206,7 +223,7 @@ impl ControlPlane {
     /// server pointed at the etcd of somebody else would run without a complaint, on their data.
     async fn etcd_answers(&self) -> Result<(), String> {
         let ask = async {
-            let mut stream = TcpStream::connect(("127.0.0.1", self.etcd_port)).await?;
+            let mut stream = TcpStream::connect(("127.0.0.1", self.etcd.port)).await?;
             let request = "POST /v3/cluster/member/list HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}";
             stream.write_all(request.as_bytes()).await?;
             let mut answer = String::new();

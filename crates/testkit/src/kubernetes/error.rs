@@ -62,6 +62,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Somebody else listens where a program should have: another port will do.
+    pub(crate) fn is_port_taken(&self) -> bool {
+        matches!(self, Error::Ended { tail, .. } if tail.contains("address already in use"))
+    }
+
     pub(crate) fn io(what: &'static str) -> impl FnOnce(io::Error) -> Error {
         move |source| Error::Io { what, source }
     }

@@ -2,10 +2,13 @@
 
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
+
+use tokio::time::sleep;
 
 use super::Error;
 use crate::process::Process;
@@ -15,13 +18,23 @@ pub(crate) struct Program {
     name: &'static str,
     path: PathBuf,
     arguments: Vec<String>,
+    /// The loopback port on which it listens, as its arguments say.
+    pub(crate) port: u16,
     log: PathBuf,
     running: Mutex<Option<Process>>,
 }
 
 impl Program {
-    pub(crate) fn new(name: &'static str, path: PathBuf, arguments: Vec<String>, log: PathBuf) -> Program {
-        Program { name, path, arguments, log, running: Mutex::new(None) }
+    /// A program that is not started yet. It will write its log into `directory`.
+    pub(crate) fn new(
+        name: &'static str,
+        path: &Path,
+        arguments: Vec<String>,
+        port: u16,
+        directory: &Path,
+    ) -> Program {
+        let log = directory.join(format!("{name}.log"));
+        Program { name, path: path.to_owned(), arguments, port, log, running: Mutex::new(None) }
     }
 
     pub(crate) fn start(&self) -> Result<(), Error> {
@@ -60,6 +73,16 @@ impl Program {
         }
     }
 
+    /// Waits for the program to end by itself, looking every `interval`.
+    pub(crate) async fn ended(&self, interval: Duration) -> Error {
+        loop {
+            match self.check() {
+                Ok(()) => sleep(interval).await,
+                Err(ended) => return ended,
+            }
+        }
+    }
+
     fn tail(&self) -> String {
         let log = fs::read(&self.log).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -67,7 +90,7 @@ impl Program {
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Process>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Process>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use anyhow::Context as _;
 use k8s_openapi::api::{
     authentication::v1::SelfSubjectReview,
     core::v1::{ConfigMap, Pod},
@@ -11,6 +12,8 @@ use kube::{
     api::{ListParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
+
+use testkit::{Builder, ControlPlane, Error};
 
 use crate::{CLUSTER, pod};
 
@@ -23,6 +26,26 @@ async fn answers_as_the_pinned_version() -> anyhow::Result<()> {
         ("v1.35.8", "1", "35")
     );
     Ok(())
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_start_says_why() -> anyhow::Result<()> {
+    let Some(_) = CLUSTER.for_test().await else { return Ok(()) };
+    check_refused(ControlPlane::builder().apiserver_args(["--no-such-flag"]), "unknown flag: --no-such-flag")
+        .await?;
+    check_refused(
+        ControlPlane::builder().controller_manager(["no-such"]),
+        "is not in the list of known controllers",
+    )
+    .await
+}
+
+async fn check_refused(builder: Builder, why: &str) -> anyhow::Result<()> {
+    let error = builder.start().await.expect_err("it cannot start");
+    let Error::Ended { log, tail, .. } = &error else { anyhow::bail!("another error: {error}") };
+    assert!(tail.contains(why), "{tail}");
+    assert!(log.exists(), "the log is kept");
+    Ok(std::fs::remove_dir_all(log.parent().context("a directory")?)?)
 }
 
 #[tokio::test]

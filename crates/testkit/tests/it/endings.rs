@@ -114,7 +114,7 @@ fn mentions(directory: &Path) -> usize {
 }
 
 /// Waits for the end of the given servers and of all that belongs to `directory`.
-async fn until_gone(ids: &[u32], directory: &Path) -> anyhow::Result<()> {
+pub(crate) async fn until_gone(ids: &[u32], directory: &Path) -> anyhow::Result<()> {
     let gone = || mentions(directory) == 0 && !ids.iter().any(|id| is_running(*id));
     until(gone).await.with_context(|| format!("processes of {} are left", directory.display()))
 }

@@ -1,5 +1,6 @@
 //! The testkit, tested with the real thing.
 
+mod binaries;
 mod control_plane;
 mod controls;
 mod endings;
