@@ -91,10 +91,11 @@ impl Memory {
         self.released.extend(pods.iter().map(|pod| pod.uid.clone()));
     }
 
-    /// To be called once finalizers were taken off: where it failed, or the pod was gone, no change will be seen.
+    /// To be called once finalizers were taken off: where it failed, no change will be seen. A pod that was gone is
+    /// still remembered, because it may be seen for a while, finalizer and all, and must not be counted again.
     pub fn end_release(&mut self, pods: &[PodRef], fates: &[Fate]) {
         for (pod, fate) in pods.iter().zip(fates) {
-            if *fate != Fate::Done {
+            if !fate.is_past() {
                 self.released.remove(&pod.uid);
             }
         }
@@ -103,10 +104,11 @@ impl Memory {
     /// To be called when a pod of the Job is seen to change (J-06). A pod that is being deleted counts as deleted.
     pub fn observe(&mut self, seen: Seen, pod: &Pod) {
         let deleting = pod.metadata.deletion_timestamp.is_some();
+        if seen == Seen::Added {
+            self.expectations.creations -= 1;
+        }
         if seen == Seen::Deleted || deleting {
             self.expectations.deletions -= 1;
-        } else if seen == Seen::Added {
-            self.expectations.creations -= 1;
         }
         if (seen == Seen::Deleted || !has_tracking_finalizer(pod))
             && let Some(uid) = &pod.metadata.uid
@@ -150,7 +152,7 @@ mod tests {
         memory.observe(Seen::Added, &pod("a", false, true));
         memory.observe(Seen::Updated, &pod("a", false, true));
         assert!(memory.up_to_date_at().is_some(), "one of two was seen");
-        memory.observe(Seen::Added, &pod("b", false, true));
+        memory.observe(Seen::Added, &pod("b", true, true));
         assert!(memory.up_to_date_at().is_none());
     }
 
@@ -182,7 +184,8 @@ mod tests {
         memory.begin_release(&pods);
         assert!(memory.has_released("a"));
         memory.end_release(&pods, &[Fate::Done, Fate::Failed, Fate::Gone, Fate::Done]);
-        assert_eq!(memory.released, ["a", "d"].map(str::to_owned).into());
+        assert_eq!(memory.released, ["a", "c", "d"].map(str::to_owned).into());
+        memory.observe(Seen::Deleted, &pod("c", false, true));
         memory.observe(Seen::Updated, &pod("a", false, true));
         assert!(memory.has_released("a"), "an older state of the pod");
         memory.observe(Seen::Updated, &pod("a", false, false));

@@ -271,6 +271,10 @@ impl Plan {
                 None
             }
         };
+        // A Job can end while suspended, before anybody could write that it had started; the API wants to know when.
+        if end.is_some() && status.start_time.is_none() && !view.spec.is_nothing_while_suspended() {
+            status.start_time = Some(wire_time(view.now));
+        }
         let changed = !events.is_empty() || counts.differ_from(&status);
         counts.write_to(&mut status);
         let freed = match &self.pods {
@@ -319,13 +323,13 @@ impl Plan {
     }
 }
 
-/// Whether enough pods succeeded, and none is left (J-25).
+/// Whether enough pods succeeded, and none is left (J-25), not even one that was created and is still to be seen.
 fn is_complete(view: &View, active: i32) -> bool {
     let enough = match view.spec.completions {
         Some(completions) => view.succeeded >= completions,
         None => view.succeeded > 0,
     };
-    enough && active == 0
+    enough && active == 0 && view.is_up_to_date()
 }
 
 /// Keeps the Suspended condition (J-50…J-53), and tells when it changes.

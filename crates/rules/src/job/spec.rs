@@ -59,6 +59,11 @@ impl Spec {
         if self.indexed { self.completions.map(|count| u32::try_from(count).unwrap_or(0)) } else { None }
     }
 
+    /// Whether the Job is suspended and has nothing to do; it is complete without ever having started (J-25).
+    pub(crate) fn is_nothing_while_suspended(&self) -> bool {
+        self.suspended && self.completions == Some(0)
+    }
+
     /// The completion mode as metrics name it.
     pub(crate) fn mode(&self) -> &'static str {
         if self.indexed { "Indexed" } else { "NonIndexed" }

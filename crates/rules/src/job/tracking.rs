@@ -97,7 +97,7 @@ impl Record {
             let completed = Some(indexes.completed.to_string()).filter(|list| !list.is_empty());
             let failed = indexes.failed.as_ref().map(ToString::to_string);
             changed |= completed != status.completed_indexes || failed != status.failed_indexes;
-            status.succeeded = nonzero(to_i32(indexes.completed.len()));
+            status.succeeded = nonzero(succeeded(view, to_i32(indexes.completed.len())));
             status.completed_indexes = completed;
             status.failed_indexes = failed;
         }
@@ -261,6 +261,13 @@ fn count_released(status: &mut JobStatus, tracked: &BTreeSet<&str>) -> bool {
         }
     }
     changed
+}
+
+/// The counter of an Indexed Job: its completed indexes. It may sink with them only while the Job is elastic (S-17c);
+/// when the parallelism was changed right after a reduction, the API refuses that, and the counter stays.
+fn succeeded(view: &View, completed: i32) -> i32 {
+    let elastic = view.spec.completions == Some(view.spec.parallelism);
+    if elastic { completed } else { completed.max(view.stored.succeeded.unwrap_or(0)) }
 }
 
 fn may_finish(status: &JobStatus) -> bool {

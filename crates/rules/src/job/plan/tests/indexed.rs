@@ -115,6 +115,10 @@ fn i_10_elastic() {
             "free and delete b, status active=1 terminating=1 succeeded=1 completedIndexes=0, \
              because 2 pods are active and 1 wanted",
         );
+    indexed(3, 2, &json!({})).status(json!({"succeeded": 2, "completedIndexes": "0,5"})).check(
+        "S-17c no more elastic when it comes to writing: the counter cannot sink",
+        "create index 1, status active=1 completedIndexes=0, because 1 of 1 wanted pods are missing",
+    );
     indexed(0, 0, &json!({})).status(json!({"active": 1})).pod(pod("a").index(0)).check(
         "scaled to nothing",
         "free and delete a, status active=0 terminating=1 SuccessCriteriaMet=True/CompletionsReached, \

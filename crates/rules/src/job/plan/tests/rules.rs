@@ -97,6 +97,15 @@ fn j_19_start_time() {
     );
 }
 
+#[test]
+fn s_09i_a_job_that_ends_before_it_was_seen_to_start() {
+    job(json!({"backoffLimit": 0, "suspend": true})).pod(pod("a").failed()).check(
+        "the controller died between the creation of its pods and the first status, and the Job was suspended",
+        "status ready=0 terminating=0 uncounted.failed=[a] startTime=now FailureTarget=True/BackoffLimitExceeded, \
+         free a, status failed=1 uncounted.failed=[] Failed=True/BackoffLimitExceeded, because BackoffLimitExceeded",
+    );
+}
+
 /// A Job that could end for several reasons at once.
 fn ends_for(reasons: &[&str]) -> Seen {
     let has = |reason: &str| reasons.contains(&reason);
