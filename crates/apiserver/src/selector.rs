@@ -139,7 +139,7 @@ impl Parser {
                     all.push(requirement);
                 }
                 Token::End => return Ok(all),
-                other => {
+                other @ Token::Symbol(_) => {
                     let why =
                         format!("found '{}', expected: !, identifier, or 'end of string'", other.text());
                     return Err(Malformed(why));

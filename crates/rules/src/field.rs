@@ -95,6 +95,11 @@ impl Kind {
 }
 
 impl Error {
+    /// The same error with another detail, where Kubernetes says more than usual.
+    pub fn with_detail(self, detail: impl Into<String>) -> Self {
+        Error { detail: detail.into(), ..self }
+    }
+
     /// The message without the path, as in `details.causes[].message` of a `Status`.
     pub fn message(&self) -> String {
         let mut message = self.kind.text().to_owned();
