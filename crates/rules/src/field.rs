@@ -24,16 +24,16 @@ pub struct Error {
     pub value: Option<String>,
     /// Why, and what would be right. May be empty.
     pub detail: String,
-    /// How the value prints, if it is the whole field at `path`: see [`print_as_sent`].
-    whole: Option<Whole>,
+    /// How the value was printed, if it may hold a list that was not sent: see [`print_as_sent`].
+    form: Option<Form>,
 }
 
-/// A value that is the whole field at the error's path.
+/// How a list or a structure prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whole {
-    /// It prints as JSON.
+enum Form {
+    /// As JSON.
     Json,
-    /// It prints as the internal counterpart of this type.
+    /// As the internal counterpart of this type.
     Internal(schema::Type),
 }
 
@@ -200,7 +200,7 @@ impl Path {
     }
 
     fn error(&self, kind: Kind, value: Value, detail: impl Into<String>) -> Error {
-        Error { path: self.0.clone(), kind, value: value.printed, detail: detail.into(), whole: value.whole }
+        Error { path: self.0.clone(), kind, value: value.printed, detail: detail.into(), form: value.form }
     }
 }
 
@@ -218,12 +218,12 @@ fn plural(count: usize, noun: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Value {
     printed: Option<String>,
-    whole: Option<Whole>,
+    form: Option<Form>,
 }
 
 impl Value {
     /// No value is printed at all.
-    pub const OMITTED: Value = Value { printed: None, whole: None };
+    pub const OMITTED: Value = Value { printed: None, form: None };
 
     /// A value that prints as plain JSON: lists and maps of scalars, pointers to scalars (`None` is `null`), times, and
     /// Go's named string types.
@@ -231,17 +231,16 @@ impl Value {
         Value::printed(go::json(&to_json(value)))
     }
 
-    /// A list that prints as plain JSON, and is the whole field at the error's path.
+    /// A list of scalars that must be there.
     pub fn list<T: Serialize>(values: &[T]) -> Self {
-        Value { whole: Some(Whole::Json), ..Value::json(&values) }
+        Value { form: Some(Form::Json), ..Value::json(&values) }
     }
 
     /// A value of one of Kubernetes' structures, named by its wire type (`io.k8s.api.core.v1.PodSpec`): it prints
-    /// with the names and in the order of the structure that the API server holds internally. It is the whole field at
-    /// the error's path.
+    /// with the names and in the order of the structure that the API server holds internally.
     pub fn internal(wire_type: &str, value: &impl Serialize) -> Self {
         let of = wire::named(wire_type);
-        Value { printed: Some(print_internal(of, &to_json(value))), whole: Some(Whole::Internal(of)) }
+        Value { printed: Some(print_internal(of, &to_json(value))), form: Some(Form::Internal(of)) }
     }
 
     /// A list of such structures.
@@ -253,21 +252,27 @@ impl Value {
 
     /// A value that was printed already.
     pub fn printed(text: impl Into<String>) -> Self {
-        Value { printed: Some(text.into()), whole: None }
+        Value { printed: Some(text.into()), form: None }
     }
 }
 
 /// Prints values once more from the object as it was sent. Rules see typed objects, in which a list that must be there
 /// is empty when it was not sent; Kubernetes tells the two apart and prints `null` for the one, `[]` for the other.
-pub fn print_as_sent(errors: &mut Errors, sent: &serde_json::Value) {
+///
+/// `typed` is the object as the rules saw it. A value that is not what stands there at the error's path stays as it is.
+pub fn print_as_sent(errors: &mut Errors, typed: &serde_json::Value, sent: &serde_json::Value) {
     for error in errors {
-        let Some(whole) = error.whole else { continue };
-        let value = at(sent, &error.path).unwrap_or(&serde_json::Value::Null);
-        error.value = Some(match whole {
-            Whole::Json => go::json(value),
-            Whole::Internal(_) if value.is_null() => "null".to_owned(),
-            Whole::Internal(of) => print_internal(of, value),
-        });
+        let Some(form) = error.form else { continue };
+        let print = |object| {
+            let value = at(object, &error.path).unwrap_or(&serde_json::Value::Null);
+            match form {
+                Form::Internal(of) if !value.is_null() => print_internal(of, value),
+                _ => go::json(value),
+            }
+        };
+        if error.value.as_ref() == Some(&print(typed)) {
+            error.value = Some(print(sent));
+        }
     }
 }
 

@@ -251,7 +251,7 @@ impl Judges {
     async fn steps(&mut self, random: &Random) -> Vec<Step> {
         let step = |verb, body| Step { verb, body, expect: Answer::default() };
         let mut steps = vec![step(Verb::Create, apply(&random.base, &random.create))];
-        let created = play(&mut self.ours, "name", &steps).await.pop().and_then(|answer| answer.object);
+        let created = play(&mut self.ours, "d-ours", &steps).await.pop().and_then(|answer| answer.object);
         if let (Some((verb, edits)), Some(created)) = (&random.then, created) {
             let document = if *verb == Verb::Put { created } else { json!({"status": running()}) };
             steps.push(step(*verb, apply(&document, edits)));

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use judge::{Answer, Case, Server, differences, play};
+use judge::{Answer, Case, Server, differences, play, without_source_file};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
@@ -46,7 +46,7 @@ async fn run(server: &mut impl Server, cases: &[Case]) -> usize {
     let mut failed = 0;
     for (i, case) in cases.iter().enumerate() {
         let got = play(server, &format!("g{i:010x}"), &case.steps).await;
-        let want: Vec<Answer> = case.steps.iter().map(|step| sorted(step.expect.clone())).collect();
+        let want: Vec<Answer> = case.steps.iter().map(|step| comparable(step.expect.clone())).collect();
         let mut lines: Vec<String> =
             want.iter().zip(&got).flat_map(|(want, got)| differences(want, &silent(got))).collect();
         if got.len() != want.len() {
@@ -61,8 +61,10 @@ async fn run(server: &mut impl Server, cases: &[Case]) -> usize {
     failed
 }
 
-fn sorted(mut answer: Answer) -> Answer {
+/// A recorded answer in the form in which answers are compared.
+fn comparable(mut answer: Answer) -> Answer {
     answer.causes.sort();
+    answer.message = answer.message.as_deref().map(without_source_file);
     answer
 }
 

@@ -78,7 +78,7 @@ pub fn create(
         ));
     }
     job.metadata.resource_version = None;
-    Ok(Accepted { warnings: warnings::on_create(&job), job: as_read(job, body) })
+    Ok(Accepted { warnings: warnings::on_create(&job), job: as_read(job) })
 }
 
 /// A changed Job.
@@ -91,7 +91,7 @@ pub fn update(body: &Value, stored: &Value, settings: &Settings) -> Result<Accep
     let mut errors = validate_common(&new.metadata, &old.metadata);
     errors.extend(validate_update(&new, &old, settings));
     invalid_if_any(errors, &new, body)?;
-    Ok(Accepted { warnings: warnings::on_update(&new, &old), job: as_read(new, body) })
+    Ok(Accepted { warnings: warnings::on_update(&new, &old), job: as_read(new) })
 }
 
 /// A changed status. It never warns (W-04).
@@ -105,13 +105,13 @@ pub fn update_status(body: &Value, stored: &Value) -> Result<Accepted, Refused> 
     errors.extend(validate_status_update(&new, &old));
     let sent = json!({"spec": stored["spec"], "status": body["status"]});
     invalid_if_any(errors, &new, &sent)?;
-    Ok(Accepted { warnings: Vec::new(), job: as_read(new, &sent) })
+    Ok(Accepted { warnings: Vec::new(), job: as_read(new) })
 }
 
-/// What is stored gets its defaults once more when it is read.
-fn as_read(mut job: Job, sent: &Value) -> Value {
+/// What is stored gets its defaults once more when it is read. Storing forgets that a list was there if it was empty.
+fn as_read(mut job: Job) -> Value {
     apply_defaults(&mut job);
-    schema::encode(wire::named(wire::JOB), &wire::untyped(&job, sent))
+    schema::encode(wire::named(wire::JOB), &wire::untyped(&job, &Value::Null))
 }
 
 fn template_has_labels(job: &Job) -> bool {
@@ -142,7 +142,13 @@ fn match_namespace(meta: &mut ObjectMeta, namespace: &str) -> Result<(), Refused
 fn match_stored(new: &mut ObjectMeta, old: &ObjectMeta) -> Result<(), Refused> {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     let (new_name, old_name) = (text(&new.name), text(&old.name));
-    if new_name != old_name && !new_name.is_empty() {
+    if new_name.is_empty() {
+        let why = format!(
+            "the name of the object ({old_name} based on URL) was undeterminable: name must be provided"
+        );
+        return Err(Refused::BadRequest(why));
+    }
+    if new_name != old_name {
         let why =
             format!("the name of the object ({new_name}) does not match the name on the URL ({old_name})");
         return Err(Refused::BadRequest(why));
@@ -166,7 +172,6 @@ fn match_stored(new: &mut ObjectMeta, old: &ObjectMeta) -> Result<(), Refused> {
             "the object has been modified; please apply your changes to the latest version and try again";
         return refused(why);
     }
-    new.name = Some(old_name);
     begin_update(new, old);
     Ok(())
 }
@@ -175,6 +180,7 @@ fn invalid_if_any(mut errors: Errors, job: &Job, sent: &Value) -> Result<(), Ref
     if errors.is_empty() {
         return Ok(());
     }
-    field::print_as_sent(&mut errors, &wire::untyped(job, sent));
+    let typed = serde_json::to_value(job).expect("a Job is JSON");
+    field::print_as_sent(&mut errors, &typed, &wire::untyped(job, sent));
     Err(Refused::Invalid(errors))
 }

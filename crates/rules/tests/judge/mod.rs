@@ -119,7 +119,8 @@ fn reduce(code: u16, answer: &Value, warnings: Vec<String>, name: &str) -> Answe
         .map(|cause| ["reason", "field", "message"].map(|key| text(&cause[key]).unwrap_or_default()).into())
         .collect();
     causes.sort();
-    let message = if causes.is_empty() { text(&answer["message"]) } else { None };
+    let message =
+        if causes.is_empty() { text(&answer["message"]).as_deref().map(without_source_file) } else { None };
     Answer { code, reason: text(&answer["reason"]), causes, message, object: None, warnings: Vec::new() }
 }
 
@@ -150,10 +151,17 @@ fn anonymous_text(text: &str, name: &str) -> String {
             rest = &rest[c.len_utf8()..];
         }
     }
-    // Where upstream names a source file of its own, the path depends on how it was built.
     out.replace(name, "NAME")
-        .replace("k8s.io/kubernetes@v1.35.8/pkg/", "pkg/")
-        .replace("k8s.io/kubernetes/pkg/", "pkg/")
+}
+
+/// Upstream names its scheme after the source file that made it, which depends on how it was built.
+pub(crate) fn without_source_file(text: &str) -> String {
+    match text.split_once("in scheme \"") {
+        Some((before, after)) => {
+            format!("{before}in scheme{}", after.split_once('"').map_or("", |(_, rest)| rest))
+        }
+        None => text.to_owned(),
+    }
 }
 
 fn strip_uuid(text: &str) -> Option<&str> {
