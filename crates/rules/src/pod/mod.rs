@@ -1,54 +1,354 @@
-//! The pod template, as far as users of Jobs meet it.
+//! Pods and pod templates: defaults, rules and warnings as Kubernetes 1.35 has them.
+//!
+//! Rules are ordered as upstream orders them, and say where something is wrong as upstream says it, which is now and
+//! then a little beside the field. They take objects in canonical form: absent is zero wherever Go has no pointer.
+//!
+//! - [`defaults`]: what fields are when nobody said;
+//! - [`gates`]: what a write drops, because its feature is switched off;
+//! - [`Options`]: what is let pass;
+//! - [`warnings`]: what is accepted with a remark;
+//! - here, [`validate_template`]: the order of the rules. Each noun has its file: [`containers`], [`ephemeral`],
+//!   [`env`], [`probes`], [`resources`], [`mounts`], [`volumes`], [`security`], [`profiles`], [`windows`],
+//!   [`affinity`], [`scheduling`], [`dns`].
+//!
+//! What a pod does, and whether its names lead anywhere, is not known here.
 
-use k8s_openapi::api::core::v1::PodTemplateSpec;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
-use crate::field::{Errors, Path};
+use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec, Toleration};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// What a pod template may hold.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Whether label values in selectors may be malformed.
-    pub allow_invalid_label_value_in_selector: bool,
-}
+use crate::field::{Error, Errors, Path, Value};
+use crate::names::{self, Problems};
+use crate::{meta, pod::containers::Context};
 
-impl Options {
-    /// For a template, next to the stored one.
-    pub fn for_template(_new: &PodTemplateSpec, _old: Option<&PodTemplateSpec>) -> Self {
-        Options { allow_invalid_label_value_in_selector: false }
+mod affinity;
+mod containers;
+pub mod defaults;
+mod dns;
+mod env;
+mod ephemeral;
+pub mod gates;
+mod image;
+mod mounts;
+mod options;
+mod paths;
+mod probes;
+mod profiles;
+mod resources;
+mod scheduling;
+mod security;
+mod volumes;
+pub mod warnings;
+mod windows;
+
+pub use options::Options;
+
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+const MIRROR: &str = "kubernetes.io/config.mirror";
+const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
+
+type Annotations = BTreeMap<String, String>;
+
+/// A pod template (C-63), which has passed [`defaults`] and [`gates`].
+pub fn validate_template(template: &PodTemplateSpec, options: &Options, path: &Path) -> Errors {
+    let no_spec = PodSpec::default();
+    let spec = template.spec.as_ref().unwrap_or(&no_spec);
+    let labels = template.metadata.as_ref().and_then(|meta| meta.labels.as_ref());
+    let annotations = annotations(template.metadata.as_ref());
+    let at_spec = path.child("spec");
+
+    let mut errors = meta::labels(labels, &path.child("labels"));
+    errors.extend(meta::annotations(Some(annotations), &path.child("annotations")));
+    errors.extend(validate_annotations(annotations, spec, options, &path.child("annotations")));
+    errors.extend(validate_spec(spec, None, options, &at_spec));
+    errors.extend(profiles::seccomp_agrees(annotations, spec, &at_spec));
+    errors.extend(profiles::app_armor_agrees(annotations, spec, &at_spec));
+    if spec.ephemeral_containers.as_ref().is_some_and(|containers| !containers.is_empty()) {
+        let why = "ephemeral containers not allowed in pod template";
+        errors.push(at_spec.child("ephemeralContainers").forbidden(why));
     }
+    errors
 }
 
-/// Validates a template.
-pub fn validate_template(_template: &PodTemplateSpec, _options: &Options, _path: &Path) -> Errors {
-    Errors::new()
-}
-
-pub mod defaults {
-    //! Defaults.
-    use k8s_openapi::api::core::v1::PodTemplateSpec;
-
-    /// Defaults of a template.
-    pub fn apply_template_defaults(template: &mut PodTemplateSpec) {
-        template.spec.get_or_insert_default();
+/// Annotations that mean something to Kubernetes.
+fn validate_annotations(annotations: &Annotations, spec: &PodSpec, options: &Options, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    if let Some(value) =
+        annotations.get(MIRROR).filter(|_| spec.node_name.as_ref().is_none_or(String::is_empty))
+    {
+        let why = "must set spec.nodeName if mirror pod annotation is set";
+        errors.push(path.key(MIRROR).invalid(value, why));
     }
+    if let Some(value) = annotations.get(TOLERATIONS).filter(|value| !value.is_empty()) {
+        match serde_json::from_str::<Vec<Toleration>>(value) {
+            Ok(tolerations) => {
+                let path = path.child(TOLERATIONS);
+                errors.extend(scheduling::validate_tolerations(&tolerations, options, &path));
+            }
+            Err(error) => errors.push(path.invalid(TOLERATIONS, error.to_string())),
+        }
+    }
+    if !options.allow_invalid_deletion_cost
+        && let Err(cost) = deletion_cost(annotations)
+    {
+        errors.push(path.key(DELETION_COST).invalid(cost, "must be a 32bit integer"));
+    }
+    errors.extend(profiles::seccomp_annotations(annotations, path));
+    errors.extend(profiles::app_armor_annotations(annotations, spec, path));
+    errors
 }
 
-pub mod gates {
-    //! Gates.
-    use k8s_openapi::api::core::v1::PodTemplateSpec;
-
-    /// Drops what is switched off.
-    pub fn drop_disabled(_new: &mut PodTemplateSpec, _old: Option<&PodTemplateSpec>) {}
+/// How much it costs to delete the pod rather than another one; if that is no number, its text.
+fn deletion_cost(annotations: &Annotations) -> Result<i32, &str> {
+    let Some(cost) = annotations.get(DELETION_COST) else { return Ok(0) };
+    let starts_well = cost == "0" || cost.starts_with(|c: char| c == '-' || ('1'..='9').contains(&c));
+    cost.parse().ok().filter(|_| starts_well).ok_or(cost)
 }
 
-pub mod warnings {
-    //! Warnings.
-    use k8s_openapi::api::core::v1::PodTemplateSpec;
+/// What a pod is to be. `pod_name` is the name of the pod, if it is one already.
+fn validate_spec(spec: &PodSpec, pod_name: Option<&str>, options: &Options, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    if spec.termination_grace_period_seconds.is_none() {
+        errors.push(path.child("terminationGracePeriodSeconds").required(""));
+    }
+    let (volumes, volume_errors) = volumes::validate(
+        spec.volumes.as_deref().unwrap_or_default(),
+        pod_name,
+        options,
+        &path.child("volumes"),
+    );
+    errors.extend(volume_errors);
+    let claims = spec.resource_claims.as_deref().unwrap_or_default();
+    errors.extend(resources::validate_pod_claims(claims, &path.child("resourceClaims")));
+    let restart_policy = spec.restart_policy.as_deref().unwrap_or_default();
+    let context = Context {
+        volumes,
+        claims: claims.iter().map(|claim| claim.name.as_str()).filter(|name| !name.is_empty()).collect(),
+        grace_period: spec.termination_grace_period_seconds,
+        restart_policy,
+        host_users: spec.host_users != Some(false),
+        options,
+    };
+    errors.extend(containers::validate(&spec.containers, &context, &path.child("containers")));
+    errors.extend(containers::validate_init(spec, &context, &path.child("initContainers")));
+    errors.extend(ephemeral::validate(spec, &context, &path.child("ephemeralContainers")));
+    errors.extend(resources::validate_pod(spec, &context.claims, options, path));
+    errors.extend(dns::validate_host_network(spec, options, path));
+    errors.extend(required_one_of(
+        &path.child("restartPolicy"),
+        restart_policy,
+        &["Always", "OnFailure", "Never"],
+    ));
+    let dns_policy = spec.dns_policy.as_deref().unwrap_or_default();
+    errors.extend(required_one_of(
+        &path.child("dnsPolicy"),
+        dns_policy,
+        &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
+    ));
+    errors.extend(meta::labels(spec.node_selector.as_ref(), &path.child("nodeSelector")));
+    errors.extend(security::validate_pod(spec, options, &path.child("securityContext")));
+    if let Some(affinity) = &spec.affinity {
+        errors.extend(affinity::validate(affinity, options, &path.child("affinity")));
+    }
+    errors.extend(dns::validate_config(spec.dns_config.as_ref(), dns_policy, &path.child("dnsConfig")));
+    for (i, gate) in spec.readiness_gates.iter().flatten().enumerate() {
+        let path = path.child("readinessGates").index(i).child("conditionType");
+        errors.extend(meta::qualified(&gate.condition_type, &path));
+    }
+    let gates = spec.scheduling_gates.as_deref().unwrap_or_default();
+    errors.extend(scheduling::validate_gates(gates, &path.child("schedulingGates")));
+    let constraints = spec.topology_spread_constraints.as_deref().unwrap_or_default();
+    let at = path.child("topologySpreadConstraints");
+    errors.extend(scheduling::validate_spread(constraints, options, &at));
+    errors.extend(windows::validate_host_process(spec, options, path));
+    errors.extend(security::validate_host_users(spec, options, path));
+    errors.extend(dns::validate_hostname_override(spec, path));
+    errors.extend(validate_rest(spec, options, path));
+    errors
+}
 
-    use crate::field::Path;
+/// The second half, in which most rules are one line.
+fn validate_rest(spec: &PodSpec, options: &Options, path: &Path) -> Errors {
+    let name = |field: &str, name: &Option<String>, check: fn(&str) -> Problems| -> Errors {
+        let name = name.as_ref().filter(|name| !name.is_empty());
+        name.map_or_else(Errors::new, |name| named(&path.child(field), name, check))
+    };
+    let mut errors = name("serviceAccountName", &spec.service_account_name, names::dns_subdomain);
+    errors.extend(name("nodeName", &spec.node_name, names::dns_subdomain));
+    if let Some(seconds) = spec.active_deadline_seconds {
+        let problems = names::in_range(seconds, 1, i32::MAX.into()).into_iter();
+        errors.extend(problems.map(|problem| path.child("activeDeadlineSeconds").invalid(seconds, problem)));
+    }
+    errors.extend(name("hostname", &spec.hostname, names::dns_label));
+    errors.extend(name("subdomain", &spec.subdomain, names::dns_label));
+    let tolerations = spec.tolerations.as_deref().unwrap_or_default();
+    errors.extend(scheduling::validate_tolerations(tolerations, options, &path.child("tolerations")));
+    let aliases = spec.host_aliases.as_deref().unwrap_or_default();
+    errors.extend(dns::validate_host_aliases(aliases, &path.child("hostAliases")));
+    errors.extend(name("priorityClassName", &spec.priority_class_name, names::dns_subdomain));
+    if let Some(class) = &spec.runtime_class_name {
+        errors.extend(named(&path.child("runtimeClassName"), class, names::dns_subdomain));
+    }
+    if let Some(policy) = &spec.preemption_policy {
+        let supported = ["PreemptLowerPriority", "Never"];
+        errors.extend(required_one_of(&path.child("preemptionPolicy"), policy, &supported));
+    }
+    if let Some(overhead) = &spec.overhead {
+        errors.extend(resources::validate_overhead(overhead, options, &path.child("overhead")));
+    }
+    errors.extend(windows::validate_os(spec, path));
+    errors.extend(env::file_volumes(spec, path));
+    errors
+}
 
-    /// Warnings about a template.
-    pub fn for_template(_t: &PodTemplateSpec, _old: Option<&PodTemplateSpec>, _path: &Path) -> Vec<String> {
-        Vec::new()
+/// Every container with its path, in the order in which Kubernetes visits them.
+fn all_containers<'a>(spec: &'a PodSpec, path: &Path) -> Vec<(Cow<'a, Container>, Path)> {
+    let at = |field: &'static str| move |i: usize| path.child(field).index(i);
+    let init = spec.init_containers.iter().flatten().map(Cow::Borrowed).enumerate();
+    let regular = spec.containers.iter().map(Cow::Borrowed).enumerate();
+    let ephemeral = spec.ephemeral_containers.iter().flatten();
+    let ephemeral = ephemeral.map(|container| Cow::Owned(ephemeral::to_container(container))).enumerate();
+    let init = init.map(|(i, container)| (container, at("initContainers")(i)));
+    let regular = regular.map(|(i, container)| (container, at("containers")(i)));
+    let ephemeral = ephemeral.map(|(i, container)| (container, at("ephemeralContainers")(i)));
+    init.chain(regular).chain(ephemeral).collect()
+}
+
+fn annotations(meta: Option<&ObjectMeta>) -> &Annotations {
+    meta.and_then(|meta| meta.annotations.as_ref()).unwrap_or(&profiles::NO_ANNOTATIONS)
+}
+
+/// Every problem with a name, at its place.
+fn named(path: &Path, name: &str, check: fn(&str) -> Problems) -> Errors {
+    check(name).into_iter().map(|problem| path.invalid(name, problem)).collect()
+}
+
+/// A word of an enumeration. Go has a type for each of them, and prints those as JSON.
+fn one_of(path: &Path, value: &str, supported: &[&str]) -> Option<Error> {
+    (!supported.contains(&value)).then(|| path.not_supported(Value::json(&value), supported))
+}
+
+/// The same where saying nothing is its own mistake.
+fn required_one_of(path: &Path, value: &str, supported: &[&str]) -> Option<Error> {
+    if value.is_empty() { Some(path.required("")) } else { one_of(path, value, supported) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use types::go;
+
+    use super::*;
+
+    /// Validates a template with defaults; each error starts with what is expected after `template.`.
+    pub(super) fn check_template(template: Value, expected: &[&str]) {
+        let mut template: PodTemplateSpec = serde_json::from_value(template).expect("a test's template");
+        let spec = template.spec.get_or_insert_default();
+        spec.restart_policy.get_or_insert_with(|| "Never".to_owned());
+        defaults::apply_template_defaults(&mut template);
+        let errors = validate_template(&template, &Options::default(), &Path::new("template"));
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let starts = |(error, start): (&String, &&str)| error.starts_with(&format!("template.{start}"));
+        assert!(
+            errors.len() == expected.len() && errors.iter().zip(expected).all(starts),
+            "expected {expected:#?}, got {errors:#?}"
+        );
+    }
+
+    /// The same for a spec.
+    pub(super) fn check_spec(spec: Value, expected: &[&str]) {
+        check_template(json!({"spec": spec}), expected);
+    }
+
+    /// The same for a spec that needs no container of its own.
+    pub(super) fn check_pod(mut spec: Value, expected: &[&str]) {
+        spec["containers"] = json!([{"name": "c", "image": "i"}]);
+        check_spec(spec, expected);
+    }
+
+    /// The same for a container; what is expected starts after `spec.containers[0]`.
+    pub(super) fn check_container(mut container: Value, expected: &[&str]) {
+        container["name"] = json!("c");
+        container["image"] = json!("i");
+        let expected: Vec<String> = expected.iter().map(|text| format!("spec.containers[0]{text}")).collect();
+        let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+        check_spec(json!({"containers": [container]}), &expected);
+    }
+
+    #[test]
+    fn c_63_metadata() {
+        let containers = json!([{"name": "c", "image": "i"}]);
+        let check = |metadata: Value, expected: &[&str]| {
+            check_template(json!({"metadata": metadata, "spec": {"containers": containers}}), expected);
+        };
+        check(
+            json!({"labels": {"-": "-"}, "annotations": {"-": ""}}),
+            &[
+                r#"labels: Invalid value: "-": name part must consist"#,
+                r#"labels: Invalid value: "-": a valid label must"#,
+                r#"annotations: Invalid value: "-": name part must consist"#,
+            ],
+        );
+        for cost in ["+1", "01", "1x", "", "4294967296"] {
+            check(
+                json!({"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}}),
+                &[&format!(
+                    "annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: {}: must be a 32bit integer",
+                    go::quote(cost)
+                )],
+            );
+        }
+        check(
+            json!({"annotations": {"kubernetes.io/config.mirror": "m"}}),
+            &[r#"annotations[kubernetes.io/config.mirror]: Invalid value: "m": must set spec.nodeName"#],
+        );
+        check(
+            json!({"annotations": {"scheduler.alpha.kubernetes.io/tolerations": r#"[{"key": "-"}]"#}}),
+            &[
+                r#"annotations.scheduler.alpha.kubernetes.io/tolerations[0].key: Invalid value: "-": name part must"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn c_63_names_and_numbers() {
+        check_pod(
+            json!({"serviceAccountName": "A", "nodeName": "A", "hostname": "a.b", "subdomain": "A",
+                "priorityClassName": "A", "runtimeClassName": "", "activeDeadlineSeconds": 0,
+                "preemptionPolicy": "Maybe", "restartPolicy": "Sometimes", "overhead": {"x": "1"},
+                "nodeSelector": {"a": "-"}, "readinessGates": [{"conditionType": ""}]}),
+            &[
+                r#"spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "OnFailure", "Never""#,
+                r#"spec.nodeSelector: Invalid value: "-": a valid label must"#,
+                r#"spec.readinessGates[0].conditionType: Invalid value: "": name part must be non-empty"#,
+                r#"spec.readinessGates[0].conditionType: Invalid value: "": name part must consist"#,
+                r#"spec.serviceAccountName: Invalid value: "A": a lowercase RFC 1123 subdomain"#,
+                r#"spec.nodeName: Invalid value: "A": a lowercase RFC 1123 subdomain"#,
+                "spec.activeDeadlineSeconds: Invalid value: 0: must be between 1 and 2147483647, inclusive",
+                r#"spec.hostname: Invalid value: "a.b": must not contain dots"#,
+                r#"spec.subdomain: Invalid value: "A": a lowercase RFC 1123 label"#,
+                r#"spec.priorityClassName: Invalid value: "A": a lowercase RFC 1123 subdomain"#,
+                r#"spec.runtimeClassName: Invalid value: "": a lowercase RFC 1123 subdomain"#,
+                r#"spec.preemptionPolicy: Unsupported value: "Maybe": supported values: "PreemptLowerPriority", "Never""#,
+                r#"spec.overhead.limits[x]: Invalid value: "x": must be a standard resource type or fully qualified"#,
+                r#"spec.overhead.limits[x]: Invalid value: "x": must be a standard resource for containers"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn c_63_ephemeral_containers() {
+        check_pod(
+            json!({"ephemeralContainers": [{"name": "c", "image": " i", "targetContainerName": "x", "ports": []}]}),
+            &[
+                r#"spec.ephemeralContainers[0].image: Invalid value: " i": must not have leading or trailing whitespace"#,
+                r#"spec.ephemeralContainers[0].name: Duplicate value: "c""#,
+                r#"spec.ephemeralContainers[0].targetContainerName: Not found: "x""#,
+                "spec.ephemeralContainers[0].ports: Forbidden: cannot be set for an Ephemeral Container",
+                "spec.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template",
+            ],
+        );
     }
 }

@@ -1,0 +1,546 @@
+//! What is accepted, but with a remark (W-03).
+//!
+//! - here: the remarks in their order;
+//! - [`overlaps`]: files of a volume that hide each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::{
+    Affinity, Container, ContainerPort, EnvVar, NodeSelectorTerm, PodSpec, PodTemplateSpec, Volume,
+};
+use k8s_openapi::apimachinery::pkg::api::resource;
+use types::{Quantity, go};
+
+use super::{Annotations, all_containers, annotations, dns, profiles, resources};
+use crate::field::Path;
+use crate::names;
+
+mod overlaps;
+
+type Warnings = Vec<String>;
+type List = BTreeMap<String, resource::Quantity>;
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
+const DEPRECATED_NODE_LABELS: [(&str, &str); 8] = [
+    ("beta.kubernetes.io/arch", r#"deprecated since v1.14; use "kubernetes.io/arch" instead"#),
+    ("beta.kubernetes.io/os", r#"deprecated since v1.14; use "kubernetes.io/os" instead"#),
+    (
+        "failure-domain.beta.kubernetes.io/region",
+        r#"deprecated since v1.17; use "topology.kubernetes.io/region" instead"#,
+    ),
+    (
+        "failure-domain.beta.kubernetes.io/zone",
+        r#"deprecated since v1.17; use "topology.kubernetes.io/zone" instead"#,
+    ),
+    (
+        "beta.kubernetes.io/instance-type",
+        r#"deprecated since v1.17; use "node.kubernetes.io/instance-type" instead"#,
+    ),
+    ("app.kubernetes.io/created-by", "deprecated since v1.9"),
+    (
+        "scheduler.alpha.kubernetes.io/preferAvoidPods",
+        "deprecated since v1.22; use Taints and Tolerations instead",
+    ),
+    ("node-role.kubernetes.io/master", r#"use "node-role.kubernetes.io/control-plane" instead"#),
+];
+
+const DEPRECATED_ANNOTATIONS: [(&str, &str); 3] = [
+    (
+        "scheduler.alpha.kubernetes.io/critical-pod",
+        r#"non-functional in v1.16+; use the "priorityClassName" field instead"#,
+    ),
+    ("security.alpha.kubernetes.io/sysctls", r#"non-functional in v1.11+; use the "sysctls" field instead"#),
+    (
+        "security.alpha.kubernetes.io/unsafe-sysctls",
+        r#"non-functional in v1.11+; use the "sysctls" field instead"#,
+    ),
+];
+
+const USE_SECCOMP_FIELD: &str = r#"non-functional in v1.27+; use the "seccompProfile" field instead"#;
+
+/// Remarks on a template that is new or has changed. What it was before makes no difference yet.
+pub fn for_template(template: &PodTemplateSpec, _old: Option<&PodTemplateSpec>, path: &Path) -> Vec<String> {
+    let Some(spec) = &template.spec else { return Warnings::new() };
+    let annotations = annotations(template.metadata.as_ref());
+    let (at_annotations, path) = (path.child("metadata.annotations"), path.child("spec"));
+
+    let mut warnings = node_labels(spec, &path);
+    for (key, message) in DEPRECATED_ANNOTATIONS.iter().filter(|(key, _)| annotations.contains_key(*key)) {
+        warnings.push(format!("{}: {message}", at_annotations.key(key)));
+    }
+    for (i, volume) in spec.volumes.iter().flatten().enumerate() {
+        warnings.extend(removed_volume_types(volume, &path.child("volumes").index(i)));
+    }
+    warnings.extend(overlaps::of_volumes(spec.volumes.as_deref().unwrap_or_default()));
+    warnings.extend(repeated_names(spec, &path));
+    for resource in ["memory", "ephemeral-storage"] {
+        warnings.extend(fractional_bytes(spec.overhead.as_ref(), resource, &path.child("overhead")));
+    }
+    let context = spec.security_context.as_ref();
+    if context.is_none_or(|context| context.seccomp_profile.is_none())
+        && annotations.contains_key(profiles::SECCOMP_POD)
+    {
+        warnings.push(format!("{}: {USE_SECCOMP_FIELD}", at_annotations.key(profiles::SECCOMP_POD)));
+    }
+    for (container, path) in all_containers(spec, &path) {
+        warnings.extend(old_profiles(&container, spec, annotations, &at_annotations));
+        warnings.extend(fractional_resources(&container, &path.child("resources")));
+        let variables = container.env.as_deref().unwrap_or_default();
+        warnings.extend(hidden_variables(variables, &path.child("env")));
+    }
+    warnings.extend(colliding_ports(spec, &path));
+    warnings.extend(repeated_port_names(spec, &path));
+    if spec.termination_grace_period_seconds.is_some_and(|seconds| seconds < 0) {
+        let path = path.child("terminationGracePeriodSeconds");
+        warnings.push(format!("{path}: must be >= 0; negative values are invalid and will be treated as 1"));
+    }
+    if let Some(affinity) = &spec.affinity {
+        warnings.extend(terms_without_selector(affinity, &path.child("affinity")));
+    }
+    let servers = spec.dns_config.iter().flat_map(|config| config.nameservers.iter().flatten()).enumerate();
+    warnings.extend(
+        servers.filter_map(|(i, ip)| dns::ip_warning(ip, &path.child("dnsConfig.nameservers").index(i))),
+    );
+    let aliases = spec.host_aliases.iter().flatten().enumerate();
+    warnings.extend(aliases.filter_map(|(i, alias)| {
+        dns::ip_warning(&alias.ip, &path.child("hostAliases").index(i).child("ip"))
+    }));
+    warnings
+}
+
+fn deprecated_label(key: &str) -> Option<&'static str> {
+    DEPRECATED_NODE_LABELS.iter().find(|(label, _)| *label == key).map(|(_, message)| *message)
+}
+
+/// Old names of node labels, and spreading by nothing.
+fn node_labels(spec: &PodSpec, path: &Path) -> Warnings {
+    let mut warnings = Warnings::new();
+    for key in spec.node_selector.iter().flat_map(BTreeMap::keys) {
+        if let Some(message) = deprecated_label(key) {
+            warnings.push(format!("{}: {message}", path.child("nodeSelector").key(key)));
+        }
+    }
+    if let Some(node) = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref()) {
+        let path = path.child("affinity.nodeAffinity");
+        if let Some(required) = &node.required_during_scheduling_ignored_during_execution {
+            let path = path.child(REQUIRED).child("nodeSelectorTerms");
+            for (i, term) in required.node_selector_terms.iter().enumerate() {
+                warnings.extend(node_term(term, false, &path.index(i)));
+            }
+        }
+        let preferred = node.preferred_during_scheduling_ignored_during_execution.iter().flatten();
+        for (i, term) in preferred.enumerate() {
+            let path = path.child(PREFERRED).index(i).child("preference");
+            warnings.extend(node_term(&term.preference, true, &path));
+        }
+    }
+    for (i, constraint) in spec.topology_spread_constraints.iter().flatten().enumerate() {
+        let path = path.child("topologySpreadConstraints").index(i);
+        let key = &constraint.topology_key;
+        if let Some(message) = deprecated_label(key) {
+            warnings.push(format!("{}: {key} is {message}", path.child("topologyKey")));
+        }
+        if constraint.label_selector.is_none() {
+            warnings.push(no_selector(&path.child("labelSelector")));
+        }
+    }
+    warnings
+}
+
+fn node_term(term: &NodeSelectorTerm, check_values: bool, path: &Path) -> Warnings {
+    let mut warnings = Warnings::new();
+    for (i, requirement) in term.match_expressions.iter().flatten().enumerate() {
+        let path = path.child("matchExpressions").index(i);
+        let key = &requirement.key;
+        if let Some(message) = deprecated_label(key) {
+            warnings.push(format!("{}: {key} is {message}", path.child("key")));
+        }
+        for (i, value) in requirement.values.iter().flatten().enumerate().filter(|_| check_values) {
+            for problem in names::label_value(value) {
+                let path = path.child("values").index(i);
+                warnings.push(format!("{path}: {value} is invalid, {problem}"));
+            }
+        }
+    }
+    warnings
+}
+
+fn no_selector(path: &Path) -> String {
+    format!("{path}: a null labelSelector results in matching no pod")
+}
+
+fn removed_volume_types(volume: &Volume, path: &Path) -> Warnings {
+    const SINCE_22: &str = "deprecated in v1.22, non-functional in v1.25+";
+    const SINCE_28: &str = "deprecated in v1.28, non-functional in v1.31+";
+    let says = |types: &[(bool, &str, &str)]| -> Warnings {
+        let used = types.iter().filter(|(is_used, ..)| *is_used);
+        used.map(|(_, field, message)| format!("{}: {message}", path.child(field))).collect()
+    };
+    let mut warnings = says(&[
+        (
+            volume.photon_persistent_disk.is_some(),
+            "photonPersistentDisk",
+            "deprecated in v1.11, non-functional in v1.16+",
+        ),
+        (volume.git_repo.is_some(), "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+        (volume.scale_io.is_some(), "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+        (volume.flocker.is_some(), "flocker", SINCE_22),
+        (volume.storageos.is_some(), "storageOS", SINCE_22),
+        (volume.quobyte.is_some(), "quobyte", SINCE_22),
+        (volume.glusterfs.is_some(), "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    ]);
+    let claim = volume.ephemeral.as_ref().and_then(|ephemeral| ephemeral.volume_claim_template.as_ref());
+    if let Some(resources) = claim.and_then(|claim| claim.spec.resources.as_ref()) {
+        let path = path.child("ephemeral.volumeClaimTemplate.spec.resources");
+        warnings.extend(fractional_bytes(resources.requests.as_ref(), "storage", &path.child("requests")));
+        warnings.extend(fractional_bytes(resources.limits.as_ref(), "storage", &path.child("limits")));
+    }
+    warnings.extend(says(&[
+        (volume.cephfs.is_some(), "cephfs", SINCE_28),
+        (volume.rbd.is_some(), "rbd", SINCE_28),
+    ]));
+    warnings
+}
+
+fn fractional_bytes(list: Option<&List>, resource: &str, path: &Path) -> Option<String> {
+    let quantity = Quantity::try_from(list?.get(resource)?).ok()?;
+    let says = |value: &str| {
+        let path = path.key(resource);
+        format!("{path}: fractional byte value {} is invalid, must be an integer", go::quote(value))
+    };
+    (!resources::is_whole(&quantity)).then(|| says(&quantity.to_string()))
+}
+
+fn fractional_resources(container: &Container, path: &Path) -> Warnings {
+    let Some(resources) = &container.resources else { return Warnings::new() };
+    let mut warnings = Warnings::new();
+    for resource in ["memory", "ephemeral-storage"] {
+        warnings.extend(fractional_bytes(resources.limits.as_ref(), resource, &path.child("limits")));
+        warnings.extend(fractional_bytes(resources.requests.as_ref(), resource, &path.child("requests")));
+    }
+    warnings
+}
+
+fn repeated_names(spec: &PodSpec, path: &Path) -> Warnings {
+    let mut warnings = Warnings::new();
+    let mut seen = BTreeSet::new();
+    for (i, alias) in spec.host_aliases.iter().flatten().enumerate() {
+        if !seen.insert(&alias.ip) {
+            let path = path.child("hostAliases").index(i).child("ip");
+            warnings.push(format!("{path}: duplicate ip {}", go::quote(&alias.ip)));
+        }
+    }
+    let secrets = spec.image_pull_secrets.as_deref().unwrap_or_default();
+    let at = |i| path.child("imagePullSecrets").index(i).child("name");
+    let mut seen = BTreeSet::new();
+    for (i, secret) in secrets.iter().enumerate() {
+        if !seen.insert(&secret.name) {
+            warnings.push(format!("{}: duplicate name {}", at(i), go::quote(&secret.name)));
+        }
+    }
+    for (i, _) in secrets.iter().enumerate().filter(|(_, secret)| secret.name.is_empty()) {
+        warnings.push(format!("{}: invalid empty name \"\"", at(i)));
+    }
+    warnings
+}
+
+/// Profiles that only an annotation names.
+fn old_profiles(container: &Container, spec: &PodSpec, annotations: &Annotations, path: &Path) -> Warnings {
+    let mut warnings = Warnings::new();
+    let own = container.security_context.as_ref();
+    let key = format!("{}{}", profiles::SECCOMP_CONTAINER, container.name);
+    if own.is_none_or(|own| own.seccomp_profile.is_none()) && annotations.contains_key(&key) {
+        warnings.push(format!("{}: {USE_SECCOMP_FIELD}", path.key(&key)));
+    }
+    let key = format!("{}{}", profiles::APP_ARMOR_CONTAINER, container.name);
+    if own.is_none_or(|own| own.app_armor_profile.is_none())
+        && let Some(annotation) = annotations.get(&key)
+    {
+        let of_pod = spec.security_context.as_ref().and_then(|context| context.app_armor_profile.as_ref());
+        if of_pod.is_none() || of_pod != profiles::app_armor_from_annotation(annotation).as_ref() {
+            let message = r#"deprecated since v1.30; use the "appArmorProfile" field instead"#;
+            warnings.push(format!("{}: {message}", path.key(&key)));
+        }
+    }
+    warnings
+}
+
+/// A variable may build on an earlier one of its name; otherwise it hides it.
+fn hidden_variables(variables: &[EnvVar], path: &Path) -> Warnings {
+    let mut warnings = Warnings::new();
+    let mut seen = BTreeSet::new();
+    for (i, variable) in variables.iter().enumerate() {
+        if seen.insert(&variable.name) {
+            continue;
+        }
+        let reference = format!("$({})", variable.name);
+        let value = variable.value.as_deref().unwrap_or_default();
+        if variable.value_from.is_some() || value == reference || !value.contains(&reference) {
+            let name = go::quote(&variable.name);
+            warnings.push(format!(
+                "{}: hides previous definition of {name}, which may be dropped when using apply",
+                path.index(i)
+            ));
+        }
+    }
+    warnings
+}
+
+fn colliding_ports(spec: &PodSpec, path: &Path) -> Warnings {
+    let mut warnings = Warnings::new();
+    let mut seen: BTreeMap<(i32, String), Vec<(Path, ContainerPort)>> = BTreeMap::new();
+    for (container, path) in all_containers(spec, path) {
+        for (i, port) in container.ports.iter().flatten().enumerate() {
+            let path = path.child("ports").index(i);
+            if let (ip, 0) = host(port)
+                && !ip.is_empty()
+            {
+                warnings.push(format!("{path}: hostIP set without hostPort: {}", printed(port)));
+            }
+            let others =
+                seen.entry((port.container_port, port.protocol.clone().unwrap_or_default())).or_default();
+            for (other_path, other) in &*others {
+                if let Some(how) = collision(port, other) {
+                    warnings.push(format!("{path}: {how} port definition with {other_path}"));
+                }
+            }
+            others.push((path, port.clone()));
+        }
+    }
+    warnings
+}
+
+fn collision(port: &ContainerPort, other: &ContainerPort) -> Option<&'static str> {
+    let ((ip, number), (other_ip, other_number)) = (host(port), host(other));
+    if (ip, number) == (other_ip, other_number) {
+        Some("duplicate")
+    } else if number == 0 || other_number == 0 {
+        Some("overlapping")
+    } else if number == other_number && ip.is_empty() != other_ip.is_empty() {
+        Some("dangerously ambiguous")
+    } else {
+        None
+    }
+}
+
+fn host(port: &ContainerPort) -> (&str, i32) {
+    (port.host_ip.as_deref().unwrap_or_default(), port.host_port.unwrap_or(0))
+}
+
+/// A port as Go prints a structure.
+fn printed(port: &ContainerPort) -> String {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    format!(
+        "{{Name:{} HostPort:{} ContainerPort:{} Protocol:{} HostIP:{}}}",
+        text(&port.name),
+        port.host_port.unwrap_or(0),
+        port.container_port,
+        text(&port.protocol),
+        text(&port.host_ip)
+    )
+}
+
+fn repeated_port_names(spec: &PodSpec, path: &Path) -> Warnings {
+    let mut warnings = Warnings::new();
+    let mut seen: BTreeMap<String, Path> = BTreeMap::new();
+    for (container, path) in all_containers(spec, path) {
+        for (i, port) in container.ports.iter().flatten().enumerate() {
+            let Some(name) = port.name.as_ref().filter(|name| !name.is_empty()) else { continue };
+            let path = path.child("ports").index(i);
+            match seen.get(name) {
+                Some(first) => warnings.push(format!(
+                    "{path}: duplicate port name {} with {first}, services and probes that select ports by name will \
+                     use {first}",
+                    go::quote(name)
+                )),
+                None => drop(seen.insert(name.clone(), path)),
+            }
+        }
+    }
+    warnings
+}
+
+fn terms_without_selector(affinity: &Affinity, path: &Path) -> Warnings {
+    let mut warnings = Warnings::new();
+    let near = affinity.pod_affinity.as_ref();
+    let far = affinity.pod_anti_affinity.as_ref();
+    for (field, required, preferred) in [
+        (
+            "podAffinity",
+            near.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()),
+            near.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref()),
+        ),
+        (
+            "podAntiAffinity",
+            far.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref()),
+            far.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref()),
+        ),
+    ] {
+        let path = path.child(field);
+        for (i, term) in required.into_iter().flatten().enumerate() {
+            if term.label_selector.is_none() {
+                warnings.push(no_selector(&path.child(REQUIRED).index(i).child("labelSelector")));
+            }
+        }
+        for (i, term) in preferred.into_iter().flatten().enumerate() {
+            if term.pod_affinity_term.label_selector.is_none() {
+                let path = path.child(PREFERRED).index(i).child("podAffinityTerm.labelSelector");
+                warnings.push(no_selector(&path));
+            }
+        }
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    pub(super) fn check(template: Value, expected: &[&str]) {
+        let mut template: PodTemplateSpec = serde_json::from_value(template).expect("a test's template");
+        super::super::defaults::apply_template_defaults(&mut template);
+        assert_eq!(for_template(&template, None, &Path::new("t")), expected);
+    }
+
+    fn check_container(mut container: Value, expected: &[&str]) {
+        container["name"] = json!("c");
+        check(json!({"spec": {"containers": [container]}}), expected);
+    }
+
+    #[test]
+    fn w_03_labels() {
+        let os = "beta.kubernetes.io/os";
+        let term = json!({"matchExpressions": [{"key": os, "operator": "In", "values": ["-"]}]});
+        let says = r#"deprecated since v1.14; use "kubernetes.io/os" instead"#;
+        let at = "t.spec.affinity.nodeAffinity";
+        check(
+            json!({"spec": {"containers": [], "nodeSelector": {"beta.kubernetes.io/os": "linux"},
+                "affinity": {"nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]},
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}},
+                "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": os, "whenUnsatisfiable": "DoNotSchedule"}]}}),
+            &[
+                &format!("t.spec.nodeSelector[{os}]: {says}"),
+                &format!(
+                    "{at}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].key: {os} is {says}"
+                ),
+                &format!(
+                    "{at}.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[0].key: {os} is {says}"
+                ),
+                &format!(
+                    "{at}.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[0].values[0]: - is invalid, {}",
+                    names::label_value("-")[0]
+                ),
+                &format!("t.spec.topologySpreadConstraints[0].topologyKey: {os} is {says}"),
+                "t.spec.topologySpreadConstraints[0].labelSelector: a null labelSelector results in matching no pod",
+            ],
+        );
+    }
+
+    #[test]
+    fn w_03_annotations() {
+        check(
+            json!({"metadata": {"annotations": {
+                    "scheduler.alpha.kubernetes.io/critical-pod": "", "seccomp.security.alpha.kubernetes.io/pod": "",
+                    "container.seccomp.security.alpha.kubernetes.io/c": "",
+                    "container.apparmor.security.beta.kubernetes.io/c": "unconfined"}},
+                "spec": {"containers": [{"name": "c"}]}}),
+            &[
+                r#"t.metadata.annotations[scheduler.alpha.kubernetes.io/critical-pod]: non-functional in v1.16+; use the "priorityClassName" field instead"#,
+                r#"t.metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]: non-functional in v1.27+; use the "seccompProfile" field instead"#,
+                r#"t.metadata.annotations[container.seccomp.security.alpha.kubernetes.io/c]: non-functional in v1.27+; use the "seccompProfile" field instead"#,
+                r#"t.metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: deprecated since v1.30; use the "appArmorProfile" field instead"#,
+            ],
+        );
+        check(
+            json!({"metadata": {"annotations": {"container.apparmor.security.beta.kubernetes.io/c": "unconfined"}},
+                "spec": {"containers": [{"name": "c"}],
+                    "securityContext": {"appArmorProfile": {"type": "Unconfined"}}}}),
+            &[],
+        );
+    }
+
+    #[test]
+    fn w_03_volumes() {
+        check(
+            json!({"spec": {"containers": [], "volumes": [
+                {"name": "a", "gitRepo": {"repository": "r"}}, {"name": "b", "glusterfs": {"endpoints": "", "path": ""}},
+                {"name": "c", "rbd": {"image": "", "monitors": []}},
+                {"name": "d", "ephemeral": {"volumeClaimTemplate": {"spec":
+                    {"resources": {"requests": {"storage": "1500m"}}}}}},
+            ]}}),
+            &[
+                "t.spec.volumes[0].gitRepo: deprecated in v1.11, and disabled by default in v1.33+",
+                "t.spec.volumes[1].glusterfs: deprecated in v1.25, non-functional in v1.26+",
+                "t.spec.volumes[2].rbd: deprecated in v1.28, non-functional in v1.31+",
+                r#"t.spec.volumes[3].ephemeral.volumeClaimTemplate.spec.resources.requests[storage]: fractional byte value "1500m" is invalid, must be an integer"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn w_03_repetitions() {
+        check(
+            json!({"spec": {"containers": [], "hostAliases": [{"ip": "1.1.1.1"}, {"ip": "1.1.1.1"}],
+                "imagePullSecrets": [{"name": ""}, {"name": ""}]}}),
+            &[
+                r#"t.spec.hostAliases[1].ip: duplicate ip "1.1.1.1""#,
+                r#"t.spec.imagePullSecrets[1].name: duplicate name """#,
+                r#"t.spec.imagePullSecrets[0].name: invalid empty name """#,
+                r#"t.spec.imagePullSecrets[1].name: invalid empty name """#,
+            ],
+        );
+        check_container(
+            json!({"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "$(A)2"}, {"name": "A", "value": "3"},
+                {"name": "A", "value": "$(A)"}]}),
+            &[
+                r#"t.spec.containers[0].env[2]: hides previous definition of "A", which may be dropped when using apply"#,
+                r#"t.spec.containers[0].env[3]: hides previous definition of "A", which may be dropped when using apply"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn w_03_ports() {
+        check_container(
+            json!({"ports": [
+                {"containerPort": 80, "name": "web", "hostIP": "1.1.1.1"}, {"containerPort": 80, "name": "web"},
+                {"containerPort": 80, "hostPort": 8}, {"containerPort": 80, "hostPort": 8, "hostIP": "1.1.1.1"},
+            ]}),
+            &[
+                "t.spec.containers[0].ports[0]: hostIP set without hostPort: {Name:web HostPort:0 ContainerPort:80 Protocol:TCP HostIP:1.1.1.1}",
+                "t.spec.containers[0].ports[1]: overlapping port definition with t.spec.containers[0].ports[0]",
+                "t.spec.containers[0].ports[2]: overlapping port definition with t.spec.containers[0].ports[0]",
+                "t.spec.containers[0].ports[2]: overlapping port definition with t.spec.containers[0].ports[1]",
+                "t.spec.containers[0].ports[3]: overlapping port definition with t.spec.containers[0].ports[0]",
+                "t.spec.containers[0].ports[3]: overlapping port definition with t.spec.containers[0].ports[1]",
+                "t.spec.containers[0].ports[3]: dangerously ambiguous port definition with t.spec.containers[0].ports[2]",
+                r#"t.spec.containers[0].ports[1]: duplicate port name "web" with t.spec.containers[0].ports[0], services and probes that select ports by name will use t.spec.containers[0].ports[0]"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn w_03_numbers_and_addresses() {
+        check_container(
+            json!({"resources": {"limits": {"memory": "1.5"}, "requests": {"ephemeral-storage": "100m"}}}),
+            &[
+                r#"t.spec.containers[0].resources.limits[memory]: fractional byte value "1500m" is invalid, must be an integer"#,
+                r#"t.spec.containers[0].resources.requests[ephemeral-storage]: fractional byte value "100m" is invalid, must be an integer"#,
+            ],
+        );
+        check(
+            json!({"spec": {"containers": [], "terminationGracePeriodSeconds": -1, "dnsConfig": {"nameservers": ["01.1.1.1"]},
+                "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "z"}]}}}}),
+            &[
+                "t.spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1",
+                "t.spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector: a null labelSelector results in matching no pod",
+                r#"t.spec.dnsConfig.nameservers[0]: non-standard IP address "01.1.1.1" will be considered invalid in a future Kubernetes release: use "1.1.1.1""#,
+            ],
+        );
+    }
+}
