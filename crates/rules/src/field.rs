@@ -363,11 +363,16 @@ mod tests {
             ),
         ];
         let texts = |errors: &Errors| errors.iter().map(Error::message).collect::<Vec<_>>();
-        let sent =
-            serde_json::json!({"spec": {"podFailurePolicy": {"rules": [{"onExitCodes": {"values": []}}]}}});
-        print_as_sent(&mut errors, &sent);
+        let policy = |policy| serde_json::json!({"spec": {"podFailurePolicy": policy}});
+        let with_values = policy(serde_json::json!({"rules": [{"onExitCodes": {"values": []}}]}));
+        print_as_sent(&mut errors, &with_values, &with_values);
         assert_eq!(texts(&errors)[0], "Invalid value: []: empty");
-        print_as_sent(&mut errors, &serde_json::json!({"spec": {"podFailurePolicy": {}}}));
+        print_as_sent(
+            &mut errors,
+            &with_values,
+            &policy(serde_json::json!({"rules": [{"onExitCodes": {}}]})),
+        );
+        print_as_sent(&mut errors, &policy(serde_json::json!({"rules": []})), &policy(serde_json::json!({})));
         assert_eq!(
             texts(&errors),
             ["Invalid value: null: empty", "Invalid value: {\"Rules\":null}: immutable",]

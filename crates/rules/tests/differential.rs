@@ -67,10 +67,10 @@ struct Random {
 impl Random {
     fn new(chance: &mut Chance) -> Self {
         let base = base(chance);
-        let edits = chance.below(4);
+        let edits = *chance.pick(&[0, 1, 1, 2, 3, 5, 8]);
         let create: Vec<Edit> = (0..edits).map(|_| spec_edit(chance, &base)).collect();
         let changed = apply(&base, &create);
-        let edits = 1 + chance.below(3);
+        let edits = *chance.pick(&[1, 1, 2, 3, 6]);
         let then = match chance.below(3) {
             0 => None,
             1 => Some((Verb::Put, (0..edits).map(|_| spec_edit(chance, &changed)).collect())),

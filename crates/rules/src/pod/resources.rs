@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource;
 use types::Quantity;
 
 use super::{Options, all_containers, named};
-use crate::field::{Error, Errors, Path, Value};
+use crate::field::{Errors, Path, Value};
 use crate::{meta, names};
 
 const HUGE_PAGES: &str = "hugepages-";
@@ -393,7 +393,7 @@ fn claims_exist(claims: &[ResourceClaim], of_pod: &BTreeSet<&str>, path: &Path) 
                 format!(": {}", known.join(", "))
             };
             let detail = format!("must be one of the names in pod.spec.resourceClaims{known}");
-            errors.push(Error { detail, ..path.not_found(name) });
+            errors.push(path.not_found(name).with_detail(detail));
         }
     }
     errors

@@ -33,7 +33,8 @@ impl Chance {
         self.next() % 100 < n
     }
 
-    fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+    /// One of these.
+    pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len())]
     }
 }
@@ -158,7 +159,8 @@ pub(crate) fn edit(chance: &mut Chance, document: &Value, path: &[&str], of: Typ
                 of = inner;
             }
             _ => {
-                let value = value(chance, of, &name, field, 3);
+                let depth = 3 + chance.below(3);
+                let value = value(chance, of, &name, field, depth);
                 return Edit { path, value };
             }
         }
