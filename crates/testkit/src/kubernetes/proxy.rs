@@ -21,7 +21,7 @@ use tokio::{
     },
     runtime,
     sync::{mpsc, watch},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 
 use super::{Error, control_plane::client};
@@ -124,9 +124,10 @@ impl Drop for Forwarder {
 
 async fn accept(listener: &TcpListener, target: u16, faults: &watch::Receiver<Option<Fault>>) {
     loop {
-        // Accepting fails for want of file descriptors, or when the client has left again: no reason to end.
-        if let Ok((client, _)) = listener.accept().await {
-            tokio::spawn(forward(client, target, faults.clone()));
+        match listener.accept().await {
+            Ok((client, _)) => drop(tokio::spawn(forward(client, target, faults.clone()))),
+            // The client has left again, or there are no more file descriptors: others may have better luck later.
+            Err(_) => sleep(Duration::from_millis(10)).await,
         }
     }
 }

@@ -69,7 +69,7 @@ impl Behaviour {
         Behaviour::new(Course::Unschedulable)
     }
 
-    /// How long it runs before it ends; not at all unless said.
+    /// How long it runs before it ends. Unless said it ends at once, and is never seen running.
     pub fn after(mut self, run: Duration) -> Behaviour {
         self.after = run;
         self
