@@ -181,7 +181,7 @@ impl Player {
                 return Err(Over);
             }
             Step::Wait(until) => {
-                if until.is_none() {
+                if self.life.is_settled() {
                     for done in self.waiting.drain(..) {
                         let _ = done.send(()); // an error: the test does not wait any more
                     }
@@ -211,8 +211,10 @@ impl Player {
             biased;
             order = self.orders.recv() => {
                 let order = order.ok_or(Over)?;
-                self.life.behave(order.behaviour, Instant::now());
-                self.waiting.push(order.done);
+                if !self.life.has_ended() {
+                    self.life.behave(order.behaviour, Instant::now());
+                    self.waiting.push(order.done);
+                } // or else the order is dropped, and whoever gave it told so
             }
             changed = self.latest.changed() => {
                 changed.map_err(|_| Over)?;

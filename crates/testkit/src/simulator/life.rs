@@ -144,6 +144,20 @@ impl Life {
         (self.behaviour, self.since) = (behaviour, now);
     }
 
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.stage, Stage::Ended { .. })
+    }
+
+    /// Whether the pod has done all that its behaviour says.
+    pub(super) fn is_settled(&self) -> bool {
+        match (&self.behaviour.course, self.stage) {
+            (Course::Unschedulable, Stage::Unbound { said }) => said,
+            (Course::Creating, stage) => stage == Stage::Bound,
+            (Course::Running { ready }, stage) => stage == Stage::Running { ready: *ready },
+            _ => self.has_ended(),
+        }
+    }
+
     pub(super) fn next(&self, now: Instant) -> Step {
         match self.stage {
             Stage::Unbound { said } => self.next_unbound(said),

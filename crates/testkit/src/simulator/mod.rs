@@ -45,8 +45,8 @@ pub enum Error {
     /// The configuration makes no client.
     #[error("failed to make a client")]
     Client(#[source] kube::Error),
-    /// The pod, or the simulator, ended before it did what it was told.
-    #[error("pod {namespace}/{name} is gone")]
+    /// The pod, or the simulator, has ended before it could do what it was told.
+    #[error("pod {namespace}/{name} has ended or is gone")]
     Gone {
         /// Its namespace.
         namespace: String,

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, Client, api::PostParams, runtime::wait::await_condition};
 use testkit::{Fault, Proxy};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{CLUSTER, named};
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(30);
 const NOT_YET: Duration = Duration::from_millis(500);
 
 /// A namespace, once reached directly and once through a proxy.
@@ -30,6 +30,13 @@ impl Ways {
         let direct = Api::namespaced(cluster.client(), &namespace);
         through.create(&PostParams::default(), &named("first")).await.context("nothing is wrong yet")?;
         Ok(Some(Ways { proxy, through, direct, namespace }))
+    }
+
+    /// Waits until an object is there, whoever knows of it.
+    async fn stored(&self, name: &str) -> anyhow::Result<()> {
+        Ok(await_condition(self.direct.clone(), name, |map: Option<&ConfigMap>| map.is_some())
+            .await
+            .map(drop)?)
     }
 
     /// A client that has no connection yet.
@@ -63,10 +70,10 @@ async fn delayed_requests_arrive_late() -> anyhow::Result<()> {
     let started = Instant::now();
     create(&ways.through, "late").await?;
     assert!(started.elapsed() >= 2 * NOT_YET, "there and back: {:?}", started.elapsed());
+    ways.proxy.inject(Fault::Delay(Duration::from_secs(3600)));
+    assert!(timeout(NOT_YET, create(&ways.through, "too-late")).await.is_err());
     ways.proxy.heal();
-    let started = Instant::now();
-    create(&ways.through, "prompt").await?;
-    assert!(started.elapsed() < NOT_YET, "{:?}", started.elapsed());
+    timeout(SOON, create(&ways.fresh(), "prompt")).await??;
     Ok(())
 }
 
@@ -89,12 +96,15 @@ async fn swallowed_answers_are_to_requests_that_took_effect() -> anyhow::Result<
     let Some(ways) = Ways::open().await? else { return Ok(()) };
     ways.proxy.inject(Fault::SwallowAnswers);
     for (way, name) in [(&ways.through, "on-a-used-connection"), (&ways.fresh(), "on-a-new-connection")] {
-        assert!(timeout(NOT_YET, create(way, name)).await.is_err(), "there is no answer");
-        let stored = ways.direct.get_opt(name).await?;
-        assert!(stored.is_some(), "{name}: the request has taken effect");
+        let mut lost = Box::pin(create(way, name));
+        tokio::select! {
+            answer = &mut lost => panic!("an answer came through: {answer:?}"),
+            stored = timeout(SOON, ways.stored(name)) => stored??,
+        }
+        assert!(timeout(NOT_YET, &mut lost).await.is_err(), "nor does it later");
     }
     ways.proxy.heal();
-    let answer = timeout(SOON, create(&ways.through, "on-a-used-connection")).await?;
+    let answer = timeout(SOON, create(&ways.fresh(), "on-a-used-connection")).await?;
     assert!(matches!(&answer, Err(kube::Error::Api(status)) if status.is_already_exists()), "{answer:?}");
     Ok(())
 }
@@ -103,14 +113,16 @@ async fn swallowed_answers_are_to_requests_that_took_effect() -> anyhow::Result<
 async fn a_request_without_an_answer_fails_when_healing_closes_its_connection() -> anyhow::Result<()> {
     let Some(ways) = Ways::open().await? else { return Ok(()) };
     ways.proxy.inject(Fault::SwallowAnswers);
-    let through = ways.through.clone();
-    let mut lost = Box::pin(create(&through, "lost"));
-    assert!(timeout(NOT_YET, &mut lost).await.is_err());
-    ways.proxy.heal();
-    let answer = timeout(SOON, lost).await?;
+    let (lost, heal) = tokio::join!(create(&ways.through, "lost"), async {
+        timeout(SOON, ways.stored("lost")).await??;
+        sleep(NOT_YET).await; // for the answer to reach the proxy
+        ways.proxy.heal();
+        anyhow::Ok(())
+    });
+    heal?;
     assert!(
-        !matches!(answer, Ok(_) | Err(kube::Error::Api(_))),
-        "the answer does not come after all: {answer:?}"
+        !matches!(lost, Ok(_) | Err(kube::Error::Api(_))),
+        "the answer does not come after all: {lost:?}"
     );
     Ok(())
 }

@@ -82,6 +82,25 @@ async fn a_pod_runs_on_a_living_node_and_ends_when_told() -> anyhow::Result<()> 
     assert_eq!(status(&ended).phase.as_deref(), Some("Succeeded"));
     assert_eq!(exit_codes(&ended), [("main".to_owned(), 0)]);
     assert!(!is(&ended, "Ready"));
+    assert!(simulator.set(&namespace, "pod", Behaviour::exits(1)).await.is_err(), "it has ended already");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_gated_pod_does_as_told_when_its_gate_is_lifted() -> anyhow::Result<()> {
+    let Some(cluster) = CLUSTER.for_test().await else { return Ok(()) };
+    let namespace = cluster.namespace("simulator").await?;
+    let simulator = cluster.simulator().namespace(&namespace).start().await?;
+    let pods: Api<Pod> = Api::namespaced(cluster.client(), &namespace);
+    let mut gated = serde_json::to_value(pod("pod"))?;
+    gated["spec"]["schedulingGates"] = json!([{ "name": "example.com/gate" }]);
+    pods.create(&PostParams::default(), &serde_json::from_value(gated)?).await?;
+    let mut ending = Box::pin(simulator.set(&namespace, "pod", Behaviour::exits(0)));
+    assert!(timeout(Duration::from_millis(300), &mut ending).await.is_err(), "it waits for the gate");
+    let lift = json!({ "spec": { "schedulingGates": null } });
+    pods.patch("pod", &PatchParams::default(), &Patch::Merge(lift)).await?;
+    timeout(SOON, ending).await??;
+    assert_eq!(status(&pods.get("pod").await?).phase.as_deref(), Some("Succeeded"));
     Ok(())
 }
 
