@@ -18,6 +18,7 @@ pub use error::{DecodeError, StrictError};
 
 use crate::json::{self, Scan, unquote};
 use crate::pack::{Id, Pack, Shape, Type};
+use crate::time::{Layout, ZERO};
 use error::Mismatch;
 
 /// What a document became, and what a strict reader holds against it.
@@ -249,7 +250,7 @@ impl<'a> Decoder<'a> {
             },
             (Shape::Float64, b'-' | b'0'..=b'9') => {
                 match number::<f64>(text).filter(|number| number.is_finite()) {
-                    Some(number) => *slot = number.into(),
+                    Some(number) => *slot = float(number),
                     None => self.mismatch(Mismatch::number(text, def.go)),
                 }
             }
@@ -344,14 +345,23 @@ fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     str::from_utf8(text).ok()?.parse().ok()
 }
 
+/// A floating-point number, so that equal ones look equal: whole ones have no fraction, as Go writes them.
+#[allow(clippy::cast_possible_truncation)] // a whole number of that size is exact
+pub(crate) fn float(number: f64) -> Value {
+    let whole = number.fract() == 0.0 && number.abs() < 1e15 && !(number == 0.0 && number.is_sign_negative());
+    if whole { Value::from(number as i64) } else { Value::from(number) }
+}
+
 /// How the first second of the year 1, Go's zero time, begins in either layout.
 const ZERO_TIME: &str = "0001-01-01T00:00:00";
 
-/// What JSON shows for Go's zero value of a type.
+/// Go's zero value of a type, where it has to be told from nothing.
 pub(crate) fn zero(shape: Shape<Id>) -> Value {
     match shape {
         Shape::String => Value::String(String::new()),
         Shape::Quantity => Value::String("0".to_owned()),
+        Shape::Time => Value::String(Layout::Seconds.format(ZERO)),
+        Shape::MicroTime => Value::String(Layout::Micros.format(ZERO)),
         Shape::Bool | Shape::SchemaOrBool(_) => Value::Bool(false),
         Shape::Int32 | Shape::Int64 | Shape::Float64 | Shape::IntOrString => Value::from(0),
         Shape::Struct => Value::Object(Map::new()),

@@ -107,6 +107,7 @@ pub(crate) fn write_scalar(shape: Shape<Id>, value: &Value, to: &mut impl Sink) 
         (Shape::Int32 | Shape::Int64 | Shape::Float64 | Shape::IntOrString, Value::Null) => {
             to.number(&0.into());
         }
+        (Shape::Float64, Value::Number(number)) => to.number(number),
         (Shape::Time, Value::String(text)) => write_time(Layout::Seconds, text, to),
         (Shape::MicroTime, Value::String(text)) => write_time(Layout::Micros, text, to),
         (Shape::Quantity, Value::String(text)) => match crate::quantity::canonical(text) {

@@ -3,5 +3,5 @@
 mod scan;
 mod syntax;
 
-pub(crate) use scan::{Scan, unquote};
+pub(crate) use scan::{Scan, lossy, unquote};
 pub(crate) use syntax::check;

@@ -4,6 +4,7 @@
 //! defaults, enumerations, and the shape of the internal type that error messages print. With these facts
 //! - [`decode`] reads JSON as an API server does, errors included,
 //! - [`encode`] writes what an API server would write, and [`encode_text`] the very bytes,
+//! - [`protobuf`] does both for Kubernetes' other format,
 //! - [`internal::json`] prints a value as error messages do.
 //!
 //! ```
@@ -38,6 +39,7 @@ mod encode;
 pub mod internal;
 mod json;
 pub mod pack;
+pub mod protobuf;
 mod quantity;
 mod time;
 

@@ -170,6 +170,8 @@ pub(crate) struct TypeDef {
     pub(crate) members: Vec<Member>,
     /// Places in `members`, sorted by name.
     by_name: Vec<u16>,
+    /// Protobuf numbers and places in `fields`, sorted.
+    by_number: Vec<(u32, u16)>,
     /// A list that protobuf wraps into a message of its own.
     pub(crate) message: bool,
     pub(crate) internal: Option<Counterpart>,
@@ -442,6 +444,17 @@ impl TypeDef {
     pub(crate) fn member(&self, name: &str) -> Option<usize> {
         let found = self.by_name.binary_search_by(|&place| self.members[usize::from(place)].name.cmp(name));
         found.ok().map(|sorted| usize::from(self.by_name[sorted]))
+    }
+
+    /// The field with a number in protobuf.
+    pub(crate) fn field_numbered(&self, number: u32) -> Option<&FieldDef> {
+        let found = self.by_number.binary_search_by_key(&number, |&(known, _)| known).ok()?;
+        Some(&self.fields[usize::from(self.by_number[found].1)])
+    }
+
+    /// The fields that protobuf has, in the order in which it writes them.
+    pub(crate) fn fields_by_number(&self) -> impl Iterator<Item = (u32, &FieldDef)> {
+        self.by_number.iter().map(|&(number, place)| (number, &self.fields[usize::from(place)]))
     }
 
     /// The name that Go's reflection calls `Name()`: without package, and empty for what has no name.

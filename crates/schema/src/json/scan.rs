@@ -202,6 +202,13 @@ fn unicode(escape: &[u8]) -> (char, usize) {
     (char::REPLACEMENT_CHARACTER, 5)
 }
 
+/// Bytes as text. What is no Unicode becomes U+FFFD.
+pub(crate) fn lossy(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    push_lossy(&mut text, bytes);
+    text
+}
+
 /// Go replaces every byte that is part of no character by a character of its own; Rust replaces them by the group.
 fn push_lossy(text: &mut String, bytes: &[u8]) {
     for chunk in bytes.utf8_chunks() {

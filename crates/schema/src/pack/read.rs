@@ -100,6 +100,12 @@ impl Pack {
                 (0..members.len()).map(|place| u16::try_from(place).expect("few members")).collect();
             by_name.sort_unstable_by_key(|&place| members[usize::from(place)].name);
             assert!(members.len() <= 128, "{} has more fields than a bit set of them", self.types[id].go);
+            let numbers = self.types[id].fields.iter().enumerate().filter_map(|(place, field)| {
+                Some((field.proto?.number, u16::try_from(place).expect("few fields")))
+            });
+            let mut by_number: Vec<_> = numbers.collect();
+            by_number.sort_unstable();
+            self.types[id].by_number = by_number;
             self.types[id].members = members;
             self.types[id].by_name = by_name;
         }
@@ -154,8 +160,9 @@ fn type_def(shape: &str, mut columns: Columns) -> TypeDef {
         message |= fact == "message";
         fact != "message"
     }));
-    let (fields, members, by_name, internal) = (Vec::new(), Vec::new(), Vec::new(), None);
-    TypeDef { go, model, shape, fields, members, by_name, message, internal, facts }
+    let (fields, members, internal) = (Vec::new(), Vec::new(), None);
+    let (by_name, by_number) = (Vec::new(), Vec::new());
+    TypeDef { go, model, shape, fields, members, by_name, by_number, message, internal, facts }
 }
 
 fn field(mut columns: Columns) -> FieldDef {

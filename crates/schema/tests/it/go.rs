@@ -84,7 +84,26 @@ fn line(question: &Question) -> String {
     format!("{{\"group\":\"{group}\",\"version\":\"{version}\",\"kind\":\"{kind}\",\"body\":\"{body}\"}}\n")
 }
 
-pub(crate) fn base64(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn from_base64(text: &str) -> Vec<u8> {
+    // The crate's own reader is not public, and Go's JSON for bytes is what it reads.
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => Some(u32::from(byte - b'A')),
+        b'a'..=b'z' => Some(u32::from(byte - b'a') + 26),
+        b'0'..=b'9' => Some(u32::from(byte - b'0') + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    let digits: Vec<u32> = text.bytes().map_while(digit).collect();
+    let mut bytes = Vec::new();
+    for group in digits.chunks(4) {
+        let joined = (0..4).fold(0, |joined, place| joined << 6 | group.get(place).copied().unwrap_or(0));
+        bytes.extend_from_slice(&joined.to_be_bytes()[1..group.len()]);
+    }
+    bytes
+}
+
+fn base64(bytes: &[u8]) -> Vec<u8> {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = Vec::new();
     for group in bytes.chunks(3) {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use schema::{Pack, Type, decode, encode, encode_text};
+use schema::{Pack, Type, decode, encode, encode_text, protobuf};
 use serde_json::Value;
 
 use crate::go;
@@ -10,7 +10,8 @@ use crate::go;
 /// The watch event's envelope is no kind of a group.
 const NOT_IN_THE_PACK: [&str; 1] = ["v1.WatchEvent"];
 
-fn check_all(check: impl Fn(&str, Type, &Value, &str)) {
+/// Checks every golden file, given as its name, type, tree, text and protobuf body.
+fn check_all(check: impl Fn(&str, Type, &Value, &str, &[u8])) {
     let folder = go::module("k8s.io/api").join("testdata/HEAD");
     let mut checked = 0;
     for entry in fs::read_dir(folder).expect("the module brings its test data") {
@@ -24,7 +25,8 @@ fn check_all(check: impl Fn(&str, Type, &Value, &str)) {
         let text = fs::read_to_string(&path).expect("a golden file is text");
         let document: Value = serde_json::from_str(&text).expect("a golden file is JSON");
         let of = type_of(&document).unwrap_or_else(|| panic!("the pack does not know {name}"));
-        check(&name, of, &document, &text);
+        let body = fs::read(path.with_extension("pb")).expect("every golden file comes in protobuf, too");
+        check(&name, of, &document, &text, &body);
         checked += 1;
     }
     assert_eq!(checked, 182);
@@ -55,11 +57,24 @@ fn spec_8_1_json_reads_and_writes_back_the_same() {
     if !go::is_here("golden files") {
         return;
     }
-    check_all(|name, of, document, text| {
+    check_all(|name, of, document, text, _| {
         let read = decode(of, text.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(read.strict, [], "{name}");
         assert_eq!(&encode(of, &read.value), document, "{name}");
         assert_eq!(encode_text(of, &read.value), compact(text), "{name}");
+    });
+}
+
+#[test]
+fn spec_8_1_protobuf_reads_the_same_and_writes_back_the_same() {
+    if !go::is_here("golden files in protobuf") {
+        return;
+    }
+    check_all(|name, of, _, text, body| {
+        let from_json = decode(of, text.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}")).value;
+        let read = protobuf::decode(of, body).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(read, from_json, "{name}");
+        assert!(protobuf::encode(of, &read) == body, "{name} is written differently");
     });
 }
 
