@@ -2,7 +2,7 @@
 //
 // It takes one JSON object a line, {"group", "version", "kind", "body"} with the document in base64, and answers each
 // with one line: the error and strict errors of reading it, or the JSON, the print of the internal object and the
-// protobuf that Kubernetes makes of it.
+// protobuf that Kubernetes makes of it. A message in protobuf ("protobuf": true) is only read and written back as JSON.
 package main
 
 import (
@@ -26,6 +26,8 @@ type question struct {
 	Version string `json:"version"`
 	Kind    string `json:"kind"`
 	Body    []byte `json:"body"`
+
+	Protobuf bool `json:"protobuf"`
 }
 
 type answer struct {
@@ -59,6 +61,9 @@ func (q question) answer() answer {
 	gvk := schema.GroupVersionKind{Group: q.Group, Version: q.Version, Kind: q.Kind}
 	object, err := scheme.All.New(gvk)
 	must(err)
+	if q.Protobuf {
+		return fromProtobuf(object, q.Body)
+	}
 	strict, err := kjson.UnmarshalStrict(q.Body, object)
 	if err != nil {
 		return answer{Error: err.Error()}
@@ -78,6 +83,17 @@ func (q question) answer() answer {
 		}
 	}
 	return a
+}
+
+func fromProtobuf(object runtime.Object, message []byte) answer {
+	if err := object.(interface{ Unmarshal([]byte) error }).Unmarshal(message); err != nil {
+		return answer{Error: err.Error()}
+	}
+	text, err := json.Marshal(object)
+	if err != nil {
+		return answer{Error: "cannot be written: " + err.Error()}
+	}
+	return answer{JSON: string(text)}
 }
 
 func throughProtobuf(gvk schema.GroupVersionKind, object runtime.Object) ([]byte, string) {

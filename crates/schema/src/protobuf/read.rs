@@ -76,6 +76,10 @@ impl Read<'_> {
                 need(tag, FIXED64, field)?;
                 *slot = float(f64::from_bits(reader.fixed64()?));
             }
+            Shape::Map(item) => {
+                need(tag, BYTES, field)?;
+                self.entry(item, reader, slot)?;
+            }
             _ => self.bytes(id, reader.bytes_of(tag, field)?, slot)?,
         }
         Ok(())
@@ -119,7 +123,6 @@ impl Read<'_> {
                     self.message(id, bytes, members)?;
                 }
             }
-            Shape::Map(item) => self.entry(item, bytes, slot)?,
             Shape::List(item) => {
                 // A list in a message of its own is there, even if it is empty.
                 list(slot);
@@ -138,30 +141,31 @@ impl Read<'_> {
             Shape::MicroTime => {
                 *slot = Value::String(Layout::Micros.format(timestamp(bytes)?.unwrap_or(ZERO)));
             }
-            Shape::Quantity => *slot = quantity(bytes)?,
+            Shape::Quantity => quantity(bytes, slot)?,
             Shape::IntOrString => *slot = int_or_string(bytes)?,
-            Shape::Raw => *slot = raw(def.go_short(), bytes)?,
+            Shape::Raw => raw(def.go_short(), bytes, slot)?,
             Shape::SchemaOrBool(schema) => self.schema_or_bool(schema, bytes, slot)?,
             Shape::SchemaOrArray(schema) => self.schema_or_list(schema, schema, bytes, slot)?,
             Shape::SchemaOrStrings(schema) => self.schema_or_list(schema, self.pack.string(), bytes, slot)?,
-            Shape::Bool | Shape::Int32 | Shape::Int64 | Shape::Float64 | Shape::Any | Shape::Pointer(_) => {
-                unreachable!("{} is not written as bytes", def.go)
-            }
+            Shape::Bool
+            | Shape::Int32
+            | Shape::Int64
+            | Shape::Float64
+            | Shape::Any
+            | Shape::Map(_)
+            | Shape::Pointer(_) => unreachable!("{} is not written as bytes", def.go),
         }
         Ok(())
     }
 
     /// One member of a map: a message of key and value, of which either may be missing.
-    fn entry(&mut self, item: Id, bytes: &[u8], slot: &mut Value) -> Result<(), Error> {
-        let (mut key, mut value) = (String::new(), Value::Null);
-        let mut reader = Reader::new(bytes);
-        while let Some(tag) = reader.tag("Entry")? {
-            match tag.number {
-                1 => key = text(reader.bytes_of(tag, "Key")?),
-                2 => self.value(item, "Value", tag, &mut reader, &mut value)?,
-                _ => reader.skip(tag)?,
-            }
-        }
+    fn entry(&mut self, item: Id, reader: &mut Reader<'_>, slot: &mut Value) -> Result<(), Error> {
+        let mut value = Value::Null;
+        let key = reader.entry(|bytes| {
+            value = Value::Null;
+            self.bytes(item, bytes, &mut value)
+        })?;
+        let key = text(key);
         if value.is_null() {
             value = match self.pack.def(item).shape {
                 // Go's reader starts with empty ones, not with none.
@@ -258,20 +262,22 @@ fn timestamp(bytes: &[u8]) -> Result<Option<Time>, Error> {
     Ok(Some(Time { seconds, nanos }))
 }
 
-fn quantity(bytes: &[u8]) -> Result<Value, Error> {
-    let mut value = Value::String("0".to_owned());
+fn quantity(bytes: &[u8], slot: &mut Value) -> Result<(), Error> {
+    if slot.is_null() {
+        *slot = zero(Shape::Quantity);
+    }
     let mut reader = Reader::new(bytes);
     while let Some(tag) = reader.tag("Quantity")? {
         match tag.number {
             1 => {
                 let text = text(reader.bytes_of(tag, "String_")?);
                 let canonical = crate::quantity::canonical(&text).map_err(Error::Quantity)?;
-                value = Value::String(canonical.into_owned());
+                *slot = Value::String(canonical.into_owned());
             }
             _ => reader.skip(tag)?,
         }
     }
-    Ok(value)
+    Ok(())
 }
 
 fn int_or_string(bytes: &[u8]) -> Result<Value, Error> {
@@ -299,20 +305,22 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, Error> {
 }
 
 /// JSON in bytes.
-fn raw(message: &'static str, bytes: &[u8]) -> Result<Value, Error> {
-    let mut value = Value::Null;
+fn raw(message: &'static str, bytes: &[u8], slot: &mut Value) -> Result<(), Error> {
     let mut reader = Reader::new(bytes);
     while let Some(tag) = reader.tag(message)? {
         match tag.number {
             1 => {
                 let text = reader.bytes_of(tag, "Raw")?;
-                if !text.is_empty() {
+                // Only a schema's JSON may be present and empty; Go cannot write the others back.
+                if text.is_empty() && message == "JSON" {
+                    *slot = Value::Null;
+                } else {
                     json::check(text).map_err(Error::Json)?;
-                    value = json::Scan::new(text).tree();
+                    *slot = json::Scan::new(text).tree();
                 }
             }
             _ => reader.skip(tag)?,
         }
     }
-    Ok(value)
+    Ok(())
 }

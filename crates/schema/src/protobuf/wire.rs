@@ -79,26 +79,28 @@ const GROUP_END: u8 = 4;
 const FIXED32: u8 = 5;
 
 /// A place in a message.
+#[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
-    rest: &'a [u8],
+    message: &'a [u8],
+    at: usize,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(message: &'a [u8]) -> Self {
-        Self { rest: message }
+        Self { message, at: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.rest.is_empty()
+        self.at == self.message.len()
     }
 
     /// The next field's tag; `None` at the end.
     pub(super) fn tag(&mut self, message: &'static str) -> Result<Option<Tag>, Error> {
-        if self.rest.is_empty() {
+        if self.is_empty() {
             return Ok(None);
         }
         let tag = self.varint()?;
-        let wire = u8::try_from(tag & 7).expect("three bits fit");
+        let wire = wire_type(tag);
         if wire == GROUP_END {
             return Err(Error::GroupIn(message));
         }
@@ -113,8 +115,8 @@ impl<'a> Reader<'a> {
     pub(super) fn varint(&mut self) -> Result<u64, Error> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
-            let (&byte, rest) = self.rest.split_first().ok_or(Error::End)?;
-            self.rest = rest;
+            let &byte = self.message.get(self.at).ok_or(Error::End)?;
+            self.at += 1;
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
                 return Ok(value);
@@ -125,11 +127,18 @@ impl<'a> Reader<'a> {
 
     /// A length and as many bytes.
     pub(super) fn bytes(&mut self) -> Result<&'a [u8], Error> {
-        let length = self.varint()?;
-        if length > i64::MAX as u64 {
-            return Err(Error::Length);
-        }
-        self.take(usize::try_from(length).map_err(|_| Error::End)?)
+        let end = self.length()?;
+        let bytes = &self.message[self.at..end];
+        self.at = end;
+        Ok(bytes)
+    }
+
+    /// A length; gives the place to which it reaches.
+    fn length(&mut self) -> Result<usize, Error> {
+        let length = i64::try_from(self.varint()?).map_err(|_| Error::Length)?;
+        let here = i64::try_from(self.at).map_err(|_| Error::Length)?;
+        let end = here.checked_add(length).ok_or(Error::Length)?;
+        usize::try_from(end).ok().filter(|&end| end <= self.message.len()).ok_or(Error::End)
     }
 
     pub(super) fn fixed64(&mut self) -> Result<u64, Error> {
@@ -143,10 +152,45 @@ impl<'a> Reader<'a> {
         self.bytes()
     }
 
+    /// A map's entry: gives its value to a function, as often as there is one, and its key back. Like Go's reader, it
+    /// takes both for bytes whatever their tags say, and reads them beyond the entry's end, should they reach there.
+    pub(super) fn entry(
+        &mut self,
+        mut value: impl FnMut(&'a [u8]) -> Result<(), Error>,
+    ) -> Result<&'a [u8], Error> {
+        let end = self.length()?;
+        let mut key = &[][..];
+        while self.at < end {
+            let start = self.at;
+            let tag = self.varint()?;
+            match tag >> 3 & 0xffff_ffff {
+                1 => key = self.bytes()?,
+                2 => value(self.bytes()?)?,
+                _ => {
+                    self.at = start;
+                    self.skip_field()?;
+                    if self.at > end {
+                        return Err(Error::End);
+                    }
+                }
+            }
+        }
+        self.at = end;
+        Ok(key)
+    }
+
     /// Steps over a field that the type does not know.
     pub(super) fn skip(&mut self, tag: Tag) -> Result<(), Error> {
+        self.skip_content(tag.wire)
+    }
+
+    fn skip_field(&mut self) -> Result<(), Error> {
+        let wire = wire_type(self.varint()?);
+        self.skip_content(wire)
+    }
+
+    fn skip_content(&mut self, mut wire: u8) -> Result<(), Error> {
         let mut depth = 0_usize;
-        let mut wire = tag.wire;
         loop {
             match wire {
                 VARINT => {
@@ -168,15 +212,19 @@ impl<'a> Reader<'a> {
             if depth == 0 {
                 return Ok(());
             }
-            wire = u8::try_from(self.varint()? & 7).expect("three bits fit");
+            wire = wire_type(self.varint()?);
         }
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], Error> {
-        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(Error::End)?;
-        self.rest = rest;
+        let bytes = self.message.get(self.at..self.at + length).ok_or(Error::End)?;
+        self.at += length;
         Ok(bytes)
     }
+}
+
+fn wire_type(tag: u64) -> u8 {
+    u8::try_from(tag & 7).expect("three bits fit")
 }
 
 /// Checks how a field is written.

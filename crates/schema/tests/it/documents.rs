@@ -63,6 +63,27 @@ pub(crate) fn document(random: &mut Random, of: Type) -> Vec<u8> {
     text
 }
 
+/// A message in protobuf with a few bytes changed, most of the time.
+pub(crate) fn damaged(random: &mut Random, message: &[u8]) -> Vec<u8> {
+    let mut body = message.to_vec();
+    for _ in 0..random.below(4) {
+        if body.is_empty() {
+            break;
+        }
+        let place = random.below(body.len());
+        match random.below(8) {
+            0 => body.truncate(place + 1),
+            1 => {
+                body.remove(place);
+            }
+            2 => body.insert(place, b"\x00\x01\x0a\x12\x7f\x80\xff"[random.below(7)]),
+            3 => body[place] = b"\x00\x01\x0a\x12\x7f\x80\xff"[random.below(7)],
+            _ => body[place] = body[random.below(body.len())],
+        }
+    }
+    body
+}
+
 struct Maker<'r> {
     random: &'r mut Random,
     /// One in so many values is not what it should be; zero for none.

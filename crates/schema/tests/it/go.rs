@@ -25,6 +25,8 @@ pub(crate) struct Question {
     pub(crate) version: &'static str,
     pub(crate) kind: &'static str,
     pub(crate) body: Vec<u8>,
+    /// The body is protobuf, not JSON.
+    pub(crate) protobuf: bool,
 }
 
 /// Whether there is a Go toolchain. Says so if not, and panics if there has to be one.
@@ -78,10 +80,10 @@ pub(crate) fn ask(questions: &[Question]) -> Vec<Answer> {
 }
 
 fn line(question: &Question) -> String {
-    let Question { group, version, kind, body } = question;
-    let body: Vec<u8> = base64(body);
-    let body = String::from_utf8(body).expect("base64 is ASCII");
-    format!("{{\"group\":\"{group}\",\"version\":\"{version}\",\"kind\":\"{kind}\",\"body\":\"{body}\"}}\n")
+    let Question { group, version, kind, body, protobuf } = question;
+    let body = base64(body);
+    let json = serde_json::json!({"group": group, "version": version, "kind": kind, "body": body, "protobuf": protobuf});
+    format!("{json}\n")
 }
 
 pub(crate) fn from_base64(text: &str) -> Vec<u8> {
@@ -103,15 +105,15 @@ pub(crate) fn from_base64(text: &str) -> Vec<u8> {
     bytes
 }
 
-fn base64(bytes: &[u8]) -> Vec<u8> {
+fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = Vec::new();
+    let mut text = String::new();
     for group in bytes.chunks(3) {
         let at = |place: usize| u32::from(group.get(place).copied().unwrap_or(0));
         let joined = at(0) << 16 | at(1) << 8 | at(2);
         for digit in 0..4 {
             let value = (joined >> (18 - 6 * digit) & 63) as usize;
-            text.push(if digit <= group.len() { ALPHABET[value] } else { b'=' });
+            text.push(if digit <= group.len() { char::from(ALPHABET[value]) } else { '=' });
         }
     }
     text
