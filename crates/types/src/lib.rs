@@ -1,11 +1,13 @@
 //! Wire types, and the small values that are worth a type of their own because they could be swapped by mistake.
 //!
-//! Kubernetes' own objects are `k8s-openapi`'s; this crate adds what that one leaves open: exact quantities, keys,
-//! and the way Go prints values, because error messages are part of the API.
+//! Kubernetes' own objects are `k8s-openapi`'s; this crate adds what that one leaves open: exact quantities,
+//! amounts that quota can count with, keys, and the way Go prints values, because error messages are part of the API.
 //!
 //! Nothing here does IO or reads a clock.
 
+pub mod amount;
 pub mod go;
 pub mod quantity;
 
+pub use amount::Amount;
 pub use quantity::Quantity;
