@@ -10,11 +10,13 @@
 //! - [`wire`]: typed objects and the JSON that they came from; [`semantic`]: when two of them are the same.
 //! - [`pod`]: the pod template, as far as users of Jobs meet it.
 //! - [`job`]: the Job API and the Job controller's decision.
+//! - [`quota`]: queues, quota, flavors and preemption: who gets in, as Kueue decides it.
 
 pub mod field;
 pub mod job;
 pub mod meta;
 pub mod names;
 pub mod pod;
+pub mod quota;
 pub mod semantic;
 pub mod wire;

@@ -1,0 +1,502 @@
+//! One scheduling cycle: from the heads of all ClusterQueues to who gets in, who is pushed out, and why the others wait.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, HashSet, VecDeque},
+    fmt,
+};
+
+use jiff::Timestamp;
+
+use super::{
+    config::ReclaimWithinCohort,
+    fair::{self, Contender, Strategy},
+    flavors::{self, Assignment, Outlook, ScanProgress},
+    names::{ClusterQueueName, WorkloadKey},
+    partial,
+    preempt::{self, Preemptor, Reason, Target},
+    queue::Requeue,
+    snapshot::{Queue, Snapshot},
+    tree::{Tree, Use},
+    why::Why,
+    workload::{Head, Obstacle, PodSetAssignment, Reservation, Workload, total_usage},
+};
+
+/// Settings that hold for all queues.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Policy {
+    /// How queues share what they borrow; `None` is first come, first served.
+    pub fair_sharing: Option<Vec<Strategy>>,
+    /// What to do about resources that a ClusterQueue does not list.
+    pub undeclared: Undeclared,
+    /// Whether nobody gets in before the pods of all who are in are ready.
+    pub block_admission: bool,
+}
+
+/// What to do about resources that a ClusterQueue does not list (QM-25).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Undeclared {
+    /// Who asks for one does not get in.
+    #[default]
+    Block,
+    /// They are not counted.
+    Ignore,
+}
+
+/// When a cycle takes place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// The time.
+    pub now: Timestamp,
+    /// How many cycles there were before.
+    pub cycle: u64,
+}
+
+/// What every step of a decision may look at.
+#[derive(Debug, Clone, Copy)]
+pub struct World<'a> {
+    /// Who holds what.
+    pub snapshot: &'a Snapshot,
+    /// The settings.
+    pub policy: &'a Policy,
+    /// When.
+    pub at: Moment,
+}
+
+/// What is decided about every head, in the order in which they had their turn. Prints one line for each.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Plan {
+    /// The decisions.
+    pub decisions: Vec<Decision>,
+}
+
+/// What is decided about one Workload.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// The Workload.
+    pub workload: WorkloadKey,
+    /// The queue that it wants into.
+    pub cluster_queue: ClusterQueueName,
+    /// What happens.
+    pub outcome: Outcome,
+    /// Where the next search for flavors goes on.
+    pub progress: Option<ScanProgress>,
+}
+
+/// What happens to a Workload.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// It gets in.
+    Admit {
+        /// With this.
+        pod_sets: Vec<PodSetAssignment>,
+        /// How far up the tree its quota comes from; 0 is without borrowing.
+        level: usize,
+    },
+    /// Others are pushed out for it, and it waits until they are gone.
+    Preempt {
+        /// Who.
+        victims: Vec<Victim>,
+        /// What is missing until then.
+        why: Vec<Why>,
+        /// The same in Kueue's words.
+        message: String,
+    },
+    /// It waits.
+    Wait {
+        /// What for.
+        because: Because,
+        /// What is missing.
+        why: Vec<Why>,
+        /// The same in Kueue's words.
+        message: String,
+    },
+    /// It is in already, so there is nothing to decide.
+    Holds,
+}
+
+/// What a Workload waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Because {
+    /// Its queue to admit again, or to exist.
+    QueueInactive,
+    /// Its admission checks.
+    FailedChecks,
+    /// A namespace that its queue serves.
+    NamespaceMismatch,
+    /// Requests that are allowed.
+    InvalidResources,
+    /// Quota that is not there, whoever leaves.
+    NoFit,
+    /// Quota that others hold who may not be pushed out.
+    NoCandidates,
+    /// The next cycle, since another head takes the same room or the same victims.
+    Skipped,
+    /// The pods of others to be ready.
+    PodsNotReady,
+}
+
+/// Who is pushed out, and what is written about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Victim {
+    /// Who.
+    pub workload: WorkloadKey,
+    /// Where it is.
+    pub cluster_queue: ClusterQueueName,
+    /// Why.
+    pub reason: Reason,
+    /// Whether it is on its way out already, so that nothing has to be written.
+    pub evicted: bool,
+    /// The message of its conditions `Evicted` and `Preempted`.
+    pub message: String,
+}
+
+/// Decides about the heads of all ClusterQueues, as things stand in the snapshot.
+pub fn decide(snapshot: &Snapshot, heads: &[Head], policy: &Policy, at: Moment) -> Plan {
+    let world = World { snapshot, policy, at };
+    let mut tree = snapshot.tree().clone();
+    let mut plan = Plan::default();
+    let mut entries = Vec::new();
+    for head in heads {
+        match nominate(world, &mut tree, head) {
+            Ok(entry) => entries.push(entry),
+            Err(outcome) => plan.decisions.push(Decision::new(head, outcome, None)),
+        }
+    }
+    entries.sort_by_cached_key(Entry::rank);
+    let mut entries = VecDeque::from(entries);
+    let mut turns = Turns { world, tree, taken: Vec::new(), admitted: false };
+    while let Some(entry) = turns.next(&mut entries) {
+        let outcome = turns.take(&entry);
+        let progress =
+            if matches!(outcome, Outcome::Wait { .. }) { Some(entry.assignment.progress) } else { None };
+        plan.decisions.push(Decision::new(entry.head, outcome, progress));
+    }
+    plan
+}
+
+/// A head whose flavors were looked for.
+#[derive(Debug)]
+struct Entry<'a> {
+    head: &'a Head,
+    queue: &'a Queue,
+    assignment: Assignment,
+    targets: Vec<Target<'a>>,
+}
+
+impl<'a> Entry<'a> {
+    /// Whose turn it is without fair sharing (SC-6): who borrows least, then the most important, then the oldest.
+    fn rank(&self) -> (usize, Reverse<i64>, Timestamp, String) {
+        let Workload { priority, queued_at, uid, .. } = &self.head.workload;
+        (self.assignment.level, Reverse(*priority), *queued_at, uid.clone())
+    }
+
+    fn contender(&self) -> Contender<'_> {
+        let Workload { priority, queued_at, .. } = self.head.workload;
+        Contender { node: self.queue.node, uses: &self.assignment.uses, priority, queued_at }
+    }
+
+    fn wait(&self, because: Because, message: impl Into<String>) -> Outcome {
+        Outcome::Wait { because, why: self.assignment.why().cloned().collect(), message: message.into() }
+    }
+
+    fn victim(&self, tree: &Tree, target: &Target<'a>) -> Victim {
+        let Reservation { key, evicted, cluster_queue, .. } = &target.running.reservation;
+        Victim {
+            workload: key.clone(),
+            cluster_queue: cluster_queue.clone(),
+            reason: target.reason,
+            evicted: *evicted,
+            message: preemption_message(&self.head.workload, target.reason, tree, self.queue, target.queue),
+        }
+    }
+}
+
+/// What is written about a Workload that is pushed out (PR-9).
+fn preemption_message(
+    preemptor: &Workload,
+    reason: Reason,
+    tree: &Tree,
+    into: &Queue,
+    from: &Queue,
+) -> String {
+    let known = |uid: &str| if uid.is_empty() { "UNKNOWN".to_owned() } else { uid.to_owned() };
+    format!(
+        "Preempted to accommodate a workload (UID: {}, JobUID: {}) due to {}; preemptor path: {}; preemptee path: {}",
+        known(&preemptor.uid),
+        known(preemptor.job_uid.as_deref().unwrap_or_default()),
+        reason.text(),
+        tree.path(into.node),
+        tree.path(from.node),
+    )
+}
+
+/// Looks for flavors for a head, and for victims if it needs them (SC-3, SC-4).
+fn nominate<'a>(world: World<'a>, tree: &mut Tree, head: &'a Head) -> Result<Entry<'a>, Outcome> {
+    let wait = |because, message: String| Err(Outcome::Wait { because, why: Vec::new(), message });
+    let name = &head.cluster_queue;
+    if world.snapshot.holds(&head.workload.key) {
+        return Err(Outcome::Holds);
+    }
+    if head.obstacle == Some(Obstacle::FailedChecks) {
+        return wait(Because::FailedChecks, "The workload has failed admission checks".into());
+    }
+    let Some(queue) = world.snapshot.queue(name) else {
+        return wait(Because::QueueInactive, format!("ClusterQueue {name} not found"));
+    };
+    if !world.snapshot.admits(queue) {
+        return wait(Because::QueueInactive, format!("ClusterQueue {name} is inactive"));
+    }
+    match &head.obstacle {
+        Some(Obstacle::NamespaceMismatch) => {
+            let message = "workload namespace doesn't match ClusterQueue selector";
+            return wait(Because::NamespaceMismatch, message.into());
+        }
+        Some(Obstacle::InvalidResources(message)) => return wait(Because::InvalidResources, message.clone()),
+        Some(Obstacle::FailedChecks) | None => {}
+    }
+    let (assignment, targets) = assign(world, tree, queue, head);
+    Ok(Entry { head, queue, assignment, targets })
+}
+
+/// The full size if it fits or can be made to fit, else the largest part that does, else the full size in vain.
+fn assign<'a>(
+    world: World<'a>,
+    tree: &mut Tree,
+    queue: &'a Queue,
+    head: &Head,
+) -> (Assignment, Vec<Target<'a>>) {
+    let mut at_size = |counts: Option<&[u32]>| {
+        let assignment = flavors::assign(world, tree, queue, &head.workload, head.progress.as_ref(), counts);
+        match assignment.outlook() {
+            Outlook::NoFit => (assignment, None),
+            Outlook::Fit => (assignment, Some(Vec::new())),
+            Outlook::Preempt => {
+                let preemptor = Preemptor::new(queue, &head.workload);
+                let contested = assignment.contested(tree);
+                let targets = preempt::targets(world, tree, preemptor, &contested, &assignment.uses);
+                (assignment, Some(targets).filter(|targets| !targets.is_empty()))
+            }
+        }
+    };
+    let (full, targets) = at_size(None);
+    if let Some(targets) = targets {
+        return (full, targets);
+    }
+    let part = partial::largest(&head.workload.pod_sets, |counts| {
+        let (assignment, targets) = at_size(Some(counts));
+        targets.map(|targets| (assignment, targets))
+    });
+    part.unwrap_or((full, Vec::new()))
+}
+
+/// The state of a cycle between two turns.
+struct Turns<'a> {
+    world: World<'a>,
+    /// Usage as it will be with all who got in so far, and with all victims still there.
+    tree: Tree,
+    /// The victims so far.
+    taken: Vec<Target<'a>>,
+    /// Whether somebody got in.
+    admitted: bool,
+}
+
+impl<'a> Turns<'a> {
+    /// The next in turn, out of `entries`, which are sorted.
+    fn next(&mut self, entries: &mut VecDeque<Entry<'a>>) -> Option<Entry<'a>> {
+        if self.world.policy.fair_sharing.is_none() {
+            return entries.pop_front();
+        }
+        let contenders: Vec<Contender<'_>> = entries.iter().map(Entry::contender).collect();
+        let index = fair::champion(&mut self.tree, &contenders)?;
+        entries.remove(index)
+    }
+
+    /// What happens to a head whose turn it is (SC-7).
+    fn take(&mut self, entry: &Entry<'a>) -> Outcome {
+        let Assignment { uses, pod_sets, level, .. } = &entry.assignment;
+        let outlook = entry.assignment.outlook();
+        let message = entry.assignment.message();
+        if outlook == Outlook::NoFit {
+            return entry.wait(Because::NoFit, message);
+        }
+        if outlook == Outlook::Preempt && entry.targets.is_empty() {
+            // Who can always take back what is its own need not keep others from borrowing it (SC-9).
+            if entry.queue.config.preemption.reclaim_within_cohort != ReclaimWithinCohort::Any {
+                let reserved = preempt::reserved_while_waiting(&self.tree, uses, *level > 0);
+                self.tree.add_all(&reserved);
+            }
+            return entry.wait(Because::NoCandidates, message);
+        }
+        if self.overlaps(&entry.targets) {
+            let message = "Workload has overlapping preemption targets with another workload";
+            return entry.wait(Because::Skipped, message);
+        }
+        if !self.fits(uses, &entry.targets) {
+            return entry.wait(Because::Skipped, "Workload no longer fits after processing another workload");
+        }
+        self.taken.extend(&entry.targets);
+        self.tree.add_all(uses);
+        if outlook == Outlook::Preempt {
+            let victims: Vec<Victim> =
+                entry.targets.iter().map(|target| entry.victim(&self.tree, target)).collect();
+            let message = format!("{message}. Pending the preemption of {} workload(s)", victims.len());
+            return Outcome::Preempt { victims, why: entry.assignment.why().cloned().collect(), message };
+        }
+        if self.is_blocked() {
+            let message = "waiting for all admitted workloads to be in PodsReady condition";
+            return entry.wait(Because::PodsNotReady, message);
+        }
+        self.admitted = true;
+        let pod_sets = pod_sets.iter().map(|pod_set| pod_set.assignment.clone()).collect();
+        Outcome::Admit { pod_sets, level: *level }
+    }
+
+    fn overlaps(&self, targets: &[Target<'a>]) -> bool {
+        let taken: HashSet<&WorkloadKey> =
+            self.taken.iter().map(|target| &target.running.reservation.key).collect();
+        targets.iter().any(|target| taken.contains(&target.running.reservation.key))
+    }
+
+    /// Whether `uses` fit once all victims are gone, those of earlier turns included (SC-8).
+    fn fits(&mut self, uses: &[Use], targets: &[Target<'a>]) -> bool {
+        let taken = &self.taken;
+        self.tree.trial(|tree| {
+            for target in taken.iter().chain(targets) {
+                tree.remove_all(&target.running.uses);
+            }
+            tree.fits(uses)
+        })
+    }
+
+    /// Whether somebody who is in is not ready, and that keeps others out (JF-65).
+    fn is_blocked(&self) -> bool {
+        let unready = || {
+            let mut queues = self.world.snapshot.queues();
+            queues.any(|queue| queue.running().any(|running| !running.reservation.pods_ready))
+        };
+        self.world.policy.block_admission && (self.admitted || unready())
+    }
+}
+
+impl Decision {
+    fn new(head: &Head, outcome: Outcome, progress: Option<ScanProgress>) -> Decision {
+        let (workload, cluster_queue) = (head.workload.key.clone(), head.cluster_queue.clone());
+        Decision { workload, cluster_queue, outcome, progress }
+    }
+
+    /// What the Workload's condition `QuotaReserved=False` says, if it did not get in.
+    pub fn message(&self) -> Option<&str> {
+        match &self.outcome {
+            Outcome::Admit { .. } | Outcome::Holds => None,
+            Outcome::Preempt { message, .. } | Outcome::Wait { message, .. } => Some(message),
+        }
+    }
+
+    /// The reason of that condition.
+    pub fn reason(&self) -> Option<&'static str> {
+        match &self.outcome {
+            Outcome::Admit { .. } | Outcome::Holds => None,
+            Outcome::Wait { because: Because::PodsNotReady, .. } => Some("Waiting"),
+            Outcome::Preempt { .. } | Outcome::Wait { .. } => Some("Pending"),
+        }
+    }
+
+    /// How the Workload goes back into its queue, if it did not get in.
+    pub fn requeue(&self) -> Option<Requeue> {
+        match &self.outcome {
+            Outcome::Admit { .. } | Outcome::Holds => None,
+            Outcome::Preempt { .. } => Some(Requeue::PendingPreemption),
+            Outcome::Wait { because, .. } => Some(match because {
+                Because::NoFit => Requeue::NoFit,
+                Because::NoCandidates => Requeue::NoCandidates,
+                Because::NamespaceMismatch => Requeue::NamespaceMismatch,
+                Because::Skipped | Because::PodsNotReady => Requeue::FailedAfterNomination,
+                Because::QueueInactive | Because::FailedChecks | Because::InvalidResources => {
+                    Requeue::Generic
+                }
+            }),
+        }
+    }
+
+    /// What the Workload holds from now on, if it got in. `workload` is the one that was decided about.
+    pub fn reservation(&self, workload: &Workload, now: Timestamp) -> Option<Reservation> {
+        let Outcome::Admit { pod_sets, .. } = &self.outcome else { return None };
+        Some(Reservation {
+            key: workload.key.clone(),
+            uid: workload.uid.clone(),
+            priority: workload.priority,
+            queued_at: workload.queued_at,
+            reserved_at: Some(now),
+            evicted: false,
+            pods_ready: false,
+            cluster_queue: self.cluster_queue.clone(),
+            usage: total_usage(pod_sets),
+        })
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.decisions.iter().try_for_each(|decision| writeln!(f, "{decision}"))
+    }
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Decision { workload, cluster_queue, .. } = self;
+        match &self.outcome {
+            Outcome::Admit { pod_sets, level } => {
+                write!(f, "admit {workload} to {cluster_queue} with ")?;
+                join(f, pod_sets)?;
+                if *level > 0 { f.write_str(", borrowing") } else { Ok(()) }
+            }
+            Outcome::Preempt { victims, message, .. } => {
+                f.write_str("preempt ")?;
+                join(f, victims)?;
+                write!(f, " for {workload} to {cluster_queue}, because {message}")
+            }
+            Outcome::Wait { message, why, .. } => {
+                write!(f, "keep {workload} out of {cluster_queue}, because {message}")?;
+                let exhausted: BTreeSet<String> = why.iter().filter_map(exhausted).collect();
+                exhausted.iter().try_for_each(|text| write!(f, "; {text}"))
+            }
+            Outcome::Holds => write!(f, "leave {workload} in {cluster_queue}"),
+        }
+    }
+}
+
+/// Who has nothing left, which Kueue's own message does not tell.
+fn exhausted(why: &Why) -> Option<String> {
+    match why {
+        Why::Short { fr, at, .. } => Some(format!("{at} has no more {fr}")),
+        _ => None,
+    }
+}
+
+fn join(f: &mut fmt::Formatter<'_>, items: &[impl fmt::Display]) -> fmt::Result {
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            f.write_str(", ")?;
+        }
+        item.fmt(f)?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Victim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.workload, self.reason.as_str())
+    }
+}
+
+impl fmt::Display for PodSetAssignment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}", self.name, self.count)?;
+        for (resource, flavor) in &self.flavors {
+            let amount = self.usage.get(resource).copied().unwrap_or_default();
+            write!(f, " {}={}@{flavor}", resource, amount.text(resource.as_str()))?;
+        }
+        Ok(())
+    }
+}

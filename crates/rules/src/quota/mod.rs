@@ -1,0 +1,34 @@
+//! Who gets in: quota, flavors, queues and preemption, as Kueue decides them.
+//!
+//! [`decide`] is one scheduling cycle as a value: from a [`Snapshot`] and the heads of all queues to a [`Plan`] that
+//! says for every one of them what it gets, who has to go for it, or what it waits for. The parts, from the bottom:
+//!
+//! - [`tree`]: who has how much and who uses how much, through hierarchical cohorts.
+//! - [`affinity`]: whether a flavor's nodes take a pod.
+//! - [`fit`] and [`flavors`]: which flavor a resource gets, and what it takes.
+//! - [`preempt`], [`fair`] and [`share`]: who has to go.
+//! - [`queue`]: who waits, in which order, and who is tried again when.
+//! - [`cycle`]: all of it together.
+//!
+//! Nothing here knows objects of an API; what they say is reduced to [`config`] and [`workload`] first.
+
+pub mod affinity;
+pub mod config;
+pub mod cycle;
+pub mod fair;
+pub mod fit;
+pub mod flavors;
+pub mod names;
+pub mod partial;
+pub mod preempt;
+pub mod queue;
+pub mod share;
+pub mod snapshot;
+#[cfg(test)]
+mod tests;
+pub mod tree;
+pub mod why;
+pub mod workload;
+
+pub use cycle::{Decision, Moment, Outcome, Plan, Policy, decide};
+pub use snapshot::Snapshot;

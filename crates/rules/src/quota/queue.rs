@@ -1,0 +1,235 @@
+//! Who waits for a ClusterQueue, in which order, and who is not worth trying until something changes.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap, HashSet},
+};
+
+use jiff::Timestamp;
+
+use super::{config::QueueingStrategy, flavors::ScanProgress, names::WorkloadKey, workload::Workload};
+
+/// How a Workload that did not get in goes back into its queue (QU-6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requeue {
+    /// It does not fit, whoever leaves.
+    NoFit,
+    /// Nobody may be pushed out for it.
+    NoCandidates,
+    /// It was not even looked at: inactive queue, failed checks, invalid resources.
+    Generic,
+    /// Its namespace is none that the queue serves.
+    NamespaceMismatch,
+    /// It would have got in, but for another head.
+    FailedAfterNomination,
+    /// Others are on their way out for it.
+    PendingPreemption,
+    /// Others could not be pushed out for it.
+    PreemptionFailed,
+}
+
+/// A Workload that waits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Waiting {
+    /// The Workload.
+    pub workload: Workload,
+    /// Whether it must not be tried before it is requeued (condition `Requeued=False`).
+    pub held_back: bool,
+    /// When it may be tried again at the earliest.
+    pub not_before: Option<Timestamp>,
+    /// Where the next search for flavors goes on.
+    pub progress: Option<ScanProgress>,
+}
+
+impl Waiting {
+    /// A Workload that may be tried at once.
+    pub fn new(workload: Workload) -> Waiting {
+        Waiting { workload, held_back: false, not_before: None, progress: None }
+    }
+
+    /// Whether it may be tried (QU-9). Times are whole seconds, so the second itself counts as past.
+    fn is_due(&self, now: Timestamp) -> bool {
+        !self.held_back && self.not_before.is_none_or(|time| time <= now)
+    }
+}
+
+/// The order within a queue (QU-2): the most important first, then the oldest.
+type Place = (Reverse<i64>, Timestamp, String);
+
+fn place(workload: &Workload) -> Place {
+    (Reverse(workload.priority), workload.queued_at, workload.uid.clone())
+}
+
+/// The Workloads that wait for one ClusterQueue. Each of them is in exactly one of three places: in line, parked, or
+/// taken out by [`Queue::pop`] (QU-1).
+#[derive(Debug, Clone)]
+pub struct Queue {
+    strategy: QueueingStrategy,
+    line: BTreeMap<Place, WorkloadKey>,
+    in_line: HashMap<WorkloadKey, Waiting>,
+    parked: BTreeMap<WorkloadKey, Waiting>,
+    popped: Option<WorkloadKey>,
+    /// For whom others are on their way out.
+    preemptor: Option<WorkloadKey>,
+    /// What did not fit, and will not until something changes.
+    hopeless: HashSet<u64>,
+    /// Whether something changed since the last [`Queue::pop`].
+    retried: bool,
+}
+
+impl Queue {
+    /// An empty queue.
+    pub fn new(strategy: QueueingStrategy) -> Queue {
+        Queue {
+            strategy,
+            line: BTreeMap::new(),
+            in_line: HashMap::new(),
+            parked: BTreeMap::new(),
+            popped: None,
+            preemptor: None,
+            hopeless: HashSet::new(),
+            retried: false,
+        }
+    }
+
+    /// Changes who is tried when the first does not get in.
+    pub fn set_strategy(&mut self, strategy: QueueingStrategy) {
+        self.strategy = strategy;
+    }
+
+    /// Puts a Workload in line, or takes note that it changed. One that was popped is left alone until it comes back
+    /// (QU-14), and one that is parked stays so unless it asks for something else now (QU-12).
+    pub fn push(&mut self, waiting: Waiting, now: Timestamp) {
+        let key = waiting.workload.key.clone();
+        if self.popped.as_ref() == Some(&key) {
+            return;
+        }
+        if let Some(before) = self.parked.get(&key) {
+            let same = before.workload == waiting.workload
+                && before.held_back == waiting.held_back
+                && before.not_before == waiting.not_before;
+            if same {
+                self.parked.insert(key, waiting);
+                return;
+            }
+            self.parked.remove(&key);
+        }
+        let newcomer = !self.in_line.contains_key(&key);
+        let hopeless = self.is_best_effort() && self.hopeless.contains(&waiting.workload.shape());
+        if newcomer && (!waiting.is_due(now) || hopeless) {
+            self.parked.insert(key, waiting);
+        } else {
+            self.put_in_line(key, waiting);
+        }
+    }
+
+    /// Forgets a Workload, wherever it is.
+    pub fn remove(&mut self, key: &WorkloadKey) {
+        self.parked.remove(key);
+        self.take_out_of_line(key);
+        self.popped.take_if(|popped| popped == key);
+        self.preemptor.take_if(|preemptor| preemptor == key);
+    }
+
+    /// Takes out the Workload whose turn it is. One for whom others are on their way out comes before all others, or
+    /// the room made for it would be taken by whoever is next (QU-8).
+    pub fn pop(&mut self) -> Option<Waiting> {
+        self.retried = false;
+        let sticky = self.preemptor.as_ref().filter(|_| self.is_best_effort());
+        let key = sticky
+            .filter(|key| self.in_line.contains_key(*key))
+            .or_else(|| self.line.values().next())?
+            .clone();
+        let waiting = self.take_out_of_line(&key)?;
+        self.popped = Some(key);
+        Some(waiting)
+    }
+
+    /// Puts a popped Workload back that did not get in: in line to be tried in the next cycle, or parked until
+    /// something changes (QU-6, QU-7).
+    pub fn requeue(&mut self, waiting: Waiting, how: Requeue, now: Timestamp) {
+        let key = waiting.workload.key.clone();
+        self.popped.take_if(|popped| *popped == key);
+        if how == Requeue::PendingPreemption {
+            self.preemptor = Some(key.clone());
+        }
+        let at_once = match self.strategy {
+            QueueingStrategy::StrictFifo => how != Requeue::NamespaceMismatch,
+            QueueingStrategy::BestEffortFifo => matches!(
+                how,
+                Requeue::FailedAfterNomination | Requeue::PendingPreemption | Requeue::PreemptionFailed
+            ),
+        };
+        let more_flavors = waiting.progress.as_ref().is_some_and(ScanProgress::has_more);
+        if waiting.is_due(now) && (at_once || self.retried || more_flavors) {
+            self.put_in_line(key, waiting);
+            return;
+        }
+        let shape = waiting.workload.shape();
+        self.parked.insert(key, waiting);
+        if self.is_best_effort() && matches!(how, Requeue::NoFit | Requeue::NoCandidates) {
+            self.park_alike(shape);
+        }
+    }
+
+    /// Puts all parked Workloads in line again that may be tried, since something changed that may have made room
+    /// (QU-10). `serves` says whether the ClusterQueue serves a Workload's namespace. True if there was any.
+    pub fn retry(&mut self, now: Timestamp, serves: impl Fn(&Workload) -> bool) -> bool {
+        self.retried = true;
+        self.hopeless.clear();
+        let due = self.parked.values().filter(|waiting| waiting.is_due(now) && serves(&waiting.workload));
+        let freed: Vec<WorkloadKey> = due.map(|waiting| waiting.workload.key.clone()).collect();
+        for key in &freed {
+            if let Some(waiting) = self.parked.remove(key) {
+                self.put_in_line(key.clone(), waiting);
+            }
+        }
+        !freed.is_empty()
+    }
+
+    /// The Workloads in line and those parked, in numbers. One that was popped counts as in line.
+    pub fn len(&self) -> (usize, usize) {
+        (self.line.len() + usize::from(self.popped.is_some()), self.parked.len())
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == (0, 0)
+    }
+
+    /// All Workloads but a popped one, in the order of the queue.
+    pub fn in_order(&self) -> Vec<&Waiting> {
+        let mut all: Vec<&Waiting> = self.in_line.values().chain(self.parked.values()).collect();
+        let sticky = self.preemptor.as_ref().filter(|_| self.is_best_effort());
+        all.sort_by_cached_key(|waiting| (sticky != Some(&waiting.workload.key), place(&waiting.workload)));
+        all
+    }
+
+    /// Parks everybody who asks for the same as one who did not fit (QU-13).
+    fn park_alike(&mut self, shape: u64) {
+        self.hopeless.insert(shape);
+        let alike = self.in_line.values().filter(|waiting| waiting.workload.shape() == shape);
+        let keys: Vec<WorkloadKey> = alike.map(|waiting| waiting.workload.key.clone()).collect();
+        for key in keys {
+            if let Some(waiting) = self.take_out_of_line(&key) {
+                self.parked.insert(key, waiting);
+            }
+        }
+    }
+
+    fn put_in_line(&mut self, key: WorkloadKey, waiting: Waiting) {
+        self.take_out_of_line(&key);
+        self.line.insert(place(&waiting.workload), key.clone());
+        self.in_line.insert(key, waiting);
+    }
+
+    fn take_out_of_line(&mut self, key: &WorkloadKey) -> Option<Waiting> {
+        let waiting = self.in_line.remove(key)?;
+        self.line.remove(&place(&waiting.workload));
+        Some(waiting)
+    }
+
+    fn is_best_effort(&self) -> bool {
+        self.strategy == QueueingStrategy::BestEffortFifo
+    }
+}

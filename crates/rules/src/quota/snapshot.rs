@@ -1,0 +1,173 @@
+//! All that one scheduling decision may depend on: quotas, flavors, and who holds what.
+//!
+//! A snapshot is kept up to date from events ([`Snapshot::reserve`], [`Snapshot::release`]) rather than built anew for
+//! every cycle; deciding reads it and changes nothing.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{
+    config::{ClusterQueue, Config, Flavor},
+    names::{ClusterQueueName, FlavorName, WorkloadKey},
+    tree::{FrId, NodeId, Tree, Use},
+    workload::Reservation,
+};
+
+/// Quotas, flavors, and the Workloads that hold quota.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    tree: Tree,
+    flavors: BTreeMap<FlavorName, Flavor>,
+    queues: BTreeMap<ClusterQueueName, Queue>,
+    /// The queue's name by its node in the tree.
+    names: HashMap<NodeId, ClusterQueueName>,
+    /// Where each Workload that holds quota holds it.
+    holders: HashMap<WorkloadKey, ClusterQueueName>,
+    /// Reservations in ClusterQueues that are gone. They count for nobody, but come back with their queue.
+    stranded: BTreeMap<WorkloadKey, Reservation>,
+}
+
+/// A ClusterQueue and the Workloads in it.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    /// What was set up.
+    pub config: ClusterQueue,
+    /// Where it is in the tree.
+    pub node: NodeId,
+    /// Counts what may have made room: changed quotas and released reservations.
+    pub generation: u64,
+    running: BTreeMap<WorkloadKey, Running>,
+}
+
+/// A Workload that holds quota.
+#[derive(Debug, Clone)]
+pub struct Running {
+    /// What it holds.
+    pub reservation: Reservation,
+    /// The same, as accounts of the tree.
+    pub uses: Vec<Use>,
+}
+
+impl Running {
+    /// Whether it holds any of `frs`.
+    pub fn uses_any(&self, frs: &[FrId]) -> bool {
+        self.uses.iter().any(|used| frs.contains(&used.fr))
+    }
+}
+
+impl Queue {
+    /// The Workloads that hold quota here.
+    pub fn running(&self) -> impl Iterator<Item = &Running> {
+        self.running.values()
+    }
+}
+
+impl Snapshot {
+    /// What is set up, with nobody in it.
+    pub fn new(config: Config) -> Snapshot {
+        let mut snapshot = Snapshot {
+            tree: Tree::new(&[], &[]),
+            flavors: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            names: HashMap::new(),
+            holders: HashMap::new(),
+            stranded: BTreeMap::new(),
+        };
+        snapshot.configure(config);
+        snapshot
+    }
+
+    /// Replaces what is set up. Who is in stays in, even where the new quotas are too small (QM-8).
+    pub fn configure(&mut self, config: Config) {
+        let Config { flavors, cohorts, cluster_queues } = config;
+        self.tree = Tree::new(&cohorts, &cluster_queues);
+        self.flavors = flavors.into_iter().map(|flavor| (flavor.name.clone(), flavor)).collect();
+        self.names.clear();
+        self.holders.clear();
+        let mut before = std::mem::take(&mut self.queues);
+        for config in cluster_queues {
+            let node = self.tree.queue(&config.name).expect("every given ClusterQueue is in the tree");
+            let generation = before.get(&config.name).map_or(1, |queue| queue.generation + 1);
+            self.names.insert(node, config.name.clone());
+            self.queues
+                .insert(config.name.clone(), Queue { config, node, generation, running: BTreeMap::new() });
+        }
+        let stranded = std::mem::take(&mut self.stranded).into_values();
+        let kept = before.values_mut().flat_map(|queue| std::mem::take(&mut queue.running).into_values());
+        for reservation in stranded.chain(kept.map(|running| running.reservation)).collect::<Vec<_>>() {
+            self.reserve(reservation);
+        }
+    }
+
+    /// Books what a Workload holds, in place of what it held before.
+    pub fn reserve(&mut self, reservation: Reservation) {
+        self.release(&reservation.key);
+        let Some(queue) = self.queues.get_mut(&reservation.cluster_queue) else {
+            self.stranded.insert(reservation.key.clone(), reservation);
+            return;
+        };
+        let uses = reservation
+            .usage
+            .iter()
+            .map(|(fr, &amount)| {
+                let (fr, cell) = self.tree.open(queue.node, fr);
+                Use { fr, cell, amount }
+            })
+            .collect::<Vec<_>>();
+        self.tree.add_all(&uses);
+        self.holders.insert(reservation.key.clone(), reservation.cluster_queue.clone());
+        queue.running.insert(reservation.key.clone(), Running { reservation, uses });
+    }
+
+    /// Frees what a Workload held, and returns it.
+    pub fn release(&mut self, key: &WorkloadKey) -> Option<Reservation> {
+        let Some(name) = self.holders.remove(key) else {
+            return self.stranded.remove(key);
+        };
+        let queue = self.queues.get_mut(&name)?;
+        let Running { reservation, uses } = queue.running.remove(key)?;
+        queue.generation += 1;
+        self.tree.remove_all(&uses);
+        Some(reservation)
+    }
+
+    /// Whether a Workload holds quota.
+    pub fn holds(&self, key: &WorkloadKey) -> bool {
+        self.holders.contains_key(key)
+    }
+
+    /// What a Workload holds.
+    pub fn reservation(&self, key: &WorkloadKey) -> Option<&Reservation> {
+        let queue = self.queues.get(self.holders.get(key)?)?;
+        queue.running.get(key).map(|running| &running.reservation)
+    }
+
+    /// All ClusterQueues, active or not.
+    pub fn queues(&self) -> impl Iterator<Item = &Queue> {
+        self.queues.values()
+    }
+
+    /// A ClusterQueue, active or not.
+    pub fn queue(&self, name: &ClusterQueueName) -> Option<&Queue> {
+        self.queues.get(name)
+    }
+
+    /// The ClusterQueue at a node of the tree.
+    pub fn queue_at(&self, node: NodeId) -> Option<&Queue> {
+        self.queues.get(self.names.get(&node)?)
+    }
+
+    /// Whether a ClusterQueue admits Workloads: active, and in no tree that bites its own tail (CQ-6).
+    pub fn admits(&self, queue: &Queue) -> bool {
+        queue.config.active && !self.tree.is_cyclic(queue.node)
+    }
+
+    /// A flavor.
+    pub fn flavor(&self, name: &FlavorName) -> Option<&Flavor> {
+        self.flavors.get(name)
+    }
+
+    /// The quotas and what is used of them.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+}

@@ -1,0 +1,10 @@
+//! Tables of Kueue's behaviour, and what holds for every decision.
+
+mod cycle;
+mod fair;
+mod flavors;
+mod preempt;
+mod properties;
+mod queue;
+mod scenario;
+mod tree;

@@ -1,0 +1,153 @@
+use super::scenario::{Scenario, check, queue, quota, scenario, workload};
+use crate::quota::config::{
+    ReclaimWithinCohort::{self, Any, LowerPriority as ReclaimLower},
+    WithinClusterQueue::{LowerOrNewerEqualPriority, LowerPriority},
+};
+
+#[test]
+fn pr_v1_only_who_is_needed_goes() {
+    let scenario = scenario()
+        .queue(queue("q", quota(4)).within(LowerPriority))
+        .running("q", &workload("a", 1).priority(-2), 1)
+        .running("q", &workload("b", 3).priority(-1), 3)
+        .head("q", workload("new", 3));
+    check("PR-V1", &scenario, &["preempt ns/b (InClusterQueue) for ns/new to q…"]);
+}
+
+#[test]
+fn pr_v2_the_later_admitted_goes_first() {
+    let scenario = scenario()
+        .queue(queue("q", quota(4)).within(LowerPriority))
+        .running("q", &workload("a", 2).queued(1), 2)
+        .running("q", &workload("b", 2).queued(2), 2)
+        .head("q", workload("new", 2).priority(1));
+    check("PR-V2", &scenario, &["preempt ns/b (InClusterQueue) for ns/new to q…"]);
+}
+
+#[test]
+fn pr_1_newer_equal_priority() {
+    let scenario = |queued: i64| {
+        scenario()
+            .queue(queue("q", quota(2)).within(LowerOrNewerEqualPriority))
+            .running("q", &workload("a", 2).queued(10), 2)
+            .head("q", workload("new", 2).queued(queued))
+    };
+    check("PR-1 older", &scenario(5), &["preempt ns/a (InClusterQueue) for ns/new to q…"]);
+    check("PR-1 newer", &scenario(15), &["keep ns/new out of q, because couldn't assign…"]);
+}
+
+fn reclaim(
+    nominal: (i64, i64),
+    a: impl Fn(crate::quota::config::ClusterQueue) -> crate::quota::config::ClusterQueue,
+) -> Scenario {
+    scenario()
+        .queue(a(queue("a", quota(nominal.0)).part_of("cohort")))
+        .queue(queue("b", quota(nominal.1)).part_of("cohort"))
+}
+
+#[test]
+fn pr_v3_quota_is_taken_back_from_the_least_important() {
+    let scenario = reclaim((6, 6), |a| a.reclaim(Any))
+        .running("b", &workload("b1", 5).priority(10), 5)
+        .running("b", &workload("b2", 5), 5)
+        .head("a", workload("new", 5));
+    check("PR-V3", &scenario, &["preempt ns/b2 (InCohortReclamation) for ns/new to a…"]);
+}
+
+#[test]
+fn pr_v4_and_pr_v5_preempting_while_borrowing() {
+    let scenario = |a: &dyn Fn(crate::quota::config::ClusterQueue) -> crate::quota::config::ClusterQueue| {
+        reclaim((3, 9), a)
+            .running("b", &workload("b1", 6).priority(-5), 6)
+            .running("b", &workload("b2", 6), 6)
+            .head("a", workload("new", 5).priority(10))
+    };
+    let borrows = "preempt ns/b1 (InCohortReclaimWhileBorrowing) for ns/new to a…";
+    check("PR-V4", &scenario(&|a| a.reclaim(Any)), &["keep ns/new out of a, because couldn't assign…"]);
+    check("PR-V5 nil", &scenario(&|a| a.reclaim(ReclaimLower).borrow_within(None)), &[borrows]);
+    check("PR-V5 -1", &scenario(&|a| a.reclaim(ReclaimLower).borrow_within(Some(-1))), &[borrows]);
+    check(
+        "PR-V5 -10",
+        &scenario(&|a| a.reclaim(ReclaimLower).borrow_within(Some(-10))),
+        &["keep ns/new out of a, because couldn't assign…"],
+    );
+}
+
+#[test]
+fn pr_v6_who_is_closer_to_the_quota_has_the_better_right() {
+    let scenario = |policy: ReclaimWithinCohort, into: &str, priority: i64, theirs: i64| {
+        scenario()
+            .cohort(super::scenario::cohort("x", Some("root"), quota(0)))
+            .cohort(super::scenario::cohort("y", Some("root"), quota(0)))
+            .queue(queue("x1", quota(4)).part_of("x").reclaim(policy))
+            .queue(queue("x2", quota(0)).part_of("x").reclaim(policy))
+            .queue(queue("y1", quota(2)).part_of("y"))
+            .running("y1", &workload("y", 6).priority(theirs), 6)
+            .head(into, workload("new", 3).priority(priority))
+    };
+    for into in ["x1", "x2"] {
+        let goes = format!("preempt ns/y (InCohortReclamation) for ns/new to {into}…");
+        let stays = format!("keep ns/new out of {into}, because couldn't assign…");
+        check("PR-V6 lower", &scenario(ReclaimLower, into, 1, 0), &[&goes]);
+        check("PR-V6 equal", &scenario(ReclaimLower, into, 0, 0), &[&stays]);
+        check("PR-V6 any", &scenario(Any, into, 0, 100), &[&goes]);
+    }
+}
+
+#[test]
+fn pr_v7_nobody_falls_below_its_own_quota() {
+    let scenario = scenario()
+        .queue(queue("a", quota(4)).part_of("cohort").reclaim(Any))
+        .queue(queue("b", quota(2)).part_of("cohort"))
+        .queue(queue("c", quota(2)).part_of("cohort"))
+        .running("b", &workload("b1", 2).queued(1), 2)
+        .running("b", &workload("b2", 1).queued(2), 1)
+        .running("b", &workload("b3", 1).queued(3), 1)
+        .running("c", &workload("c1", 2).queued(4), 2)
+        .running("c", &workload("c2", 2).queued(5).priority(5), 2)
+        .head("a", workload("new", 4));
+    let line = "preempt ns/c1 (InCohortReclamation), ns/b3 (InCohortReclamation), ns/b2 (InCohortReclamation) for ns/new to a…";
+    check("PR-V7", &scenario, &[line]);
+}
+
+#[test]
+fn pr_v8_who_turns_out_not_to_be_needed_stays() {
+    let scenario = reclaim((6, 6), |a| a.reclaim(Any).within(LowerPriority))
+        .running("a", &workload("a1", 5).priority(-1), 5)
+        .running("b", &workload("b1", 7).priority(5), 7)
+        .head("a", workload("new", 5));
+    check("PR-V8", &scenario, &["preempt ns/a1 (InClusterQueue) for ns/new to a…"]);
+}
+
+#[test]
+fn pr_4_those_on_their_way_out_go_first() {
+    let mut scenario = scenario()
+        .queue(queue("q", quota(4)).within(LowerPriority))
+        .running("q", &workload("a", 2).priority(-9), 2)
+        .running("q", &workload("b", 2).priority(-1), 2)
+        .head("q", workload("new", 2));
+    scenario.running[1].evicted = true;
+    check("PR-4", &scenario, &["preempt ns/b (InClusterQueue) for ns/new to q…"]);
+}
+
+#[test]
+fn pr_9_the_message_says_for_whom_and_from_where() {
+    let mut scenario = reclaim((6, 6), |a| a.reclaim(Any))
+        .running("b", &workload("b1", 10), 10)
+        .head("a", workload("new", 5));
+    scenario.heads[0].workload.job_uid = Some("job-uid".into());
+    let plan = scenario.plan();
+    let crate::quota::Outcome::Preempt { victims, message, .. } = &plan.decisions[0].outcome else {
+        panic!("{plan}");
+    };
+    assert_eq!(
+        victims[0].message,
+        "Preempted to accommodate a workload (UID: new, JobUID: job-uid) due to reclamation within the cohort; \
+         preemptor path: /cohort/a; preemptee path: /cohort/b"
+    );
+    assert_eq!(
+        message,
+        "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 3 more needed. \
+         Pending the preemption of 1 workload(s)"
+    );
+}

@@ -1,0 +1,176 @@
+//! Workloads as a quota decision sees them: what they ask for, who comes first, and what those that are in hold.
+
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{NodeSelectorTerm, Toleration};
+use types::Amount;
+
+use super::{
+    flavors::ScanProgress,
+    names::{ClusterQueueName, FlavorName, FlavorResource, PodSetName, ResourceName, WorkloadKey},
+};
+
+/// A Workload that waits for quota.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Workload {
+    /// Which one.
+    pub key: WorkloadKey,
+    /// Its uid, which decides where nothing else does.
+    pub uid: String,
+    /// The uid of the Job that it stands for.
+    pub job_uid: Option<String>,
+    /// Its priority, the boost of an annotation included.
+    pub priority: i64,
+    /// Since when it queues (QU-3): its creation, or the eviction that sent it to the back.
+    pub queued_at: Timestamp,
+    /// What it asks for.
+    pub pod_sets: Vec<PodSet>,
+}
+
+impl Workload {
+    /// A number that two Workloads share if they ask for the same with the same priority: what is decided about one
+    /// holds for the other (QU-13).
+    pub fn shape(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.priority.hash(&mut hasher);
+        for pod_set in &self.pod_sets {
+            let PodSet { name, count, min_count, reclaimable, requests, group, node_selector, .. } = pod_set;
+            (name, count, min_count, reclaimable, requests, group, node_selector).hash(&mut hasher);
+            // Kubernetes' own types do not hash, but they print.
+            let PodSet { node_affinity, tolerations, topology, .. } = pod_set;
+            format!("{node_affinity:?} {tolerations:?} {topology:?}").hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+}
+
+/// Pods of a Workload that are alike.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PodSet {
+    /// Its name.
+    pub name: PodSetName,
+    /// How many pods it has.
+    pub count: u32,
+    /// How few would do; `None` is all of them.
+    pub min_count: Option<u32>,
+    /// How many are done already and need nothing any more.
+    pub reclaimable: u32,
+    /// What one pod asks for, after all defaults, exclusions and transformations.
+    pub requests: BTreeMap<ResourceName, Amount>,
+    /// Pod sets of the same group get the same flavors.
+    pub group: Option<String>,
+    /// The labels that a pod's node must have.
+    pub node_selector: BTreeMap<String, String>,
+    /// The terms of required node affinity, one of which a pod's node must match; empty if there are none.
+    pub node_affinity: Vec<NodeSelectorTerm>,
+    /// The taints that a pod tolerates.
+    pub tolerations: Vec<Toleration>,
+    /// The topology that the pods ask for.
+    pub topology: Option<TopologyRequest>,
+}
+
+impl Default for PodSetName {
+    fn default() -> Self {
+        "main".into()
+    }
+}
+
+impl PodSet {
+    /// How many pods still need something.
+    pub fn remaining(&self) -> u32 {
+        self.count.saturating_sub(self.reclaimable)
+    }
+
+    /// By how many pods it may shrink.
+    pub fn slack(&self) -> u32 {
+        self.min_count.map_or(0, |least| self.count.saturating_sub(least))
+    }
+}
+
+/// That pods ask to be placed by topology.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TopologyRequest {
+    /// The node label of the level that is required or preferred; `None` leaves the level open.
+    pub level: Option<String>,
+    /// The resources that the pods themselves ask for, before transformation.
+    pub pod_resources: Vec<ResourceName>,
+}
+
+/// The first Workload of a ClusterQueue, whose turn it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Head {
+    /// The Workload.
+    pub workload: Workload,
+    /// The queue that it is the first of.
+    pub cluster_queue: ClusterQueueName,
+    /// What is known to keep it out, before any quota is looked at.
+    pub obstacle: Option<Obstacle>,
+    /// Where the last attempt stopped looking for flavors.
+    pub progress: Option<ScanProgress>,
+}
+
+/// Why a Workload cannot be admitted whatever the quota (SC-3, QM-27).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Obstacle {
+    /// An admission check said Retry or Rejected.
+    FailedChecks,
+    /// Its namespace is none that the ClusterQueue serves.
+    NamespaceMismatch,
+    /// Requests exceed limits, or a LimitRange; the message says where.
+    InvalidResources(String),
+}
+
+/// What a Workload that is in holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reservation {
+    /// Which Workload.
+    pub key: WorkloadKey,
+    /// Its uid.
+    pub uid: String,
+    /// Its priority, the boost of an annotation included.
+    pub priority: i64,
+    /// Since when it queued.
+    pub queued_at: Timestamp,
+    /// Since when it holds quota; `None` if that is not written yet.
+    pub reserved_at: Option<Timestamp>,
+    /// Whether it is on its way out. It holds its quota until its pods are gone.
+    pub evicted: bool,
+    /// Whether all its pods are ready.
+    pub pods_ready: bool,
+    /// Where.
+    pub cluster_queue: ClusterQueueName,
+    /// How much of what, zeros included: a flavor that was assigned counts as used.
+    pub usage: BTreeMap<FlavorResource, Amount>,
+}
+
+/// What a pod set was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodSetAssignment {
+    /// Which pod set.
+    pub name: PodSetName,
+    /// For how many pods.
+    pub count: u32,
+    /// The flavor of each resource.
+    pub flavors: BTreeMap<ResourceName, FlavorName>,
+    /// How much of each resource, for all pods together.
+    pub usage: BTreeMap<ResourceName, Amount>,
+    /// Whether somebody else still has to find the place for the pods.
+    pub topology_pending: bool,
+}
+
+/// What was given to a Workload in all its pod sets.
+pub fn total_usage(pod_sets: &[PodSetAssignment]) -> BTreeMap<FlavorResource, Amount> {
+    let mut total = BTreeMap::new();
+    for pod_set in pod_sets {
+        for (resource, flavor) in &pod_set.flavors {
+            let fr = FlavorResource { flavor: flavor.clone(), resource: resource.clone() };
+            *total.entry(fr).or_insert(Amount::ZERO) +=
+                pod_set.usage.get(resource).copied().unwrap_or_default();
+        }
+    }
+    total
+}
