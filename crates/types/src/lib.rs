@@ -7,6 +7,7 @@
 
 pub mod amount;
 pub mod go;
+pub mod kueue;
 pub mod quantity;
 
 pub use amount::Amount;
