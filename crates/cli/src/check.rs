@@ -7,9 +7,10 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use rules::job::Settings;
-use rules::job::endpoints::{self, Refused};
+use rules::job::endpoints;
 use rules::meta::system::Identity;
 use rules::wire;
+use rules::write::Refused;
 use serde_json::Value;
 
 use crate::arguments::Check;

@@ -1,8 +1,6 @@
 //! What `POST jobs`, `PUT jobs/<name>` and `PUT jobs/<name>/status` do with a Job, from the decoded body to the object
 //! that is stored: the rules in the order in which an API server applies them.
 
-use std::fmt;
-
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
@@ -14,41 +12,8 @@ use super::validate::validate_create;
 use super::{Settings, prepare, warnings};
 use crate::field::{self, Errors, Path};
 use crate::meta::system::{Identity, begin_create, begin_update};
+use crate::write::{Accepted, Refused};
 use crate::{meta, names, wire};
-
-/// What is stored and answered.
-#[derive(Debug, Clone)]
-pub struct Accepted {
-    /// The Job as a client reads it afterwards, in canonical form.
-    pub job: Value,
-    /// What the answer warns of.
-    pub warnings: Vec<String>,
-}
-
-/// Why nothing is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
-    /// 400: the request contradicts itself.
-    BadRequest(String),
-    /// 409: the stored object is another one than the client thinks.
-    Conflict(String),
-    /// 422: these fields are wrong.
-    Invalid(Errors),
-    /// 500: what upstream answers where it has no better word.
-    Internal(String),
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refused::BadRequest(why) | Refused::Conflict(why) | Refused::Internal(why) => f.write_str(why),
-            Refused::Invalid(errors) => {
-                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-                f.write_str(&errors.join("\n"))
-            }
-        }
-    }
-}
 
 /// A new Job in a namespace. `body` is what [`schema::decode`] left.
 pub fn create(
@@ -78,7 +43,7 @@ pub fn create(
         ));
     }
     job.metadata.resource_version = None;
-    Ok(Accepted { warnings: warnings::on_create(&job), job: as_read(job) })
+    Ok(Accepted { warnings: warnings::on_create(&job), object: as_read(job) })
 }
 
 /// A changed Job.
@@ -91,7 +56,7 @@ pub fn update(body: &Value, stored: &Value, settings: &Settings) -> Result<Accep
     let mut errors = validate_common(&new.metadata, &old.metadata);
     errors.extend(validate_update(&new, &old, settings));
     invalid_if_any(errors, &new, body)?;
-    Ok(Accepted { warnings: warnings::on_update(&new, &old), job: as_read(new) })
+    Ok(Accepted { warnings: warnings::on_update(&new, &old), object: as_read(new) })
 }
 
 /// A changed status. It never warns (W-04).
@@ -105,7 +70,7 @@ pub fn update_status(body: &Value, stored: &Value) -> Result<Accepted, Refused> 
     errors.extend(validate_status_update(&new, &old));
     let sent = json!({"spec": stored["spec"], "status": body["status"]});
     invalid_if_any(errors, &new, &sent)?;
-    Ok(Accepted { warnings: Vec::new(), job: as_read(new) })
+    Ok(Accepted { warnings: Vec::new(), object: as_read(new) })
 }
 
 /// What is stored gets its defaults once more when it is read. Storing forgets that a list was there if it was empty.

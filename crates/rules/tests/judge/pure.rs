@@ -1,9 +1,10 @@
 //! Our rules, as pure functions from the stored object and the body to the answer.
 
 use rules::job::Settings;
-use rules::job::endpoints::{self, Accepted, Refused};
+use rules::job::endpoints;
 use rules::meta::system::Identity;
 use rules::wire;
+use rules::write::{Accepted, Refused};
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, Server, Verb, status};
@@ -48,9 +49,9 @@ impl Pure {
 impl Server for Pure {
     async fn send(&mut self, verb: Verb, body: &Value, stored: Option<&Value>) -> (u16, Value, Vec<String>) {
         match self.answer(verb, body, stored) {
-            Ok((code, Accepted { mut job, warnings })) => {
-                job["metadata"]["resourceVersion"] = json!("1");
-                (code, job, warnings)
+            Ok((code, Accepted { mut object, warnings })) => {
+                object["metadata"]["resourceVersion"] = json!("1");
+                (code, object, warnings)
             }
             Err(status) => {
                 let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).expect("a code");
