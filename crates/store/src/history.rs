@@ -1,0 +1,122 @@
+//! The states of the recent past, for lists that must be exact: pages of one list are all read from the same state.
+//!
+//! One state is kept per batch, with the events that led to it, so that a revision in the middle of a batch can be had
+//! too. States share what they have in common; what they do not is bounded by age and by size. A list that was answered
+//! in part holds its state beyond that, because somebody will come for the rest.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use crate::event::Event;
+use crate::revision::Revision;
+use crate::state::{State, View};
+
+/// What a kept state costs besides the objects that only it holds: copied nodes on the way to each changed object.
+const NODES: usize = 1024;
+
+/// The most states that are held for unfinished lists.
+const HELD: usize = 64;
+
+/// How much of the past is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// For how long.
+    pub age: Duration,
+    /// In how much memory, about.
+    pub bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { age: Duration::from_secs(300), bytes: 64 << 20 }
+    }
+}
+
+pub(crate) struct History {
+    limits: Limits,
+    kept: Mutex<Kept>,
+}
+
+struct Kept {
+    /// Oldest first.
+    steps: VecDeque<Step>,
+    bytes: usize,
+    held: VecDeque<(Instant, View)>,
+}
+
+/// A state and the events that led to it from the one before.
+struct Step {
+    at: Instant,
+    view: View,
+    events: Vec<Arc<Event>>,
+    bytes: usize,
+}
+
+impl History {
+    pub(crate) fn new(limits: Limits) -> Self {
+        History { limits, kept: Mutex::new(Kept { steps: VecDeque::new(), bytes: 0, held: VecDeque::new() }) }
+    }
+
+    pub(crate) fn push(&self, view: View, events: Vec<Arc<Event>>, now: Instant) {
+        let bytes = events.iter().map(|event| NODES + event.size()).sum();
+        let mut kept = self.lock();
+        kept.bytes += bytes;
+        kept.steps.push_back(Step { at: now, view, events, bytes });
+        while kept.steps.len() > 1
+            && (kept.bytes > self.limits.bytes || now.duration_since(kept.steps[0].at) > self.limits.age)
+        {
+            let step = kept.steps.pop_front().expect("there is more than one");
+            kept.bytes -= step.bytes;
+        }
+    }
+
+    /// The state at a revision, if it is still known. The revision is not one of the future.
+    pub(crate) fn at(&self, revision: Revision) -> Option<View> {
+        let kept = self.lock();
+        let next = kept.steps.partition_point(|step| step.view.revision() <= revision);
+        let Some(last) = next.checked_sub(1) else {
+            return kept.held.iter().map(|(_, view)| view).find(|view| view.revision() == revision).cloned();
+        };
+        let view = kept.steps[last].view.clone();
+        let between: Vec<Arc<Event>> = kept.steps.get(next).map_or(Vec::new(), |step| {
+            step.events.iter().filter(|event| event.revision() <= revision).cloned().collect()
+        });
+        drop(kept);
+        if between.is_empty() {
+            return Some(view);
+        }
+        let mut state = State::clone(&view.0);
+        for event in between {
+            state.repeat(&event);
+        }
+        Some(View(Arc::new(state)))
+    }
+
+    /// Keeps a state for the rest of a list.
+    pub(crate) fn hold(&self, view: &View, now: Instant) {
+        let mut kept = self.lock();
+        kept.held.retain(|(at, other)| {
+            other.revision() != view.revision() && now.duration_since(*at) <= self.limits.age
+        });
+        if kept.held.len() == HELD {
+            kept.held.pop_front();
+        }
+        kept.held.push_back((now, view.clone()));
+    }
+
+    /// The oldest revision from which on all can be had.
+    pub(crate) fn oldest(&self) -> Revision {
+        self.lock().steps.front().map_or(Revision::default(), |step| step.view.revision())
+    }
+
+    /// How many states are kept, and about how much memory only they hold.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let kept = self.lock();
+        (kept.steps.len() + kept.held.len(), kept.bytes)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().expect("nothing panics while it holds the history")
+    }
+}

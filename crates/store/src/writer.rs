@@ -1,0 +1,316 @@
+//! The one thread that changes things: it takes what waits, checks conditions, gives out revisions, appends, syncs, and
+//! then shows the result and answers. Everything in between is nobody's business.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+use std::{io, mem};
+
+use tokio::sync::watch;
+use tracing::{error, warn};
+
+use crate::compact::Compacted;
+use crate::error;
+use crate::event::Event;
+use crate::log::{Failure, Log};
+use crate::metrics::{self, Counters};
+use crate::options::Options;
+use crate::present::Present;
+use crate::queue::{Bite, Pending, Queue, Work};
+use crate::record::Batch;
+use crate::state::State;
+use crate::write::{Change, Committed, Write};
+
+/// A log of more segments than this is compacted however short it is; each start of a store adds one.
+const SEGMENTS: usize = 16;
+
+/// Whether a store takes writes. Reads and watches go on in any case, until it is closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readiness {
+    /// It does.
+    Ready,
+    /// It takes deletions, as long as the reserve lasts. Becomes ready again when there is room.
+    Full {
+        /// What the operating system said.
+        reason: Arc<str>,
+    },
+    /// It takes none until it is opened again.
+    Failed {
+        /// What the operating system said.
+        reason: Arc<str>,
+    },
+    /// It was closed.
+    Closed,
+}
+
+pub(crate) struct Writer {
+    pub(crate) options: Options,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) present: Arc<Present>,
+    pub(crate) readiness: watch::Sender<Readiness>,
+    pub(crate) counters: Arc<Counters>,
+    /// None for a store that keeps nothing.
+    pub(crate) log: Option<Log>,
+    pub(crate) batch: Batch,
+    pub(crate) compaction: Option<Compaction>,
+    /// Not to be tried again before, after a compaction failed.
+    pub(crate) compact_after: Option<Instant>,
+    /// When what was acknowledged without a sync has to be synced.
+    pub(crate) sync_by: Option<Instant>,
+}
+
+/// A compaction that is under way.
+pub(crate) struct Compaction {
+    thread: JoinHandle<()>,
+    result: mpsc::Receiver<io::Result<Compacted>>,
+    /// Bytes of log that it replaces.
+    grown: u64,
+}
+
+/// A write that passed its conditions, or did not, and waits for the log.
+struct Staged {
+    pending: Pending,
+    outcome: Result<Arc<Event>, error::Commit>,
+}
+
+impl Writer {
+    /// Works until the queue is closed.
+    pub(crate) fn run(mut self) {
+        let bite = Bite { writes: self.options.batch_writes, bytes: self.options.batch_bytes };
+        while let Work::Writes(writes) = self.queue.take(bite, self.sync_by) {
+            self.look_around();
+            if !writes.is_empty() {
+                self.commit(writes);
+            }
+            self.sync_if_due();
+            self.compact_if_due();
+            self.count();
+        }
+        self.close();
+    }
+
+    fn commit(&mut self, writes: Vec<Pending>) {
+        if let Some(reason) = self.failed() {
+            return self.refuse(writes, &|| error::Commit::Failed { reason: reason.clone() });
+        }
+        let before = self.present.view();
+        let mut state = State::clone(&before.0);
+        self.batch.clear();
+        let staged: Vec<Staged> = writes.into_iter().map(|pending| self.stage(&mut state, pending)).collect();
+        if !self.batch.is_empty()
+            && let Some(log) = &mut self.log
+        {
+            let sync = staged.iter().any(|staged| !staged.pending.write.relaxed);
+            match log.append(&mut self.batch, before.revision(), sync) {
+                Ok(()) if sync => self.sync_by = None,
+                Ok(()) => self.sync_by = self.sync_by.or(Some(Instant::now() + self.options.relaxed_for)),
+                Err(failure) => return self.not_appended(staged, failure),
+            }
+        }
+        self.publish(state, staged);
+    }
+
+    /// Applies a write to a state that nobody sees yet.
+    fn stage(&mut self, state: &mut State, mut pending: Pending) -> Staged {
+        let outcome = self.apply(state, &mut pending.write);
+        Staged { pending, outcome }
+    }
+
+    fn apply(&mut self, state: &mut State, write: &mut Write) -> Result<Arc<Event>, error::Commit> {
+        if let (Readiness::Full { reason }, Change::Put(_)) = (&*self.readiness.borrow(), &write.change) {
+            return Err(error::Commit::Full { reason: reason.clone() });
+        }
+        let current = state.get(&write.key);
+        write.admit(current)?;
+        let revision = state.revision.next();
+        match &mut write.change {
+            Change::Put(draft) => {
+                let created = current.map_or(revision, |current| current.created);
+                let object = mem::take(draft).finish(write.key.clone(), revision, created);
+                self.batch.put(&object);
+                Ok(state.put(object))
+            }
+            Change::Delete => {
+                self.batch.delete(&write.key, revision);
+                Ok(state.delete(&write.key, revision).expect("a deletion is admitted only of what is there"))
+            }
+        }
+    }
+
+    /// Shows the new state and answers. Also those that were refused: what refused them may be in this very batch, and
+    /// was not durable before.
+    fn publish(&mut self, state: State, staged: Vec<Staged>) {
+        let events: Vec<Arc<Event>> =
+            staged.iter().filter_map(|staged| staged.outcome.as_ref().ok().cloned()).collect();
+        metrics::add(&self.counters.writes, events.len());
+        metrics::add(&self.counters.refused, staged.len() - events.len());
+        if !events.is_empty() {
+            metrics::add(&self.counters.batches, 1);
+            self.present.publish(state, events);
+        }
+        for Staged { pending, outcome } in staged {
+            let outcome = outcome
+                .map(|event| Committed { object: event.object.clone(), previous: event.previous.clone() });
+            answer(pending, outcome);
+        }
+    }
+
+    fn not_appended(&mut self, staged: Vec<Staged>, failure: Failure) {
+        match failure {
+            Failure::Broken(reason) => {
+                self.fail(reason.clone());
+                let writes = staged.into_iter().map(|staged| staged.pending).collect();
+                self.refuse(writes, &|| error::Commit::Failed { reason: reason.clone() });
+            }
+            Failure::Full(reason) => {
+                let was_ready = *self.readiness.borrow() == Readiness::Ready;
+                if let Some(log) = &mut self.log {
+                    log.make_room();
+                    log.give_back();
+                }
+                self.readiness.send_replace(Readiness::Full { reason: reason.clone() });
+                let (deletions, puts): (Vec<_>, Vec<_>) = staged
+                    .into_iter()
+                    .map(|staged| staged.pending)
+                    .partition(|pending| matches!(pending.write.change, Change::Delete));
+                self.refuse(puts, &|| error::Commit::Full { reason: reason.clone() });
+                if was_ready {
+                    self.commit(deletions); // once more, into the space that was given up
+                } else {
+                    self.refuse(deletions, &|| error::Commit::Full { reason: reason.clone() });
+                }
+            }
+        }
+    }
+
+    fn refuse(&self, writes: Vec<Pending>, error: &dyn Fn() -> error::Commit) {
+        metrics::add(&self.counters.refused, writes.len());
+        for pending in writes {
+            answer(pending, Err(error()));
+        }
+    }
+
+    /// Takes note of what other threads have done.
+    fn look_around(&mut self) {
+        let Some(log) = &mut self.log else { return };
+        if let Some(compaction) = &self.compaction
+            && let Ok(result) = compaction.result.try_recv()
+        {
+            match result {
+                Ok(Compacted { snapshots, removed }) => {
+                    log.compacted(snapshots, &removed);
+                    metrics::add(&self.counters.snapshots, 1);
+                }
+                Err(error) => {
+                    warn!(%error, "failed to make a snapshot, the log stays as long as it is");
+                    log.not_compacted(compaction.grown);
+                    self.compact_after = Some(Instant::now() + self.options.retry);
+                }
+            }
+            self.join_compaction();
+        }
+        self.look_for_room();
+    }
+
+    fn look_for_room(&mut self) {
+        let Some(log) = &mut self.log else { return };
+        let known = self.readiness.borrow().clone();
+        match (known, log.room()) {
+            (Readiness::Ready, Some(Err(reason))) => {
+                log.give_back();
+                self.readiness.send_replace(Readiness::Full { reason });
+            }
+            (Readiness::Full { .. }, Some(Ok(()))) => drop(self.readiness.send_replace(Readiness::Ready)),
+            _ => {} // nothing new, or not known yet
+        }
+    }
+
+    fn sync_if_due(&mut self) {
+        if self.sync_by.is_some_and(|by| Instant::now() >= by)
+            && let Some(log) = &mut self.log
+        {
+            self.sync_by = None;
+            if let Err(Failure::Broken(reason) | Failure::Full(reason)) = log.sync() {
+                self.fail(reason);
+            }
+        }
+    }
+
+    fn compact_if_due(&mut self) {
+        let Some(log) = &mut self.log else { return };
+        let view = self.present.view();
+        let full = matches!(*self.readiness.borrow(), Readiness::Full { .. });
+        let grown = log.grown() >= self.options.snapshot_after.max(view.0.bytes() as u64);
+        // On a full disk a snapshot may free a long log, but there is no use in repeating one of the same state.
+        let due = grown || (log.segments() > SEGMENTS || full) && log.grown() > 0;
+        let early = self.compact_after.is_some_and(|after| Instant::now() < after);
+        if !due || early || self.compaction.is_some() || self.failed().is_some() {
+            return;
+        }
+        let Some(log) = &mut self.log else { return };
+        if let Err(Failure::Broken(reason) | Failure::Full(reason)) = log.sync() {
+            return self.fail(reason);
+        }
+        let job = log.compaction(State::clone(&view.0), full);
+        let grown = job.grown;
+        let (sender, result) = mpsc::channel();
+        let queue = self.queue.clone();
+        let spawned = thread::Builder::new().name("store-snapshot".to_owned()).spawn(move || {
+            // Nobody to hear it means that the store is gone, and then nobody cares.
+            let _ = sender.send(job.run());
+            queue.notify();
+        });
+        match spawned {
+            Ok(thread) => self.compaction = Some(Compaction { thread, result, grown }),
+            Err(error) => warn!(%error, "failed to start a thread for a snapshot"),
+        }
+    }
+
+    fn join_compaction(&mut self) {
+        if let Some(compaction) = self.compaction.take()
+            && compaction.thread.join().is_err()
+        {
+            error!("a snapshot panicked");
+        }
+    }
+
+    fn failed(&self) -> Option<Arc<str>> {
+        match &*self.readiness.borrow() {
+            Readiness::Failed { reason } => Some(reason.clone()),
+            Readiness::Ready | Readiness::Full { .. } | Readiness::Closed => None,
+        }
+    }
+
+    fn fail(&mut self, reason: Arc<str>) {
+        error!(%reason, "the disk failed, no more writes are taken");
+        self.sync_by = None;
+        self.readiness.send_replace(Readiness::Failed { reason });
+    }
+
+    fn count(&self) {
+        let Some(log) = &self.log else { return };
+        let set = |counter: &AtomicU64, value| metrics::set(counter, value);
+        set(&self.counters.syncs, log.syncs());
+        set(&self.counters.log_bytes, log.grown());
+        set(&self.counters.segments, log.segments() as u64);
+    }
+
+    fn close(mut self) {
+        self.join_compaction();
+        let failed = self.failed().is_some();
+        if let Some(log) = self.log.take()
+            && !failed
+            && let Err(Failure::Broken(reason) | Failure::Full(reason)) = log.close()
+        {
+            error!(%reason, "failed to close the log");
+        }
+        self.present.hub.close();
+        self.readiness.send_replace(Readiness::Closed);
+    }
+}
+
+/// A caller that no longer waits has its write committed all the same.
+fn answer(pending: Pending, outcome: Result<Committed, error::Commit>) {
+    let _ = pending.reply.send(outcome);
+}

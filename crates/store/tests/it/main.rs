@@ -1,0 +1,10 @@
+//! One file per capability; `sim` is the disk that loses power.
+
+mod crash;
+mod fixture;
+mod full;
+mod kill;
+mod model;
+mod sim;
+mod watch;
+mod write;
