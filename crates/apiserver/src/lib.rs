@@ -3,12 +3,23 @@
 //! One generic pipeline serves every kind. What differs from kind to kind is data (the [`registry`] and the schema
 //! pack) and a few small strategies.
 //!
-//! - [`request`]: what a method and a path ask for;
-//! - [`registry`]: what is served;
+//! - [`cluster`]: a store, what is served from it, and how a request finds its way;
+//! - [`request`]: what a method and a path ask for; [`body`]: what a client sends; [`answer`]: what it gets;
+//! - [`registry`]: what is served; [`strategy`]: what differs from kind to kind; `verbs`: what can be done;
 //! - [`selector`]: label and field selectors;
 //! - [`status`]: errors, and how a client sees them.
 
+pub mod answer;
+pub mod body;
+pub mod cluster;
+mod discovery;
+pub mod object;
 pub mod registry;
 pub mod request;
 pub mod selector;
+mod service;
 pub mod status;
+pub mod strategy;
+mod verbs;
+
+pub use cluster::Cluster;

@@ -1,0 +1,75 @@
+//! Answers: objects, lists and refusals as HTTP responses.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use futures::Stream;
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use serde_json::Value;
+
+use crate::status::Refusal;
+
+/// The body of an answer: bytes, or a stream of them.
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// What is answered.
+pub type Answer = Response<Body>;
+
+/// JSON that is ready.
+pub fn json(code: StatusCode, bytes: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(bytes.into()).boxed_unsync());
+    *answer.status_mut() = code;
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}
+
+/// A JSON value.
+pub fn value(code: StatusCode, value: &Value) -> Answer {
+    json(code, serde_json::to_vec(value).expect("JSON prints"))
+}
+
+/// Plain text.
+pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Answer {
+    let mut answer = json(code, text);
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    answer
+}
+
+/// JSON that goes on.
+pub fn stream(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Answer {
+    let frames = futures::StreamExt::map(chunks, |chunk| Ok(Frame::data(chunk)));
+    let mut answer = Response::new(StreamBody::new(frames).boxed_unsync());
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}
+
+/// A refusal.
+pub fn refusal(refusal: &Refusal) -> Answer {
+    let mut answer = value(refusal.code(), &refusal.to_status());
+    if let Some(seconds) = refusal.retry_after_seconds() {
+        answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    answer
+}
+
+/// Adds warnings, each once (2.66).
+pub fn warn(answer: &mut Answer, warnings: &[String]) {
+    let mut said: Vec<&str> = Vec::new();
+    for warning in warnings {
+        let escaped: String = warning.chars().filter(|c| !c.is_control()).flat_map(escape).collect();
+        if !said.contains(&warning.as_str())
+            && let Ok(header) = HeaderValue::from_bytes(format!("299 - \"{escaped}\"").as_bytes())
+        {
+            answer.headers_mut().append(header::WARNING, header);
+            said.push(warning);
+        }
+    }
+}
+
+fn escape(c: char) -> impl Iterator<Item = char> {
+    let escape = matches!(c, '"' | '\\').then_some('\\');
+    escape.into_iter().chain([c])
+}

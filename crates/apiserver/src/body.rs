@@ -1,0 +1,107 @@
+//! Request bodies: what forms are read, and how a body that cannot be read is refused (1.26, 2.24, 2.65).
+
+use http::{HeaderMap, header};
+use rules::wire;
+use serde_json::Value;
+use types::go;
+
+use crate::object;
+use crate::registry::Resource;
+use crate::request::Query;
+use crate::status::Refusal;
+
+/// What bodies may be written in.
+const ACCEPTED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// A body that was read.
+pub struct Read {
+    /// The object, as [`schema::decode`] leaves it.
+    pub object: Value,
+    /// Unknown and repeated fields, to be warned of.
+    pub warnings: Vec<String>,
+}
+
+/// Reads an object of a resource.
+pub fn read(resource: &Resource, headers: &HeaderMap, query: &Query, body: &[u8]) -> Result<Read, Refusal> {
+    let content = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let of = schema::Pack::v1_35().of_kind(&resource.group, &resource.version, &resource.kind);
+    let of = of.expect("every built-in kind has a type");
+    match content.split(';').next().unwrap_or("").trim() {
+        "" | "application/json" => read_json(resource, of, query, body),
+        "application/yaml" => {
+            let tree: Value =
+                serde_saphyr::from_slice(body).map_err(|why| Refusal::bad_request(why.to_string()))?;
+            read_json(resource, of, query, &serde_json::to_vec(&tree).expect("JSON prints"))
+        }
+        "application/vnd.kubernetes.protobuf" => {
+            let object =
+                schema::protobuf::decode(of, body).map_err(|why| Refusal::bad_request(why.to_string()))?;
+            expect_kind(resource, &object)?;
+            Ok(Read { object, warnings: Vec::new() })
+        }
+        _ => Err(Refusal::unsupported_media_type(&ACCEPTED)),
+    }
+}
+
+fn read_json(resource: &Resource, of: schema::Type, query: &Query, body: &[u8]) -> Result<Read, Refusal> {
+    if let Ok(head) = serde_json::from_slice::<Value>(body) {
+        expect_kind(resource, &head)?;
+    }
+    let cannot = |why: String| Refusal::bad_request(cannot_be_handled(resource, &resource.kind, &why));
+    let decoded = schema::decode(of, body).map_err(|why| cannot(why.to_string()))?;
+    let strict: Vec<String> = decoded.strict.iter().map(ToString::to_string).collect();
+    let warnings = match query.get("fieldValidation").unwrap_or("Warn") {
+        "Strict" if !strict.is_empty() => {
+            return Err(cannot(format!("strict decoding error: {}", strict.join(", "))));
+        }
+        "Ignore" => Vec::new(),
+        _ => strict,
+    };
+    Ok(Read { object: decoded.value, warnings })
+}
+
+/// The body must say the kind and the version that the path says, or nothing.
+fn expect_kind(resource: &Resource, object: &Value) -> Result<(), Refusal> {
+    let (kind, version) = (object::text(object, &["kind"]), object::text(object, &["apiVersion"]));
+    if kind.is_empty() && version.is_empty() {
+        return Ok(());
+    }
+    if kind == resource.kind && version == resource.api_version() {
+        return Ok(());
+    }
+    let why = format!(
+        "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+        go::quote(kind),
+        go::quote(version)
+    );
+    Err(Refusal::bad_request(cannot_be_handled(resource, kind, &why)))
+}
+
+fn cannot_be_handled(resource: &Resource, kind: &str, why: &str) -> String {
+    format!(
+        "{kind} in version {} cannot be handled as a {}: {why}",
+        go::quote(&resource.version),
+        resource.kind
+    )
+}
+
+/// The options of a DELETE: from the body, or else from the query (2.52).
+pub fn delete_options(headers: &HeaderMap, query: &Query, body: &[u8]) -> Result<Value, Refusal> {
+    if body.is_empty() {
+        let mut options = serde_json::Map::new();
+        for name in ["propagationPolicy", "gracePeriodSeconds", "orphanDependents"] {
+            if let Some(text) = query.get(name) {
+                let value = serde_json::from_str(text).ok().filter(|value: &Value| !value.is_string());
+                options.insert(name.to_owned(), value.unwrap_or_else(|| Value::String(text.to_owned())));
+            }
+        }
+        return Ok(Value::Object(options));
+    }
+    let of = wire::named("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
+    let content = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let bad = |why: String| Refusal::bad_request(why);
+    if content.starts_with("application/vnd.kubernetes.protobuf") {
+        return schema::protobuf::decode(of, body).map_err(|why| bad(why.to_string()));
+    }
+    Ok(schema::decode(of, body).map_err(|why| bad(why.to_string()))?.value)
+}

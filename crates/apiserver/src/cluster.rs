@@ -1,0 +1,198 @@
+//! One cluster: a store, what is served from it, and how a request finds its way.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, request};
+use rules::job::Settings;
+use rules::meta::system::Identity;
+use serde_json::json;
+use store::Store;
+
+use crate::answer::{self, Answer};
+use crate::object;
+use crate::registry::{Registry, Resource};
+use crate::request::{Asked, Query, Target, Verb};
+use crate::status::Refusal;
+use crate::strategy::{self, Strategy};
+use crate::{discovery, verbs};
+
+/// The largest body that is read (1.2).
+pub const MAX_BODY: usize = 3 * 1024 * 1024;
+
+/// Namespaces that every cluster has (3.3).
+const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// A cluster. Cheap to clone; all clones are the same cluster.
+#[derive(Clone)]
+pub struct Cluster(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    registry: &'static Registry,
+    strategies: HashMap<(String, String), Arc<dyn Strategy>>,
+}
+
+/// A request about objects of a known resource.
+pub(crate) struct Context<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) target: &'a Target,
+    pub(crate) resource: &'a Arc<Resource>,
+    pub(crate) strategy: &'a dyn Strategy,
+    pub(crate) query: &'a Query,
+    pub(crate) head: &'a request::Parts,
+}
+
+impl Cluster {
+    /// A cluster over a store. Makes sure that its first namespaces are there.
+    pub async fn open(store: Store, settings: Settings) -> Result<Self, Refusal> {
+        let registry = Registry::built_in();
+        let strategies = registry
+            .iter()
+            .filter(|resource| resource.allows("get"))
+            .map(|resource| {
+                ((object::storage_name(resource), resource.version.clone()), strategy::of(resource, settings))
+            })
+            .collect();
+        let cluster = Cluster(Arc::new(Inner { store, registry, strategies }));
+        for name in NAMESPACES {
+            cluster.ensure_namespace(name).await?;
+        }
+        Ok(cluster)
+    }
+
+    async fn ensure_namespace(&self, name: &str) -> Result<(), Refusal> {
+        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let body = Bytes::from(serde_json::to_vec(&body).expect("JSON prints"));
+        let request = Request::post("/api/v1/namespaces").body(body).expect("a request");
+        let answer = self.answer(request).await;
+        match answer.status() {
+            StatusCode::CREATED | StatusCode::CONFLICT => Ok(()),
+            code => Err(Refusal::internal(format!("namespace {name} was not created: {code}"))),
+        }
+    }
+
+    /// Answers a request. Nothing that a client sends makes it fail.
+    pub async fn answer(&self, request: Request<Bytes>) -> Answer {
+        let (head, body) = request.into_parts();
+        let answered = if body.len() > MAX_BODY {
+            Err(Refusal::too_large(MAX_BODY))
+        } else {
+            self.route(&head, body).await
+        };
+        let mut answer = answered.unwrap_or_else(|refusal| answer::refusal(&refusal));
+        if head.method == Method::HEAD {
+            *answer.body_mut() = answer::Body::default();
+        }
+        answer
+    }
+
+    async fn route(&self, head: &request::Parts, body: Bytes) -> Result<Answer, Refusal> {
+        let query = Query::read(head.uri.query().unwrap_or(""));
+        let asked =
+            Asked::read(&head.method, head.uri.path(), &query).ok_or_else(Refusal::method_not_allowed)?;
+        let target = match asked {
+            Asked::Resource(target) => target,
+            Asked::Path(path) => return discovery::answer(self, &path, head),
+        };
+        if !self.registry().has_group(&target.group) {
+            return Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n"));
+        }
+        let resource = self.registry().get(&target.group, &target.version, &target.resource);
+        let resource = resource
+            .filter(|resource| is_in_scope(resource, &target))
+            .ok_or_else(Refusal::unknown_resource)?;
+        let strategy = self.strategy(resource).ok_or_else(Refusal::method_not_allowed)?;
+        let context = Context { cluster: self, target: &target, resource, strategy, query: &query, head };
+        match (target.subresource.as_deref(), target.verb) {
+            (None, verb) if !resource.allows(verb.word()) => Err(Refusal::method_not_allowed()),
+            (None, Verb::Get) => verbs::get::get(&context),
+            (None, Verb::List) => verbs::list::list(&context),
+            (None, Verb::Watch) => verbs::watch::watch(&context).await,
+            (None, Verb::Create) => verbs::create::create(&context, &body).await,
+            (None, Verb::Update) => verbs::update::update(&context, &body, false).await,
+            (None, Verb::Delete) => verbs::delete::delete(&context, &body).await,
+            (None, Verb::DeleteCollection) => verbs::delete::delete_collection(&context, &body).await,
+            (Some(name), verb) => {
+                let subresource = resource.subresource(name).ok_or_else(Refusal::unknown_resource)?;
+                if !subresource.verbs.iter().any(|known| known == verb.word()) {
+                    return Err(Refusal::method_not_allowed());
+                }
+                match (name, verb) {
+                    ("status", Verb::Get) => verbs::get::get(&context),
+                    ("status", Verb::Update) => verbs::update::update(&context, &body, true).await,
+                    _ => Err(Refusal::unknown_resource()),
+                }
+            }
+            (None, Verb::Patch) => Err(Refusal::method_not_allowed()),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    pub(crate) fn registry(&self) -> &'static Registry {
+        self.0.registry
+    }
+
+    pub(crate) fn strategy(&self, resource: &Resource) -> Option<&dyn Strategy> {
+        let id = (object::storage_name(resource), resource.version.clone());
+        self.0.strategies.get(&id).map(AsRef::as_ref)
+    }
+}
+
+/// A named object of a namespaced resource is asked for in its namespace, one of the others without.
+fn is_in_scope(resource: &Resource, target: &Target) -> bool {
+    match (resource.namespaced, &target.namespace) {
+        (true, None) => target.name.is_none() && target.verb != Verb::Create,
+        (true, Some(_)) => true,
+        (false, namespace) => namespace.is_none() || resource.plural == "namespaces",
+    }
+}
+
+impl Context<'_> {
+    /// The namespace of the request; empty for all of them, and for objects without one.
+    pub(crate) fn namespace(&self) -> &str {
+        if self.resource.namespaced { self.target.namespace.as_deref().unwrap_or("") } else { "" }
+    }
+
+    /// The name of the object that is asked for.
+    pub(crate) fn name(&self) -> &str {
+        self.target.name.as_deref().unwrap_or("")
+    }
+
+    /// What errors about the object say.
+    pub(crate) fn about(&self) -> crate::status::About<'_> {
+        self.about_name(self.name())
+    }
+
+    /// What errors about another object of the resource say.
+    pub(crate) fn about_name<'a>(&'a self, name: &'a str) -> crate::status::About<'a> {
+        crate::status::About { group: &self.resource.group, resource: &self.resource.plural, name }
+    }
+
+    /// Whether nothing is to be stored (2.59).
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.query.all("dryRun").any(|value| value == "All")
+    }
+
+    /// Fields that can be selected, of an object.
+    pub(crate) fn fields(&self, object: &serde_json::Value) -> Vec<(&'static str, String)> {
+        let text = |part: &str| object::text(object, &["metadata", part]).to_owned();
+        let mut fields = vec![("metadata.name", text("name")), ("metadata.namespace", text("namespace"))];
+        fields.extend(self.strategy.fields(object));
+        fields
+    }
+}
+
+/// A fresh identity for a new object.
+pub(crate) fn identity() -> Identity {
+    /// Characters of generated names: no vowels and nothing that looks like another (2.26).
+    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let random = uuid::Uuid::new_v4();
+    let suffix =
+        random.as_bytes().iter().take(5).map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]));
+    Identity { uid: uuid::Uuid::new_v4().to_string(), now: jiff::Timestamp::now(), suffix: suffix.collect() }
+}

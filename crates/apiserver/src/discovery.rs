@@ -1,0 +1,215 @@
+//! What a cluster tells about itself: health, version, and what it serves (1.8–1.16).
+
+use http::{HeaderValue, StatusCode, header, request};
+use serde_json::{Map, Value, json};
+
+use crate::answer::{self, Answer};
+use crate::cluster::Cluster;
+use crate::registry::{Registry, Resource};
+use crate::status::Refusal;
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// The order of groups, which decides what `kubectl get` means by a name that stands in several (1.15).
+const GROUPS: [&str; 19] = [
+    "apiregistration.k8s.io",
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "node.k8s.io",
+    "discovery.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+];
+
+pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Result<Answer, Refusal> {
+    let registry = cluster.registry();
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let aggregated = wants_aggregated(head);
+    match parts.as_slice() {
+        ["healthz" | "livez" | "readyz"] => Ok(health(cluster)),
+        ["version"] => Ok(answer::value(StatusCode::OK, &version())),
+        ["api"] if aggregated => Ok(aggregated_answer(registry, &[""])),
+        ["apis"] if aggregated => Ok(aggregated_answer(registry, &groups(registry))),
+        ["api"] => Ok(answer::value(
+            StatusCode::OK,
+            &json!({
+                "kind": "APIVersions", "versions": ["v1"],
+                "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1"}],
+            }),
+        )),
+        ["apis"] => {
+            let list: Vec<Value> = groups(registry).iter().map(|group| api_group(registry, group)).collect();
+            Ok(answer::value(
+                StatusCode::OK,
+                &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": list}),
+            ))
+        }
+        ["api", version] => resource_list(registry, "", version),
+        ["apis", group] if registry.has_group(group) => {
+            let mut found = api_group(registry, group);
+            found["kind"] = json!("APIGroup");
+            found["apiVersion"] = json!("v1");
+            Ok(answer::value(StatusCode::OK, &found))
+        }
+        ["apis", group, version] => resource_list(registry, group, version),
+        _ => Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n")),
+    }
+}
+
+fn health(cluster: &Cluster) -> Answer {
+    match cluster.store().readiness() {
+        store::Readiness::Ready => answer::text(StatusCode::OK, "ok"),
+        other => answer::text(StatusCode::INTERNAL_SERVER_ERROR, format!("[-]store failed: {other:?}\n")),
+    }
+}
+
+fn version() -> Value {
+    let pack = schema::Pack::v1_35().version();
+    json!({
+        "major": "1", "minor": "35", "gitVersion": format!("{pack}+ferry"), "gitCommit": "", "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc", "platform": "linux/amd64",
+        "emulationMajor": "1", "emulationMinor": "35", "minCompatibilityMajor": "1", "minCompatibilityMinor": "34",
+    })
+}
+
+fn wants_aggregated(head: &request::Parts) -> bool {
+    let accept = head.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
+    accept.split(',').any(|clause| {
+        let parts: Vec<&str> = clause.split(';').map(str::trim).collect();
+        ["g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"].iter().all(|part| parts.contains(part))
+    })
+}
+
+/// The groups that are served, in the order that clients look through them.
+fn groups(registry: &Registry) -> Vec<&str> {
+    let mut found: Vec<&str> =
+        registry.iter().map(|resource| resource.group.as_str()).filter(|group| !group.is_empty()).collect();
+    let place = |group: &str| GROUPS.iter().position(|known| *known == group).unwrap_or(GROUPS.len());
+    found.sort_by_key(|group| (place(group), *group));
+    found.dedup();
+    found
+}
+
+/// The versions of a group, the preferred one first: stable ones before others, higher ones before lower.
+fn versions<'a>(registry: &'a Registry, group: &str) -> Vec<&'a str> {
+    let mut found: Vec<&str> =
+        registry.iter().filter(|r| r.group == group).map(|r| r.version.as_str()).collect();
+    found.sort_by(|a, b| b.cmp(a));
+    found.dedup();
+    found
+}
+
+fn api_group(registry: &Registry, group: &str) -> Value {
+    let version = |version: &&str| json!({"groupVersion": format!("{group}/{version}"), "version": version});
+    let versions: Vec<Value> = versions(registry, group).iter().map(version).collect();
+    json!({"name": group, "versions": versions, "preferredVersion": versions.first()})
+}
+
+fn resources<'a>(registry: &'a Registry, group: &str, version: &str) -> Vec<&'a Resource> {
+    let of = |resource: &&Resource| resource.group == group && resource.version == version;
+    registry.iter().map(AsRef::as_ref).filter(of).collect()
+}
+
+fn resource_list(registry: &Registry, group: &str, version: &str) -> Result<Answer, Refusal> {
+    let resources = resources(registry, group, version);
+    let Some(first) = resources.first() else {
+        if registry.has_group(group) {
+            return Err(Refusal::unknown_resource());
+        }
+        return Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n"));
+    };
+    let list: Vec<Value> = resources.iter().flat_map(|resource| legacy_entries(resource)).collect();
+    let body = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": first.api_version(), "resources": list});
+    Ok(answer::value(StatusCode::OK, &body))
+}
+
+/// A resource and its subresources, as one request per group version shows them.
+fn legacy_entries(resource: &Resource) -> Vec<Value> {
+    let mut entry = json!({
+        "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced,
+        "kind": resource.kind, "verbs": resource.verbs,
+    });
+    for (key, list) in [("shortNames", &resource.short_names), ("categories", &resource.categories)] {
+        if !list.is_empty() {
+            entry[key] = json!(list);
+        }
+    }
+    if !resource.storage_version_hash.is_empty() {
+        entry["storageVersionHash"] = json!(resource.storage_version_hash);
+    }
+    let subresources = resource.subresources.iter().map(|subresource| {
+        let mut entry = json!({
+            "name": format!("{}/{}", resource.plural, subresource.name), "singularName": "",
+            "namespaced": resource.namespaced, "kind": subresource.kind, "verbs": subresource.verbs,
+        });
+        if let Some((group, version)) = &subresource.of {
+            if !group.is_empty() {
+                entry["group"] = json!(group);
+            }
+            entry["version"] = json!(version);
+        }
+        entry
+    });
+    std::iter::once(entry).chain(subresources).collect()
+}
+
+/// Everything about some groups in one document.
+fn aggregated_answer(registry: &Registry, groups: &[&str]) -> Answer {
+    let items: Vec<Value> = groups
+        .iter()
+        .map(|group| {
+            let versions: Vec<Value> = versions(registry, group)
+                .iter()
+                .map(|version| {
+                    let resources: Vec<Value> =
+                        resources(registry, group, version).into_iter().map(aggregated_entry).collect();
+                    json!({"version": version, "resources": resources, "freshness": "Current"})
+                })
+                .collect();
+            let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
+            json!({"metadata": metadata, "versions": versions})
+        })
+        .collect();
+    let body = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
+    let mut answer = answer::value(StatusCode::OK, &body);
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
+    answer.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+    answer
+}
+
+fn aggregated_entry(resource: &Resource) -> Value {
+    let kind = |kind: &str, of: Option<&(String, String)>| {
+        let (group, version) = of.map_or(("", ""), |(group, version)| (group, version));
+        json!({"group": group, "version": version, "kind": kind})
+    };
+    let mut entry = Map::new();
+    entry.insert("resource".to_owned(), json!(resource.plural));
+    entry.insert("responseKind".to_owned(), kind(&resource.kind, None));
+    entry.insert("scope".to_owned(), json!(if resource.namespaced { "Namespaced" } else { "Cluster" }));
+    entry.insert("singularResource".to_owned(), json!(resource.singular));
+    entry.insert("verbs".to_owned(), json!(resource.verbs));
+    for (key, list) in [("shortNames", &resource.short_names), ("categories", &resource.categories)] {
+        if !list.is_empty() {
+            entry.insert(key.to_owned(), json!(list));
+        }
+    }
+    if !resource.subresources.is_empty() {
+        let subresources: Vec<Value> = resource.subresources.iter().map(|subresource| json!({
+            "subresource": subresource.name, "responseKind": kind(&subresource.kind, subresource.of.as_ref()), "verbs": subresource.verbs,
+        })).collect();
+        entry.insert("subresources".to_owned(), json!(subresources));
+    }
+    Value::Object(entry)
+}

@@ -1,0 +1,129 @@
+//! An object as JSON: what the server reads in it, and the bytes that are stored.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rules::wire;
+use serde_json::{Map, Value};
+use store::{Draft, Index, Key, Object};
+
+use crate::registry::Resource;
+
+/// The metadata of an object, typed.
+pub fn meta(object: &Value) -> ObjectMeta {
+    wire::typed(object.get("metadata").unwrap_or(&Value::Object(Map::new())))
+}
+
+/// Puts typed metadata into an object.
+pub fn set_meta(object: &mut Value, meta: &ObjectMeta) {
+    object["metadata"] = wire::untyped(meta, &Value::Null);
+}
+
+/// A text somewhere in an object, such as `metadata`, `name`; empty if it is not there.
+pub fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
+    path.iter().try_fold(object, |value, part| value.get(part)).and_then(Value::as_str).unwrap_or("")
+}
+
+/// The stored bytes of an object as JSON.
+pub fn read(object: &Object) -> Value {
+    serde_json::from_slice(&object.value).expect("what was stored is JSON")
+}
+
+/// Where objects of a resource are stored. Versions of a group share one place.
+pub fn key(resource: &Resource, namespace: &str, name: &str) -> Key {
+    Key::new(&storage_name(resource), namespace, name)
+}
+
+/// The name under which a resource is stored: the same for all its versions, and for the two APIs of events.
+pub fn storage_name(resource: &Resource) -> String {
+    match (resource.group.as_str(), resource.plural.as_str()) {
+        ("" | "events.k8s.io", "events") => "events".to_owned(),
+        ("", plural) => plural.to_owned(),
+        (group, plural) => format!("{plural}.{group}"),
+    }
+}
+
+/// An object ready to be stored: canonical JSON with a place for the revision, and what the store is told about it.
+pub fn draft(object: &Value, selectable: &[(&'static str, String)]) -> Draft {
+    let index = Index {
+        token: text(object, &["metadata", "uid"]).into(),
+        labels: labels(object).collect(),
+        fields: selectable
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .chain(owners(object))
+            .collect(),
+    };
+    let (bytes, offset) = write(object);
+    Draft::new(bytes, index).revision_at(offset)
+}
+
+fn labels(object: &Value) -> impl Iterator<Item = (&str, &str)> {
+    let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
+    labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
+}
+
+/// Who owns the object: the garbage collector looks for it by this.
+fn owners(object: &Value) -> impl Iterator<Item = (&'static str, &str)> {
+    let references = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    references.filter_map(|reference| Some(("metadata.ownerReferences.uid", reference["uid"].as_str()?)))
+}
+
+/// Writes an object without its resourceVersion, and says where the digits go.
+fn write(object: &Value) -> (Vec<u8>, usize) {
+    let mut out = Vec::with_capacity(1024);
+    let mut offset = 0;
+    let empty = Map::new();
+    let fields = object.as_object().unwrap_or(&empty);
+    out.push(b'{');
+    for (key, value) in fields.iter().filter(|(key, _)| *key != "metadata") {
+        write_field(&mut out, key, value);
+    }
+    out.extend_from_slice(br#""metadata":{"resourceVersion":""#);
+    offset += out.len();
+    out.push(b'"');
+    let meta = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    for (key, value) in meta.iter().filter(|(key, _)| *key != "resourceVersion") {
+        out.push(b',');
+        write_pair(&mut out, key, value);
+    }
+    out.extend_from_slice(b"}}");
+    (out, offset)
+}
+
+fn write_field(out: &mut Vec<u8>, key: &str, value: &Value) {
+    write_pair(out, key, value);
+    out.push(b',');
+}
+
+fn write_pair(out: &mut Vec<u8>, key: &str, value: &Value) {
+    serde_json::to_writer(&mut *out, key).expect("writing to memory");
+    out.push(b':');
+    serde_json::to_writer(&mut *out, value).expect("writing to memory");
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use store::{Options, Store, Write};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_revision_is_written_into_the_bytes() {
+        let store = Store::open(Options::ephemeral()).expect("a store");
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "\"b\""},
+            "metadata": {"name": "x", "namespace": "n", "uid": "u", "labels": {"l": "1"}, "resourceVersion": "7"},
+        });
+        let key = Key::new("configmaps", "n", "x");
+        let done = store
+            .commit(Write::put(key, draft(&object, &[("metadata.name", "x".to_owned())])))
+            .await
+            .expect("a write");
+        let mut expected = object.clone();
+        expected["metadata"]["resourceVersion"] = json!(done.revision().to_string());
+        assert_eq!(read(&done.object), expected);
+        assert!(done.object.index.labels.has("l", "1"));
+        assert!(done.object.index.fields.has("metadata.name", "x"));
+        assert_eq!(&*done.object.index.token, "u");
+    }
+}

@@ -1,0 +1,44 @@
+//! A cluster as a service: a client in the same process talks to it without sockets or TLS.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+
+use crate::answer::{self, Answer, Body};
+use crate::cluster::{Cluster, MAX_BODY};
+use crate::status::Refusal;
+
+impl<B> tower_service::Service<Request<B>> for Cluster
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let cluster = self.clone();
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            Ok(match Limited::new(body, MAX_BODY).collect().await {
+                Ok(body) => cluster.answer(Request::from_parts(head, body.to_bytes())).await,
+                Err(error) if error.is::<LengthLimitError>() => {
+                    answer::refusal(&Refusal::too_large(MAX_BODY))
+                }
+                Err(error) => {
+                    answer::text(StatusCode::BAD_REQUEST, format!("failed to read the body: {error}"))
+                }
+            })
+        })
+    }
+}

@@ -1,0 +1,79 @@
+//! What differs from kind to kind in a write, for those kinds where something does.
+
+use std::sync::Arc;
+
+use rules::job::{self, Settings};
+use rules::meta::system::Identity;
+use rules::names::{self, Problems};
+use rules::write::{Accepted, Refused};
+use serde_json::Value;
+
+use crate::registry::Resource;
+
+mod generic;
+mod namespaces;
+
+/// How objects of a kind are made and changed. Bodies are what [`schema::decode`] left.
+pub trait Strategy: Send + Sync {
+    /// A new object.
+    fn create(&self, body: &Value, namespace: &str, identity: Identity) -> Result<Accepted, Refused>;
+    /// A changed object.
+    fn update(&self, body: &Value, stored: &Value) -> Result<Accepted, Refused>;
+    /// A changed status.
+    fn update_status(&self, body: &Value, stored: &Value) -> Result<Accepted, Refused>;
+    /// Fields that can be selected, besides name and namespace.
+    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
+        let _ = object;
+        Vec::new()
+    }
+    /// What a field selector may name, besides name and namespace.
+    fn selectable(&self) -> &'static [&'static str] {
+        &[]
+    }
+}
+
+/// The strategy of a resource.
+pub fn of(resource: &Resource, settings: Settings) -> Arc<dyn Strategy> {
+    match (resource.group.as_str(), resource.kind.as_str()) {
+        ("batch", "Job") => Arc::new(Jobs { settings }),
+        ("", "Namespace") => Arc::new(namespaces::Namespaces),
+        _ => Arc::new(generic::Generic::of(resource)),
+    }
+}
+
+/// How objects of a resource may be called (2.30).
+fn name_of(resource: &Resource) -> fn(&str) -> Problems {
+    match (resource.group.as_str(), resource.kind.as_str()) {
+        ("", "Namespace") => names::dns_label,
+        ("", "Service") => names::dns_1035_label,
+        ("rbac.authorization.k8s.io", _) => names::path_segment,
+        _ => names::dns_subdomain,
+    }
+}
+
+/// Jobs: the rules are all in [`rules::job`].
+struct Jobs {
+    settings: Settings,
+}
+
+impl Strategy for Jobs {
+    fn create(&self, body: &Value, namespace: &str, identity: Identity) -> Result<Accepted, Refused> {
+        job::endpoints::create(body, namespace, identity, &self.settings)
+    }
+
+    fn update(&self, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
+        job::endpoints::update(body, stored, &self.settings)
+    }
+
+    fn update_status(&self, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
+        job::endpoints::update_status(body, stored)
+    }
+
+    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
+        vec![("status.successful", object["status"]["succeeded"].as_i64().unwrap_or(0).to_string())]
+    }
+
+    fn selectable(&self) -> &'static [&'static str] {
+        &["status.successful"]
+    }
+}

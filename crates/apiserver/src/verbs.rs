@@ -1,0 +1,55 @@
+//! What can be done with objects, a file a verb.
+
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod get;
+pub(crate) mod list;
+pub(crate) mod update;
+pub(crate) mod watch;
+
+use http::StatusCode;
+use rules::write::Refused;
+use serde_json::Value;
+use store::Object;
+
+use crate::answer::{self, Answer};
+use crate::cluster::Context;
+use crate::status::{About, Refusal};
+
+/// A refusal by a kind's rules.
+fn refused(context: &Context<'_>, name: &str, refused: Refused) -> Refusal {
+    match refused {
+        Refused::BadRequest(why) => Refusal::bad_request(why),
+        // The message names the object already.
+        Refused::Conflict(why) => {
+            let why = why.split_once("\": ").map_or(why.as_str(), |(_, why)| why);
+            Refusal::conflict(context.about_name(name), why)
+        }
+        Refused::Invalid(errors) => {
+            let about = About { group: &context.resource.group, resource: &context.resource.kind, name };
+            Refusal::invalid(about, &errors)
+        }
+        Refused::Internal(why) => Refusal::unknown(why),
+    }
+}
+
+/// A write that the store did not take.
+fn not_committed(context: &Context<'_>, name: &str, error: store::error::Commit) -> Refusal {
+    use store::error::Commit;
+    match error {
+        Commit::Exists { .. } => Refusal::already_exists(context.about_name(name), false),
+        Commit::Absent { .. } => Refusal::not_found(context.about_name(name)),
+        Commit::Conflict { .. } => Refusal::modified(context.about_name(name)),
+        other => Refusal::unavailable(other.to_string()),
+    }
+}
+
+/// The object as it is stored.
+fn stored(code: StatusCode, object: &Object) -> Answer {
+    answer::json(code, object.value.clone())
+}
+
+/// The object as it would be stored, and is not.
+fn unstored(code: StatusCode, object: &Value) -> Answer {
+    answer::value(code, object)
+}

@@ -1,0 +1,85 @@
+//! POST of an object (2.24–2.29).
+
+use http::StatusCode;
+use serde_json::Value;
+use store::Write;
+
+use crate::answer::{self, Answer};
+use crate::cluster::{Context, identity};
+use crate::object;
+use crate::registry::Registry;
+use crate::status::{About, Refusal};
+use crate::{body, verbs};
+
+/// How often a generated name is tried again when it is taken.
+const NAME_ATTEMPTS: usize = 8;
+
+pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refusal> {
+    let body = body::read(context.resource, &context.head.headers, context.query, bytes)?;
+    expect_namespace(context)?;
+    let generates = object::text(&body.object, &["metadata", "name"]).is_empty();
+    let mut attempts = 1;
+    loop {
+        match attempt(context, &body.object, &body.warnings).await {
+            Err(refusal)
+                if generates && attempts < NAME_ATTEMPTS && refusal.code() == StatusCode::CONFLICT =>
+            {
+                attempts += 1;
+            }
+            done => return done,
+        }
+    }
+}
+
+async fn attempt(context: &Context<'_>, body: &Value, warnings: &[String]) -> Result<Answer, Refusal> {
+    let sent_name = object::text(body, &["metadata", "name"]);
+    let accepted = context
+        .strategy
+        .create(body, context.namespace(), identity())
+        .map_err(|refused| verbs::refused(context, sent_name, refused))?;
+    let name = object::text(&accepted.object, &["metadata", "name"]);
+    let key = object::key(context.resource, context.namespace(), name);
+    let warnings = [warnings, &accepted.warnings].concat();
+    let mut answer = if context.is_dry_run() {
+        if context.cluster.store().get(&key).is_some() {
+            return Err(Refusal::already_exists(context.about_name(name), false));
+        }
+        verbs::unstored(StatusCode::CREATED, &accepted.object)
+    } else {
+        let draft = object::draft(&accepted.object, &context.fields(&accepted.object));
+        let write = Write::put(key.clone(), draft).if_absent();
+        match context.cluster.store().commit(write).await {
+            Ok(done) => verbs::stored(StatusCode::CREATED, &done.object),
+            Err(store::error::Commit::Exists { current }) => {
+                let is_leaving = !object::read(&current)["metadata"]["deletionTimestamp"].is_null();
+                return Err(Refusal::already_exists(context.about_name(name), is_leaving));
+            }
+            Err(error) => return Err(verbs::not_committed(context, name, error)),
+        }
+    };
+    answer::warn(&mut answer, &warnings);
+    Ok(answer)
+}
+
+/// Objects are made in namespaces that are there and will stay (2.28).
+fn expect_namespace(context: &Context<'_>) -> Result<(), Refusal> {
+    if !context.resource.namespaced {
+        return Ok(());
+    }
+    let name = context.namespace();
+    let namespaces = Registry::built_in().get("", "v1", "namespaces").expect("namespaces are served");
+    let found = context.cluster.store().get(&object::key(namespaces, "", name));
+    let Some(found) = found else {
+        return Err(Refusal::not_found(About { group: "", resource: "namespaces", name }));
+    };
+    if object::text(&object::read(&found), &["status", "phase"]) == "Terminating" {
+        let why = format!("unable to create new content in namespace {name} because it is being terminated");
+        let cause = format!("namespace {name} is being terminated");
+        return Err(Refusal::forbidden(context.about(), &why).with_cause(
+            "NamespaceTerminating",
+            &cause,
+            "metadata.namespace",
+        ));
+    }
+    Ok(())
+}

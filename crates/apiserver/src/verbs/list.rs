@@ -1,0 +1,236 @@
+//! GET of many objects (2.6–2.11): from one state, straight from the stored bytes.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Value, json};
+use store::{At, Object, Revision, Scope};
+
+use crate::answer::{self, Answer};
+use crate::cluster::Context;
+use crate::object;
+use crate::selector::{Fields, Labels};
+use crate::status::Refusal;
+
+/// What a client selects.
+pub(crate) struct Selection {
+    labels: Labels,
+    fields: Fields,
+}
+
+impl Selection {
+    /// Reads the selectors of a request, and refuses fields that cannot be selected.
+    pub(crate) fn read(context: &Context<'_>) -> Result<Self, Refusal> {
+        let bad = |why: crate::selector::Malformed| Refusal::bad_request(why.to_string());
+        let labels = Labels::parse(context.query.get("labelSelector").unwrap_or("")).map_err(bad)?;
+        let fields = Fields::parse(context.query.get("fieldSelector").unwrap_or("")).map_err(bad)?;
+        let known = |name: &str| {
+            matches!(name, "metadata.name" | "metadata.namespace")
+                || context.strategy.selectable().contains(&name)
+        };
+        if let Some(unknown) = fields.iter().find(|wanted| !known(&wanted.field)) {
+            return Err(unknown_field(context, &unknown.field));
+        }
+        Ok(Selection { labels, fields })
+    }
+
+    /// The narrowest part of the store that holds everything selected.
+    pub(crate) fn scope(&self, context: &Context<'_>) -> Scope {
+        let mut scope = Scope::resource(&object::storage_name(context.resource));
+        if !context.namespace().is_empty() {
+            scope = scope.namespace(context.namespace());
+        }
+        // A watch by the deprecated path names its object there.
+        let name = Some(context.name())
+            .filter(|name| !name.is_empty())
+            .or_else(|| self.fields.exact("metadata.name"));
+        match name {
+            Some(name) => scope.name(name),
+            None => scope,
+        }
+    }
+
+    /// Whether an object is selected.
+    pub(crate) fn matches(&self, object: &Object) -> bool {
+        self.labels.matches(|key| object.index.labels.get(key))
+            && self.fields.matches(|field| object.index.fields.get(field))
+    }
+
+    fn is_everything(&self) -> bool {
+        self.labels.is_everything() && self.fields.is_everything()
+    }
+}
+
+/// Upstream words it by kind (§9, 2.69).
+fn unknown_field(context: &Context<'_>, field: &str) -> Refusal {
+    if context.strategy.selectable().is_empty() {
+        let why = format!(
+            "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+            types::go::quote(field)
+        );
+        return Refusal::bad_request(why);
+    }
+    Refusal::bad_request(format!(
+        "field label {} not supported for {}",
+        types::go::quote(field),
+        context.resource.kind
+    ))
+}
+
+pub(crate) fn list(context: &Context<'_>) -> Result<Answer, Refusal> {
+    let selection = Selection::read(context)?;
+    let page = Page::read(context)?;
+    let view = context.cluster.store().view_at(page.at).map_err(|why| expired(&why, &page))?;
+    let scope = selection.scope(context);
+    let after = page.after.as_deref();
+    let mut selected = Vec::new();
+    let mut rest = 0;
+    for object in view.list_after(&scope, after.unwrap_or("")).filter(|object| selection.matches(object)) {
+        if page.limit.is_some_and(|limit| selected.len() >= limit) {
+            rest += 1;
+            if !selection.is_everything() {
+                break;
+            }
+        } else {
+            selected.push(object.clone());
+        }
+    }
+    let token = selected.last().filter(|_| rest > 0).map(|last| token(context, view.revision(), last));
+    let remaining = (rest > 0 && selection.is_everything()).then_some(rest);
+    Ok(answer::json(StatusCode::OK, list_bytes(context, view.revision(), &selected, token, remaining)))
+}
+
+/// Which part of which state is wanted.
+struct Page {
+    at: At,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+impl Page {
+    fn read(context: &Context<'_>) -> Result<Self, Refusal> {
+        let query = context.query;
+        let version = query.get("resourceVersion").unwrap_or("");
+        let limit = match query.get("limit") {
+            None => None,
+            Some(text) => {
+                let limit: i64 = text.parse().map_err(|_| {
+                    Refusal::bad_request(format!(
+                        "strconv.ParseInt: parsing {}: invalid syntax",
+                        types::go::quote(text)
+                    ))
+                })?;
+                usize::try_from(limit).ok().filter(|limit| *limit > 0)
+            }
+        };
+        if let Some(token) = query.get("continue").filter(|token| !token.is_empty()) {
+            if !version.is_empty() && version != "0" {
+                let why = "specifying resource version is not allowed when using continue";
+                return Err(Refusal::bad_request(why));
+            }
+            let (at, after) = read_token(context, token)?;
+            return Ok(Page { at, after: Some(after), limit });
+        }
+        let exact = query.get("resourceVersionMatch") == Some("Exact")
+            || limit.is_some() && query.get("resourceVersionMatch").is_none();
+        let at = match version {
+            "" | "0" => At::Latest,
+            text => {
+                let revision = text.parse().map(Revision).map_err(|_| {
+                    Refusal::bad_request(format!("invalid resource version: {}", types::go::quote(text)))
+                })?;
+                let current = context.cluster.store().revision();
+                if revision > current {
+                    return Err(Refusal::too_large_resource_version(revision.0, current.0));
+                }
+                if exact { At::Exactly(revision) } else { At::Latest }
+            }
+        };
+        // Reflectors ask for any state and rely on getting all of it at once (2.7).
+        let limit = if version == "0" { None } else { limit };
+        Ok(Page { at, after: None, limit })
+    }
+}
+
+/// Where the next page begins (2.8).
+fn token(context: &Context<'_>, revision: Revision, last: &Object) -> String {
+    let start = if context.namespace().is_empty() { last.key.path() } else { last.key.name() };
+    let prefix = if context.namespace().is_empty() { "" } else { "/" };
+    let token = json!({"v": "meta.k8s.io/v1", "rv": revision.0, "start": format!("{prefix}{start}\u{0}")});
+    base64url(token.to_string().as_bytes())
+}
+
+fn read_token(context: &Context<'_>, token: &str) -> Result<(At, String), Refusal> {
+    let bad = || Refusal::bad_request(format!("continue key is not valid: {}", types::go::quote(token)));
+    let bytes = from_base64url(token).ok_or_else(bad)?;
+    let token: Value = serde_json::from_slice(&bytes).map_err(|_| bad())?;
+    let start = token["start"].as_str().and_then(|start| start.strip_suffix('\u{0}')).ok_or_else(bad)?;
+    let after = match start.strip_prefix('/') {
+        Some(name) if !context.namespace().is_empty() => format!("{}/{name}", context.namespace()),
+        _ => start.to_owned(),
+    };
+    let at = match token["rv"].as_i64().ok_or_else(bad)? {
+        -1 => At::Latest,
+        revision => At::Exactly(Revision(u64::try_from(revision).map_err(|_| bad())?)),
+    };
+    Ok((at, after))
+}
+
+fn expired(why: &store::error::Read, page: &Page) -> Refusal {
+    if page.after.is_some() {
+        return Refusal::expired(
+            "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+             without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
+             results. Continuing with the provided token results in an inconsistent list - objects that were created, \
+             modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+        );
+    }
+    Refusal::expired(format!("The resourceVersion for the provided list is too old: {why}"))
+}
+
+/// A list of stored objects, byte for byte.
+pub(crate) fn list_bytes(
+    context: &Context<'_>,
+    revision: Revision,
+    objects: &[Arc<Object>],
+    token: Option<String>,
+    remaining: Option<usize>,
+) -> Bytes {
+    let size: usize = objects.iter().map(|object| object.value.len() + 1).sum();
+    let mut out = String::with_capacity(256);
+    let (kind, version) = (&context.resource.kind, context.resource.api_version());
+    write!(
+        out,
+        r#"{{"kind":"{kind}List","apiVersion":"{version}","metadata":{{"resourceVersion":"{revision}""#
+    )
+    .expect("memory");
+    if let Some(token) = token {
+        write!(out, r#","continue":"{token}""#).expect("memory");
+    }
+    if let Some(remaining) = remaining {
+        write!(out, r#","remainingItemCount":{remaining}"#).expect("memory");
+    }
+    out.push_str("},\"items\":[");
+    let mut bytes = Vec::with_capacity(out.len() + size + 2);
+    bytes.extend_from_slice(out.as_bytes());
+    for (i, object) in objects.iter().enumerate() {
+        if i > 0 {
+            bytes.push(b',');
+        }
+        bytes.extend_from_slice(&object.value);
+    }
+    bytes.extend_from_slice(b"]}");
+    bytes.into()
+}
+
+const BASE64: base64::engine::GeneralPurpose = base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+fn base64url(bytes: &[u8]) -> String {
+    base64::Engine::encode(&BASE64, bytes)
+}
+
+fn from_base64url(text: &str) -> Option<Vec<u8>> {
+    base64::Engine::decode(&BASE64, text.trim_end_matches('=')).ok()
+}

@@ -1,0 +1,121 @@
+//! PUT of an object or of its status (2.31–2.35).
+
+use http::StatusCode;
+use serde_json::Value;
+use store::{Committed, Write};
+
+use crate::answer::{self, Answer};
+use crate::cluster::Context;
+use crate::object;
+use crate::status::Refusal;
+use crate::{body, verbs};
+
+/// Kinds whose updates must say which version they change (2.32).
+const CONDITIONAL: [&str; 8] = [
+    "leases",
+    "runtimeclasses",
+    "poddisruptionbudgets",
+    "mutatingwebhookconfigurations",
+    "validatingwebhookconfigurations",
+    "volumeattachments",
+    "csidrivers",
+    "csinodes",
+];
+
+pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) -> Result<Answer, Refusal> {
+    let body = body::read(context.resource, &context.head.headers, context.query, bytes)?;
+    let name = context.name();
+    expect_name(name, object::text(&body.object, &["metadata", "name"]))?;
+    let wanted_version = object::text(&body.object, &["metadata", "resourceVersion"]);
+    if wanted_version.is_empty() && CONDITIONAL.contains(&context.resource.plural.as_str()) {
+        let path = rules::field::Path::new("metadata").child("resourceVersion");
+        let error = path.invalid(0, "must be specified for an update");
+        return Err(Refusal::invalid(context.about(), &vec![error]));
+    }
+    let key = object::key(context.resource, context.namespace(), name);
+    // Whoever says which version he changes wants to know when it is another one; everybody else wants the change.
+    loop {
+        let current = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
+        let old = object::read(&current);
+        expect_stored(context, &body.object, &old)?;
+        let rule = if status {
+            context.strategy.update_status(&body.object, &old)
+        } else {
+            context.strategy.update(&body.object, &old)
+        };
+        let accepted = rule.map_err(|refused| verbs::refused(context, name, refused))?;
+        let warnings = [body.warnings.as_slice(), &accepted.warnings].concat();
+        let mut answer = if same(&accepted.object, &old) {
+            verbs::stored(StatusCode::OK, &current)
+        } else if context.is_dry_run() {
+            verbs::unstored(StatusCode::OK, &accepted.object)
+        } else {
+            let write = settle(context, &key, &accepted.object).if_revision(current.revision);
+            match context.cluster.store().commit(write).await {
+                Ok(done) => answer_of(&done),
+                Err(store::error::Commit::Conflict { .. }) if wanted_version.is_empty() => continue,
+                Err(error) => return Err(verbs::not_committed(context, name, error)),
+            }
+        };
+        answer::warn(&mut answer, &warnings);
+        return Ok(answer);
+    }
+}
+
+fn expect_name(name: &str, sent: &str) -> Result<(), Refusal> {
+    if sent.is_empty() {
+        let why =
+            format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
+        return Err(Refusal::bad_request(why));
+    }
+    if sent != name {
+        let why = format!("the name of the object ({sent}) does not match the name on the URL ({name})");
+        return Err(Refusal::bad_request(why));
+    }
+    Ok(())
+}
+
+/// Whether the client speaks of the object that is stored, and of its last version.
+fn expect_stored(context: &Context<'_>, new: &Value, old: &Value) -> Result<(), Refusal> {
+    let text = |object, field| object::text(object, &["metadata", field]);
+    let (new_uid, old_uid) = (text(new, "uid"), text(old, "uid"));
+    if !new_uid.is_empty() && new_uid != old_uid {
+        let why =
+            format!("Precondition failed: UID in precondition: {new_uid}, UID in object meta: {old_uid}");
+        return Err(Refusal::conflict(context.about(), &why));
+    }
+    let (new_version, old_version) = (text(new, "resourceVersion"), text(old, "resourceVersion"));
+    if !new_version.is_empty() && new_version != "0" && new_version != old_version {
+        return Err(Refusal::modified(context.about()));
+    }
+    Ok(())
+}
+
+/// A write that changes nothing is none (2.3).
+pub(crate) fn same(new: &Value, old: &Value) -> bool {
+    let content = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(meta) = object["metadata"].as_object_mut() {
+            meta.remove("resourceVersion");
+        }
+        object
+    };
+    content(new) == content(old)
+}
+
+/// The write of a changed object: its removal, if it was only kept by its last finalizer (2.55).
+pub(crate) fn settle(context: &Context<'_>, key: &store::Key, object: &Value) -> Write {
+    let meta = &object["metadata"];
+    let is_held = meta["finalizers"].as_array().is_some_and(|list| !list.is_empty())
+        || context.resource.plural == "namespaces"
+            && object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
+        || meta["deletionGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds > 0);
+    if !meta["deletionTimestamp"].is_null() && !is_held {
+        return Write::delete(key.clone());
+    }
+    Write::put(key.clone(), object::draft(object, &context.fields(object)))
+}
+
+fn answer_of(done: &Committed) -> Answer {
+    verbs::stored(StatusCode::OK, &done.object)
+}
