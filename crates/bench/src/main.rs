@@ -1,0 +1,47 @@
+//! What we compare with whom, side by side in one run: `cargo run --release -p bench -- NAME [--json]`.
+//!
+//! A benchmark starts everything it compares, on this machine and at the same time, and prints both sides, their ratio
+//! and the machine. It asserts nothing: a number is for people to judge.
+
+mod machine;
+mod report;
+mod usage;
+mod validate;
+
+use clap::{Parser, ValueEnum};
+
+use crate::machine::Machine;
+
+/// Compares Ferry with what it stands beside, on this machine.
+#[derive(Parser)]
+struct Arguments {
+    /// What to compare.
+    name: Name,
+    /// Prints the results as JSON, for keeping.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Name {
+    /// A verdict about a Job: our rules as a library, and a dry-run create on kube-apiserver.
+    Validate,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    if cfg!(debug_assertions) {
+        eprintln!("note: this is a debug build; `cargo run --release -p bench` gives numbers worth keeping");
+    }
+    let report = match arguments.name {
+        Name::Validate => validate::run().await?,
+    };
+    let report = report.on(Machine::read()?);
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{report}");
+    }
+    Ok(())
+}

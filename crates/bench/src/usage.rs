@@ -1,0 +1,61 @@
+//! What processes have used of the machine.
+
+use std::{fs, ops::Sub, time::Duration};
+
+use anyhow::Context as _;
+
+/// Processor time of some processes, since they started.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Cpu(pub(crate) Duration);
+
+impl Cpu {
+    /// Of the processes with these ids together.
+    pub(crate) fn of(ids: &[u32]) -> anyhow::Result<Cpu> {
+        let mut ticks = 0;
+        for id in ids {
+            let stat = fs::read_to_string(format!("/proc/{id}/stat"))
+                .with_context(|| format!("process {id} is gone"))?;
+            ticks += ticks_in(&stat).with_context(|| format!("no processor time in {stat}"))?;
+        }
+        Ok(Cpu(Duration::from_micros(ticks * 1_000_000 / rustix::param::clock_ticks_per_second())))
+    }
+}
+
+impl Sub for Cpu {
+    type Output = Duration;
+
+    fn sub(self, earlier: Cpu) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// User and system time, the 14th and 15th field. The second, the name of the program, may contain anything but ends with
+/// the last parenthesis.
+fn ticks_in(stat: &str) -> Option<u64> {
+    let mut rest = stat.rsplit_once(") ")?.1.split(' ').skip(11);
+    let (user, system) = (rest.next()?.parse::<u64>().ok()?, rest.next()?.parse::<u64>().ok()?);
+    Some(user + system)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_of_a_process() {
+        let stat = "42 (a) name) S 1 42 42 0 -1 4194560 9 0 0 0 17 5 0 0 20 0 1 0 8 0 0";
+        assert_eq!(ticks_in(stat), Some(22));
+        assert_eq!(ticks_in("42 (short) S 1"), None);
+    }
+
+    #[test]
+    fn a_process_that_works_uses_time() {
+        let me = [std::process::id()];
+        let before = Cpu::of(&me).expect("our own process");
+        let mut sum = 0_u64;
+        while Cpu::of(&me).expect("our own process") == before {
+            sum = (0..10_000_u64).fold(sum, |sum, next| sum.wrapping_mul(31) ^ next);
+        }
+        assert!(Cpu::of(&me).expect("our own process") - before > Duration::ZERO, "{sum}");
+    }
+}
