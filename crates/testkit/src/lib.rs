@@ -11,6 +11,9 @@
 //! # Ok(()) }
 //! ```
 //!
+//! Its pods run by [`ControlPlane::simulator`]; it fails by [`ControlPlane::freeze`], [`ControlPlane::kill`] and
+//! [`ControlPlane::proxy`]; and it ends, with all its processes and files, when it is dropped or its test process ends.
+//!
 //! A test asks for a control plane by [`Builder::for_test`], or for the one that its test binary shares by [`Shared`];
 //! both answer `None`, loudly, where no Kubernetes can be had, unless `FERRY_REQUIRE_KUBERNETES` forbids that.
 //!
