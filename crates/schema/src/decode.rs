@@ -18,7 +18,7 @@ pub use error::{DecodeError, StrictError};
 
 use crate::json::{self, Scan, unquote};
 use crate::pack::{Id, Pack, Shape, Type};
-use crate::time::{Layout, ZERO};
+use crate::value::{float, is_zero, zero};
 use error::Mismatch;
 
 /// What a document became, and what a strict reader holds against it.
@@ -343,46 +343,6 @@ fn into_object(slot: &mut Value) -> Map<String, Value> {
 
 fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     str::from_utf8(text).ok()?.parse().ok()
-}
-
-/// A floating-point number, so that equal ones look equal: whole ones have no fraction, as Go writes them.
-#[allow(clippy::cast_possible_truncation)] // a whole number of that size is exact
-pub(crate) fn float(number: f64) -> Value {
-    let whole = number.fract() == 0.0 && number.abs() < 1e15 && !(number == 0.0 && number.is_sign_negative());
-    if whole { Value::from(number as i64) } else { Value::from(number) }
-}
-
-/// How the first second of the year 1, Go's zero time, begins in either layout.
-const ZERO_TIME: &str = "0001-01-01T00:00:00";
-
-/// Go's zero value of a type, where it has to be told from nothing.
-pub(crate) fn zero(shape: Shape<Id>) -> Value {
-    match shape {
-        Shape::String => Value::String(String::new()),
-        Shape::Quantity => Value::String("0".to_owned()),
-        Shape::Time => Value::String(Layout::Seconds.format(ZERO)),
-        Shape::MicroTime => Value::String(Layout::Micros.format(ZERO)),
-        Shape::Bool | Shape::SchemaOrBool(_) => Value::Bool(false),
-        Shape::Int32 | Shape::Int64 | Shape::Float64 | Shape::IntOrString => Value::from(0),
-        Shape::Struct => Value::Object(Map::new()),
-        _ => Value::Null,
-    }
-}
-
-/// Whether a value is what Go holds in a field of a type that was never set.
-pub(crate) fn is_zero(pack: &Pack, id: Id, value: &Value) -> bool {
-    match (pack.def(id).shape, value) {
-        (_, Value::Null) => true,
-        (Shape::String, Value::String(text)) => text.is_empty(),
-        (Shape::Quantity, Value::String(text)) => text == "0",
-        (Shape::Time | Shape::MicroTime, Value::String(text)) => text.starts_with(ZERO_TIME),
-        (Shape::Bool, Value::Bool(flag)) => !flag,
-        (Shape::Int32 | Shape::Int64 | Shape::Float64 | Shape::IntOrString, Value::Number(number)) => {
-            number.as_f64() == Some(0.0)
-        }
-        (Shape::Struct, Value::Object(members)) => members.is_empty(),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::decode::is_zero;
 use crate::pack::{Id, Member, Omit, Pack, Shape, Type};
 use crate::time::{self, Layout};
+use crate::value::is_zero;
 use sink::{Sink, Text, Tree};
 
 /// The canonical JSON of a value, as a tree.

@@ -1,4 +1,4 @@
-//! Prints a wire value as Kubernetes prints the unversioned struct it keeps it in.
+//! The unversioned structs in which an API server keeps objects, as far as clients can tell.
 //!
 //! When a rule refuses a whole struct, the message shows it as Go prints the *internal* type: other field names, other
 //! fields, everything that is nil as `null`. Clients show these messages, so they are part of the API.
@@ -7,6 +7,7 @@
 //! resource definitions, whose conversion is more than renaming; see `tools/schema/pack/internal.go`.
 
 mod convert;
+mod round_trip;
 
 use serde_json::Value;
 
@@ -23,6 +24,18 @@ pub fn json(of: Type, value: &Value) -> Option<String> {
         _ => print_same(pack, of.id(), value, &mut text),
     }
     Some(text.finish())
+}
+
+/// What becomes of a value while an API server holds it: it was an internal one, and comes back with the traces of
+/// that (a pod's spec has a security context, a secret's text is data, a Deployment without replicas has none).
+///
+/// Defaults are set before, validation sees the internal value, and what is stored and sent is the outcome of this. A
+/// type without counterpart comes back as it went.
+pub fn round_trip(of: Type, mut value: Value) -> Value {
+    if let Some(counterpart) = &of.pack().def(of.id()).internal {
+        round_trip::value(of.pack(), of.id(), counterpart.id, &mut value);
+    }
+    value
 }
 
 /// The internal types use `metav1` and what it consists of as they are.

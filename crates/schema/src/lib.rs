@@ -5,7 +5,7 @@
 //! - [`decode`] reads JSON as an API server does, errors included,
 //! - [`encode`] writes what an API server would write, and [`encode_text`] the very bytes,
 //! - [`protobuf`] does both for Kubernetes' other format,
-//! - [`internal::json`] prints a value as error messages do.
+//! - [`internal::json`] prints a value as error messages do, and [`internal::round_trip`] gives what an API server keeps.
 //!
 //! ```
 //! use schema::{Pack, decode, encode, internal};
@@ -42,6 +42,7 @@ pub mod pack;
 pub mod protobuf;
 mod quantity;
 mod time;
+mod value;
 
 pub use decode::{DecodeError, Decoded, StrictError, decode, decode_value};
 pub use encode::{encode, encode_text};

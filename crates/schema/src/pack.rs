@@ -383,7 +383,7 @@ impl fmt::Debug for Field {
 }
 
 impl<T> Shape<T> {
-    fn map<U>(self, with: impl FnOnce(T) -> U) -> Shape<U> {
+    pub(crate) fn map<U>(self, with: impl FnOnce(T) -> U) -> Shape<U> {
         match self {
             Shape::String => Shape::String,
             Shape::Bool => Shape::Bool,

@@ -35,8 +35,9 @@ type answer struct {
 	Strict []string `json:"strict,omitempty"`
 	// The document as it is written back.
 	JSON string `json:"json,omitempty"`
-	// What encoding/json prints for the internal object; empty if there is none.
+	// What encoding/json prints for the internal object, and the document after it was one; empty if there is none.
 	Internal string `json:"internal,omitempty"`
+	Returned string `json:"returned,omitempty"`
 	// The document in protobuf, envelope included, and what is written back after reading that.
 	Protobuf     []byte `json:"protobuf,omitempty"`
 	FromProtobuf string `json:"fromProtobuf,omitempty"`
@@ -76,13 +77,23 @@ func (q question) answer() answer {
 	if _, message := object.(interface{ Unmarshal([]byte) error }); message {
 		a.Protobuf, a.FromProtobuf = throughProtobuf(gvk, object)
 	}
-	gvk.Version = runtime.APIVersionInternal
-	if scheme.All.Recognizes(gvk) {
-		if internal, err := scheme.All.UnsafeConvertToVersion(object, gvk.GroupVersion()); err == nil {
-			a.Internal = marshal(internal)
-		}
-	}
+	a.Internal, a.Returned = throughInternal(gvk, object)
 	return a
+}
+
+func throughInternal(gvk schema.GroupVersionKind, object runtime.Object) (print, returned string) {
+	unversioned := schema.GroupVersion{Group: gvk.Group, Version: runtime.APIVersionInternal}
+	if !scheme.All.Recognizes(unversioned.WithKind(gvk.Kind)) {
+		return "", ""
+	}
+	internal, err := scheme.All.ConvertToVersion(object, unversioned)
+	if err != nil {
+		return "", ""
+	}
+	print = marshal(internal)
+	back, err := scheme.All.ConvertToVersion(internal, gvk.GroupVersion())
+	must(err)
+	return print, marshal(back)
 }
 
 func fromProtobuf(object runtime.Object, message []byte) answer {

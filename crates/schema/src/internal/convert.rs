@@ -45,7 +45,7 @@ fn pod_spec(spec: &mut Map<String, Value>) {
 }
 
 /// Annotations in which clients before v1.8 kept init containers are dropped.
-fn pod_template_spec(template: &mut Map<String, Value>) {
+pub(super) fn pod_template_spec(template: &mut Map<String, Value>) {
     const DROPPED: [&str; 4] = [
         "pod.beta.kubernetes.io/init-containers",
         "pod.alpha.kubernetes.io/init-containers",
@@ -60,7 +60,7 @@ fn pod_template_spec(template: &mut Map<String, Value>) {
     }
 }
 
-fn pod(pod: &mut Map<String, Value>) {
+pub(super) fn pod(pod: &mut Map<String, Value>) {
     pod_template_spec(pod);
     let grace = pod.get_mut("spec").and_then(|spec| spec.get_mut("terminationGracePeriodSeconds"));
     if let Some(grace) = grace
@@ -71,7 +71,7 @@ fn pod(pod: &mut Map<String, Value>) {
 }
 
 /// Of the addresses, the single one is the authority if it differs from the first of the list.
-fn pod_status(status: &mut Map<String, Value>) {
+pub(super) fn pod_status(status: &mut Map<String, Value>) {
     let first = status.get("podIPs").and_then(|all| all.get(0)).map(|first| first["ip"].clone());
     if let Some(ip) = status.get("podIP").filter(|ip| **ip != json!("") && first.as_ref() != Some(*ip)) {
         let all = json!([{ "ip": ip }]);
@@ -79,7 +79,7 @@ fn pod_status(status: &mut Map<String, Value>) {
     }
 }
 
-fn node_spec(spec: &mut Map<String, Value>) {
+pub(super) fn node_spec(spec: &mut Map<String, Value>) {
     let first = spec.get("podCIDRs").and_then(|all| all.get(0)).cloned();
     if let Some(cidr) =
         spec.get("podCIDR").filter(|cidr| **cidr != json!("") && first.as_ref() != Some(*cidr))
@@ -90,7 +90,7 @@ fn node_spec(spec: &mut Map<String, Value>) {
 }
 
 /// Plain text becomes data.
-fn secret(secret: &mut Map<String, Value>) {
+pub(super) fn secret(secret: &mut Map<String, Value>) {
     let Some(Value::Object(texts)) = secret.remove("stringData") else { return };
     if texts.is_empty() {
         return;

@@ -4,10 +4,10 @@ use serde_json::{Map, Value};
 
 use super::wire::{BYTES, Error, FIXED64, Reader, Tag, VARINT, need, text};
 use crate::base64;
-use crate::decode::{float, is_zero, zero};
 use crate::json;
 use crate::pack::{Id, Pack, Shape};
 use crate::time::{Layout, Time, ZERO};
+use crate::value::{float, is_zero, zero};
 
 /// How deep messages may nest: no less than JSON that says the same.
 const MAX_DEPTH: usize = 250;

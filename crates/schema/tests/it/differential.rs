@@ -119,13 +119,15 @@ fn check(question: &Question, theirs: &Answer) {
     }
     if theirs.internal.is_some() && !has_no_counterpart(group, version, kind) {
         assert_eq!(internal::json(of, &ours.value), theirs.internal, "{kind}: {shown}");
+        let returned = internal::round_trip(of, named(question, &ours.value));
+        assert_eq!(Some(encode_text(of, &returned)), theirs.returned, "{kind}: {shown}");
     }
 }
 
 /// The same object in protobuf, both ways.
 fn check_protobuf(question: &Question, of: Type, value: &Value, theirs: &Answer) {
     let (Some(body), Some(from_protobuf)) = (&theirs.protobuf, &theirs.from_protobuf) else { return };
-    let Question { group, version, kind, body: document, .. } = question;
+    let Question { kind, body: document, .. } = question;
     if *kind == "WatchEvent" {
         return; // has no type of its own, so its envelope is empty
     }
@@ -134,11 +136,16 @@ fn check_protobuf(question: &Question, of: Type, value: &Value, theirs: &Answer)
     let read = protobuf::decode(of, &body).unwrap_or_else(|error| panic!("{kind}: {error}: {shown}"));
     assert_eq!(&encode_text(of, &read), from_protobuf, "{kind}: {shown}");
 
+    assert!(protobuf::encode(of, &named(question, value)) == body, "{kind} is written differently: {shown}");
+}
+
+/// An object with the `apiVersion` and `kind` of the question.
+fn named(question: &Question, value: &Value) -> Value {
     let mut value = value.clone();
-    let members = value.as_object_mut().expect("a kind is an object");
-    members.insert("apiVersion".to_owned(), format!("{group}/{version}").trim_start_matches('/').into());
-    members.insert("kind".to_owned(), (*kind).into());
-    assert!(protobuf::encode(of, &value) == body, "{kind} is written differently: {shown}");
+    let api_version = format!("{}/{}", question.group, question.version);
+    value["apiVersion"] = api_version.trim_start_matches('/').into();
+    value["kind"] = question.kind.into();
+    value
 }
 
 /// The kinds of which `internal` says that it cannot print them, and lists of objects, which nobody can submit: some of

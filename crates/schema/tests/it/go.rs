@@ -15,6 +15,7 @@ pub(crate) struct Answer {
     pub(crate) strict: Vec<String>,
     pub(crate) json: String,
     pub(crate) internal: Option<String>,
+    pub(crate) returned: Option<String>,
     pub(crate) protobuf: Option<String>,
     pub(crate) from_protobuf: Option<String>,
 }

@@ -7,3 +7,4 @@ mod differential;
 mod documents;
 mod go;
 mod golden_files;
+mod properties;

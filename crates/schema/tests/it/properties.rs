@@ -1,0 +1,50 @@
+//! What holds for every document, without asking Kubernetes.
+
+use proptest::prelude::*;
+use schema::{Pack, decode, decode_value, encode, encode_text, internal, protobuf};
+use serde_json::Value;
+
+use crate::documents::{Random, document, kind};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_is_settled(seed in any::<u64>()) {
+        let mut random = Random::new(seed);
+        let (group, version, kind) = kind(&mut random);
+        let of = Pack::v1_35().of_kind(group, version, kind).expect("the kind is from the pack");
+        if let Ok(read) = decode(of, &document(&mut random, of)) {
+            let text = encode_text(of, &read.value);
+            let tree: Value = serde_json::from_str(&text).expect("what is written is JSON");
+            prop_assert_eq!(encode(of, &read.value), tree);
+            let again = decode(of, text.as_bytes()).expect("what is written can be read");
+            prop_assert_eq!(&again.strict, &[]);
+            // A pointer to the zero time is written as null, and read as no pointer; after that nothing changes.
+            let settled = encode_text(of, &again.value);
+            let third = decode(of, settled.as_bytes()).expect("what is written can be read");
+            prop_assert_eq!(encode_text(of, &third.value), settled);
+            prop_assert_eq!(&third.value, &decode_value(of, &encode(of, &third.value)).expect("a tree, too").value);
+
+            let message = protobuf::encode_message(of, &again.value);
+            if of.fields().any(|field| field.proto().is_some()) {
+                let again = protobuf::decode_message(of, &message).expect("what is written can be read");
+                prop_assert_eq!(protobuf::encode_message(of, &again), message);
+            }
+            if let Some(print) = internal::json(of, &read.value) {
+                let print: Result<Value, _> = serde_json::from_str(&print);
+                prop_assert!(print.is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn any_text_gives_an_answer(text in r#"[\[\]{}:,"a\\u0-9. \nez-]{0,40}"#, start in 0_usize..4) {
+        let job = Pack::v1_35().of_kind("batch", "v1", "Job").expect("the pack has Job");
+        let start = ["", "{\"spec\":", "{\"metadata\":{\"labels\":", "{\"status\":{\"conditions\":["][start];
+        let text = format!("{start}{text}");
+        if let Err(error) = decode(job, text.as_bytes()) {
+            prop_assert!(!error.to_string().is_empty());
+        }
+    }
+}
