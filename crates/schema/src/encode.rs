@@ -99,7 +99,7 @@ pub(crate) fn is_omitted(pack: &Pack, omit: Omit, id: Id, value: &Value) -> bool
 }
 
 /// Writes what holds no other types.
-pub(crate) fn write_scalar(shape: Shape<Id>, value: &Value, to: &mut impl Sink) {
+fn write_scalar(shape: Shape<Id>, value: &Value, to: &mut impl Sink) {
     match (shape, value) {
         (Shape::String, Value::Null) => to.string(""),
         (Shape::Quantity, Value::Null) => to.string("0"),

@@ -12,18 +12,22 @@ mod round_trip;
 use serde_json::Value;
 
 use crate::encode::sink::{Sink, Text};
-use crate::encode::{is_omitted, write, write_scalar};
+use crate::encode::{is_omitted, write, write_members};
 use crate::pack::{Counterpart, Id, Pack, Shape, Source, Type};
 
 /// The text that Go prints for the internal counterpart of a value. `None` if the type has none.
 pub fn json(of: Type, value: &Value) -> Option<String> {
-    let pack = of.pack();
-    let mut text = Text::default();
-    match pack.def(of.id()).shape {
-        Shape::Struct if pack.def(of.id()).internal.is_none() && !is_shared(of) => return None,
-        _ => print_same(pack, of.id(), value, &mut text),
+    if of.shape() == Shape::Struct && !has_counterpart(of) {
+        return None;
     }
+    let mut text = Text::default();
+    print(of.pack(), of.id(), value, &mut text);
     Some(text.finish())
+}
+
+/// Whether a struct has an internal form; `metav1` and what it consists of is its own.
+fn has_counterpart(of: Type) -> bool {
+    of.pack().def(of.id()).internal.is_some() || of.name().starts_with("io.k8s.apimachinery.")
 }
 
 /// What becomes of a value while an API server holds it: it was an internal one, and comes back with the traces of
@@ -38,21 +42,16 @@ pub fn round_trip(of: Type, mut value: Value) -> Value {
     value
 }
 
-/// The internal types use `metav1` and what it consists of as they are.
-fn is_shared(of: Type) -> bool {
-    of.name().starts_with("io.k8s.apimachinery.")
-}
-
-/// Prints a value of a type, and every struct in it as its counterpart.
-fn print_same(pack: &Pack, wire: Id, value: &Value, to: &mut Text) {
+/// Prints a value of a wire type, each struct in it as its counterpart.
+fn print(pack: &Pack, wire: Id, value: &Value, to: &mut Text) {
     match (pack.def(wire).shape, value) {
         (Shape::Pointer(_), Value::Null) => to.null(),
-        (Shape::Pointer(of), _) => print_same(pack, of, value, to),
+        (Shape::Pointer(of), _) => print(pack, of, value, to),
         (Shape::List(item), Value::Array(items)) => {
             to.begin_list();
             for value in items {
                 to.item();
-                print_same(pack, item, value, to);
+                print(pack, item, value, to);
             }
             to.end_list();
         }
@@ -60,7 +59,7 @@ fn print_same(pack: &Pack, wire: Id, value: &Value, to: &mut Text) {
             to.begin_object();
             for (key, value) in members {
                 to.key(key);
-                print_same(pack, item, value, to);
+                print(pack, item, value, to);
             }
             to.end_object();
         }
@@ -69,47 +68,6 @@ fn print_same(pack: &Pack, wire: Id, value: &Value, to: &mut Text) {
             None => write(pack, wire, value, to),
         },
         _ => write(pack, wire, value, to),
-    }
-}
-
-/// Prints a value of a wire type as one of an internal type.
-fn print(pack: &Pack, wire: Id, internal: Id, value: &Value, to: &mut Text) {
-    if wire == internal {
-        return write(pack, internal, value, to);
-    }
-    match (pack.def(wire).shape, pack.def(internal).shape) {
-        (Shape::Pointer(_), Shape::Pointer(_)) if value.is_null() => to.null(),
-        (Shape::Pointer(wire), Shape::Pointer(internal)) => print(pack, wire, internal, value, to),
-        // Where only one of the two is a pointer, nil and zero are the same.
-        (Shape::Pointer(wire), _) => print(pack, wire, internal, value, to),
-        (_, Shape::Pointer(internal)) => print(pack, wire, internal, value, to),
-        (Shape::List(wire), Shape::List(internal)) => match value.as_array() {
-            None => to.null(),
-            Some(items) => {
-                to.begin_list();
-                for value in items {
-                    to.item();
-                    print(pack, wire, internal, value, to);
-                }
-                to.end_list();
-            }
-        },
-        (Shape::Map(wire), Shape::Map(internal)) => match value.as_object() {
-            None => to.null(),
-            Some(members) => {
-                to.begin_object();
-                for (key, value) in members {
-                    to.key(key);
-                    print(pack, wire, internal, value, to);
-                }
-                to.end_object();
-            }
-        },
-        (Shape::Struct, _) => match &pack.def(wire).internal {
-            Some(counterpart) => print_struct(pack, wire, counterpart, value, to),
-            None => write(pack, wire, value, to),
-        },
-        (shape, _) => write_scalar(shape, value, to),
     }
 }
 
@@ -135,7 +93,12 @@ fn print_fields(pack: &Pack, wire: Id, counterpart: &Counterpart, value: &Value,
             print_inlined(pack, from, field.id, given, to);
         } else if !is_omitted(pack, field.omit, field.id, given) {
             to.key(field.name);
-            print(pack, from, field.id, given, to);
+            let from = match (pack.def(from).shape, pack.def(field.id).shape) {
+                (Shape::Pointer(_), Shape::Pointer(_)) => from,
+                (Shape::Pointer(to), _) => to, // nil becomes zero
+                _ => from,
+            };
+            print(pack, from, given, to);
         }
     }
 }
@@ -144,7 +107,7 @@ fn print_fields(pack: &Pack, wire: Id, counterpart: &Counterpart, value: &Value,
 fn print_inlined(pack: &Pack, wire: Id, internal: Id, value: &Value, to: &mut Text) {
     match &pack.def(wire).internal {
         Some(counterpart) if counterpart.id == internal => print_fields(pack, wire, counterpart, value, to),
-        _ => crate::encode::write_members(pack, &pack.def(internal).members, value, to),
+        _ => write_members(pack, &pack.def(internal).members, value, to),
     }
 }
 

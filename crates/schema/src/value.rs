@@ -49,6 +49,7 @@ pub(crate) fn is_zero(pack: &Pack, id: Id, value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pack::Type;
     use crate::time::{Layout, ZERO};
 
     #[test]
@@ -60,7 +61,7 @@ mod tests {
     #[test]
     fn the_zero_of_a_type_is_zero() {
         for (named, shape) in Pack::v1_35().named_types().map(|named| (named, named.shape())) {
-            let shape = shape.map(|of| of.id());
+            let shape = shape.map(Type::id);
             assert!(
                 is_zero(named.pack(), named.id(), &zero(shape)) || matches!(shape, Shape::SchemaOrBool(_))
             );
