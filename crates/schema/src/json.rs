@@ -4,4 +4,4 @@ mod scan;
 mod syntax;
 
 pub(crate) use scan::{Scan, lossy, unquote};
-pub(crate) use syntax::check;
+pub(crate) use syntax::{MAX_DEPTH, check};

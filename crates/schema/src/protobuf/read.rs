@@ -9,9 +9,6 @@ use crate::pack::{Id, Pack, Shape};
 use crate::time::{Layout, Time, ZERO};
 use crate::value::{float, is_zero, zero};
 
-/// How deep messages may nest: no less than JSON that says the same.
-const MAX_DEPTH: usize = 250;
-
 pub(super) fn root(pack: &Pack, id: Id, bytes: &[u8]) -> Result<Value, Error> {
     let mut members = Map::new();
     Read { pack, depth: 0 }.message(id, bytes, &mut members)?;
@@ -26,7 +23,7 @@ struct Read<'p> {
 impl Read<'_> {
     /// Reads a message into the members of an object, which may have some from an earlier part of it.
     fn message(&mut self, id: Id, bytes: &[u8], members: &mut Map<String, Value>) -> Result<(), Error> {
-        if self.depth == MAX_DEPTH {
+        if self.depth == json::MAX_DEPTH {
             return Err(Error::TooDeep);
         }
         self.depth += 1;
