@@ -179,14 +179,16 @@ impl Cluster {
     }
 
     /// Pods that are freed without being counted, whatever they do later or did unseen: those of an index that an
-    /// elastic Job has lost, though it may get it back, and those that a Job ends because it succeeded.
+    /// elastic Job has lost, though it may get it back, those that a Job ends because it succeeded, and those that it
+    /// ends when its policy ignores them.
     fn excuse(&mut self, pod: &PodRef) {
         let Some(seen) = self.cache.get(&pod.name) else { return };
         let index = seen.metadata.annotations.as_ref().and_then(|annotations| annotations.get(INDEX_KEY));
         let in_range = |index: &String| index.parse::<i32>().unwrap() < spec(&self.job).completions.unwrap();
         let out_of_range = index.is_some_and(|index| !in_range(index));
-        let ended_by_success = !is_ended(seen) && is_true(status(&self.job), SUCCESS_CRITERIA_MET);
-        if out_of_range || ended_by_success {
+        let ignored = spec(&self.job).pod_failure_policy.is_some() && is_disrupted(seen);
+        let uncounted = ignored || is_true(status(&self.job), SUCCESS_CRITERIA_MET);
+        if out_of_range || (!is_ended(seen) && uncounted) {
             self.truth.excuse(pod);
         }
     }
@@ -423,6 +425,11 @@ fn condition(kind: &str, now: Time) -> PodCondition {
 
 pub(super) fn is_ended(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
+}
+
+pub(super) fn is_disrupted(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "DisruptionTarget")
 }
 
 fn is_active(pod: &Pod) -> bool {

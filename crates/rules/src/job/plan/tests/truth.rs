@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::super::super::indexes::IndexSet;
 use super::super::super::pods::{INDEX_KEY, PodRef, has_tracking_finalizer, phase};
 use super::super::super::{is_indexed, spec, status};
-use super::cluster::is_ended;
+use super::cluster::{is_disrupted, is_ended};
 
 #[derive(Default)]
 pub(super) struct Truth {
@@ -41,7 +41,7 @@ impl Truth {
             let ended = Ended {
                 phase: phase(pod).to_owned(),
                 exit_code: status.container_statuses.iter().flatten().find_map(exit_code).unwrap_or(0),
-                disrupted: status.conditions.iter().flatten().any(|c| c.type_ == "DisruptionTarget"),
+                disrupted: is_disrupted(pod),
                 index: pod.metadata.annotations.as_ref().and_then(|a| a.get(INDEX_KEY)?.parse().ok()),
             };
             self.ended.entry(pod.metadata.uid.clone().unwrap()).or_insert(ended);
