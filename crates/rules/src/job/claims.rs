@@ -18,7 +18,8 @@ pub enum Claim {
     /// Nobody controls the pod, and the Job's selector matches: it gets the Job's reference and finalizer.
     /// Only after [`may_adopt`] agreed on a fresh read of the Job.
     Adopt(PodRef),
-    /// The Job's selector does not match any more: it loses both.
+    /// The Job's selector does not match any more: it loses both. When the API server says that the pod is gone, or
+    /// that the patch is invalid (somebody else released it, or it is another pod), that is as good.
     Release(PodRef),
 }
 

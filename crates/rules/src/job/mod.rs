@@ -7,6 +7,13 @@
 //! - [`warnings`]: what is accepted but worth a word;
 //! - [`endpoints`]: all of these in their order.
 //!
+//! The way of a decision of the Job controller:
+//! - [`triggers`]: which change calls for one, and when;
+//! - [`plan`]: what to do, from the Job, its pods and the controller's [`memory`]; the leaves are [`claims`] of pods,
+//!   [`backoff`], [`failure_policy`], [`success_policy`], [`indexes`] and what is read from [`pods`];
+//! - [`tracking`]: how ended pods get into the counters, with [`conditions`], [`events`] and [`metrics`];
+//! - [`orphans`] and [`ttl`]: what is cleaned up after a Job.
+//!
 //! Objects are in the form in which [`schema::decode`] leaves them: absent means zero. Time is an argument.
 
 use std::sync::LazyLock;
@@ -33,6 +40,7 @@ mod spec;
 pub mod status;
 pub mod success_policy;
 pub mod tracking;
+pub mod triggers;
 pub mod ttl;
 pub mod update;
 pub mod validate;

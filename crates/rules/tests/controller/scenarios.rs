@@ -2,25 +2,45 @@
 
 use serde_json::{Value, json};
 
+use crate::chance::Chance;
 use crate::script::Step::{
     self, Delete, DeleteJob, Edit, End, FailNow, FailWith, Relabel, Remove, Restart, Start,
 };
 use crate::script::Which::{Ended, Index, New, Running, Terminating};
 
+/// A life: how it begins, and what happens then.
 pub(crate) struct Scenario {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) spec: Value,
     pub(crate) pods_before: Vec<Value>,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) script: Script,
+}
+
+/// Who says what happens.
+pub(crate) enum Script {
+    /// These things, one after the other.
+    Steps(Vec<Step>),
+    /// Chance, so many times.
+    Chance(Chance, usize),
 }
 
 /// A scenario with a Job of this spec; the template is filled in.
-fn scenario(name: &'static str, mut spec: Value, steps: &[Step]) -> Scenario {
+fn scenario(name: &str, spec: Value, steps: &[Step]) -> Scenario {
+    Scenario {
+        name: name.to_owned(),
+        spec: with_template(spec),
+        pods_before: Vec::new(),
+        script: Script::Steps(steps.to_vec()),
+    }
+}
+
+/// A spec with the template filled in.
+pub(crate) fn with_template(mut spec: Value) -> Value {
     if spec["template"]["spec"]["restartPolicy"].is_null() {
         spec["template"]["spec"]["restartPolicy"] = json!("Never");
     }
     spec["template"]["spec"]["containers"] = json!([{"name": "main", "image": "x"}]);
-    Scenario { name, spec, pods_before: Vec::new(), steps: steps.to_vec() }
+    spec
 }
 
 /// A pod failure policy with one rule about exit code 3.
@@ -43,15 +63,15 @@ fn indexed(parallelism: i32, completions: i32, more: Value) -> Value {
     with(with(numbers(parallelism, completions), json!({"completionMode": "Indexed"})), more)
 }
 
-fn suspend(suspend: bool) -> Step {
+pub(crate) fn suspend(suspend: bool) -> Step {
     Edit(json!({"spec": {"suspend": suspend}}))
 }
 
-fn scale(count: i32) -> Step {
+pub(crate) fn scale(count: i32) -> Step {
     Edit(json!({"spec": {"parallelism": count, "completions": count}}))
 }
 
-fn parallelism(count: i32) -> Step {
+pub(crate) fn parallelism(count: i32) -> Step {
     Edit(json!({"spec": {"parallelism": count}}))
 }
 

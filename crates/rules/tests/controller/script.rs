@@ -48,22 +48,48 @@ pub(crate) enum Which {
     Ended,
     /// One that is not ended, of this index.
     Index(u32),
+    /// One in this part of its life, and of this index if the Job has any.
+    Exactly(Life, Option<u32>),
+}
+
+/// The parts of a pod's life in which something can happen to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    New,
+    Running,
+    Terminating,
+    Ended,
+}
+
+/// In which part of its life a pod is; `None` when nothing can happen to it any more.
+pub(crate) fn life(pod: &Pod) -> Option<Life> {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+    let ended = matches!(phase, "Succeeded" | "Failed");
+    match (ended, pod.metadata.deletion_timestamp.is_some()) {
+        (false, true) => Some(Life::Terminating),
+        (true, true) => Some(Life::Ended),
+        (true, false) => None,
+        (false, false) if phase == "Running" => Some(Life::Running),
+        (false, false) => Some(Life::New),
+    }
+}
+
+pub(crate) fn index(pod: &Pod) -> Option<u32> {
+    pod.metadata.annotations.as_ref()?.get(INDEX_KEY)?.parse().ok()
 }
 
 impl Which {
     fn matches(self, pod: &Pod) -> bool {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
-        let ended = matches!(phase, "Succeeded" | "Failed");
-        let deleting = pod.metadata.deletion_timestamp.is_some();
+        let life = life(pod);
         match self {
-            Which::New => phase == "Pending" && !deleting,
-            Which::Running => phase == "Running" && !deleting,
-            Which::Terminating => !ended && deleting,
-            Which::Ended => ended && deleting,
+            Which::New => life == Some(Life::New),
+            Which::Running => life == Some(Life::Running),
+            Which::Terminating => life == Some(Life::Terminating),
+            Which::Ended => life == Some(Life::Ended),
             Which::Index(wanted) => {
-                let index = pod.metadata.annotations.as_ref().and_then(|a| a.get(INDEX_KEY));
-                !ended && index == Some(&wanted.to_string())
+                index(pod) == Some(wanted) && life.is_some_and(|life| life != Life::Ended)
             }
+            Which::Exactly(wanted, of) => life == Some(wanted) && index(pod) == of,
         }
     }
 }
@@ -153,11 +179,15 @@ async fn set_status(world: &World, name: &str, status: Value) -> anyhow::Result<
     world.pods.patch_status(name, &PatchParams::default(), &patch).await.map(drop).context("status")
 }
 
-/// The oldest pod that answers to the description.
+/// The pod that answers to the description; of several the one that was restarted least.
 async fn find(world: &World, which: Which) -> anyhow::Result<String> {
     let mut pods = world.pods.list(&ListParams::default()).await?.items;
     pods.retain(|pod| which.matches(pod));
-    pods.sort_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0));
+    let restarts = |pod: &Pod| -> i32 {
+        let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+        statuses.map(|status| status.restart_count).sum()
+    };
+    pods.sort_by_key(restarts);
     let pod = pods.into_iter().next().with_context(|| format!("there is no pod that is {which:?}"))?;
     pod.metadata.name.context("a stored pod has a name")
 }

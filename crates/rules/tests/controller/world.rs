@@ -53,7 +53,7 @@ impl World {
         scenario: &Scenario,
         manager: Option<&str>,
     ) -> anyhow::Result<World> {
-        let namespace = cluster.namespace(scenario.name).await?;
+        let namespace = cluster.namespace(&scenario.name).await?;
         let client = cluster.client();
         let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
         for pod in &scenario.pods_before {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -11,6 +11,7 @@ use super::super::backoff;
 use super::super::end::End;
 use super::super::new_pod::{Failures, Place, new_pod};
 use super::super::pods::{Facts, PodRef};
+use super::super::triggers::BATCH;
 use super::super::view::View;
 use super::{Because, PodStep};
 
@@ -18,8 +19,6 @@ use super::{Because, PodStep};
 const MOST_PODS: usize = 500;
 /// The first batch of creations; each next one is twice as large.
 const FIRST_BATCH: usize = 1;
-/// No plan asks to be looked at again sooner than this: changes that come together are dealt with together.
-const SHORTEST_WAIT: SignedDuration = SignedDuration::from_secs(1);
 
 /// What to do with pods, why, and until when that will do.
 pub(super) struct Choice {
@@ -69,7 +68,7 @@ pub(super) fn choose(job: &Job, view: &View) -> Choice {
     }
     match places(view, missing.min(MOST_PODS)) {
         Places::None(until) => {
-            let soonest = view.now.checked_add(SHORTEST_WAIT).unwrap_or(Timestamp::MAX);
+            let soonest = view.now.checked_add(BATCH).unwrap_or(Timestamp::MAX);
             Choice::new(Because::BackingOff(until), PodStep::Nothing).until(Some(until.max(soonest)))
         }
         Places::Any(count) => {
