@@ -123,21 +123,11 @@ impl Files {
 }
 
 fn read_preambles(disk: &dyn Disk, paths: Vec<PathBuf>) -> Result<Vec<Sealed>, error::Open> {
-    let mut segments: Vec<Sealed> = Vec::new();
-    for path in paths {
+    let read = |path: PathBuf| {
         let preamble = segment::read_preamble(disk, &path)?;
-        if let Some(last) = segments.last() {
-            let next = last.preamble.index + 1;
-            if preamble.index != next {
-                return Err(corrupt(
-                    &path.with_file_name(segment::name(next)),
-                    "the file is missing".to_owned(),
-                ));
-            }
-        }
-        segments.push(Sealed { path, preamble });
-    }
-    Ok(segments)
+        Ok(Sealed { path, preamble })
+    };
+    paths.into_iter().map(read).collect()
 }
 
 /// Loads the newest intact snapshot, and returns it as the last of the list.
@@ -209,6 +199,14 @@ impl Replay<'_> {
                 &first.path,
                 format!("it starts with batch {has}, but batch {needed} is missing"),
             ));
+        }
+        // Of what lies before, some may be missing: power was lost while it was being removed.
+        for pair in segments[start.saturating_sub(1)..].windows(2) {
+            let next = pair[0].preamble.index + 1;
+            if pair[1].preamble.index != next {
+                let missing = pair[0].path.with_file_name(segment::name(next));
+                return Err(corrupt(&missing, "the file is missing".to_owned()));
+            }
         }
         let mut unconfirmed = None;
         for at in start.saturating_sub(1)..segments.len() {

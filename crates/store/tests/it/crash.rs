@@ -164,6 +164,7 @@ async fn with_snapshots() -> (Sim, Content) {
     let disk = Sim::default();
     let mut options = small(&disk);
     options.snapshot_after = 2 << 10;
+    options.segment_bytes = (1 << 10, 1 << 10);
     let store = Store::open(options).expect("it opens");
     let mut n = 0;
     while store.metrics().snapshots < 3 {

@@ -190,7 +190,7 @@ impl World {
                 if current == Some(seen) {
                     let updated = |revision| (revision, "updated".to_owned());
                     self.commit(write, false, |objects, revision| {
-                        drop(objects.insert(key, updated(revision)))
+                        drop(objects.insert(key, updated(revision)));
                     })
                     .await;
                 } else {
