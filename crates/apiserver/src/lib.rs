@@ -6,10 +6,12 @@
 //! - [`cluster`]: a store, what is served from it, and how a request finds its way;
 //! - [`request`]: what a method and a path ask for; [`body`]: what a client sends; [`answer`]: what it gets;
 //! - [`registry`]: what is served; [`strategy`]: what differs from kind to kind; `verbs`: what can be done;
+//! - [`apply`]: server-side apply, and who manages which fields; [`patch`]: the other ways to change a part;
 //! - [`selector`]: label and field selectors;
 //! - [`status`]: errors, and how a client sees them.
 
 pub mod answer;
+pub mod apply;
 pub mod body;
 pub mod cluster;
 mod discovery;
