@@ -1,0 +1,431 @@
+//! Everything between a request and the stored `managedFields`: who writes, what they come to manage, and what an
+//! applied configuration makes of the object.
+//!
+//! Objects go in and come out as JSON in the version of the request. Whoever calls decodes what comes out once more:
+//! pruning leaves null where a struct's last field went, and defaults are not this module's.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::conflict::Conflicts;
+use super::filter::Filters;
+use super::go;
+use super::managers::{self, Managed, Manager, Managers, Operation};
+use super::path::PathElement;
+use super::set::Set;
+use super::typed::{Duplicates, Typed};
+use super::updater::{self, Updater, Versions};
+
+/// The manager of all fields that an object had when it was first applied to.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+/// The manager of fields whose updaters were too many to remember.
+const ANCIENT_CHANGES: &str = "ancient-changes";
+/// Update entries kept per object.
+const UPDATERS: usize = 10;
+/// The manager whose client-side past is known from an annotation.
+const KUBECTL: &str = "kubectl";
+/// Where `kubectl apply` keeps what it applied.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Names and values of an object's annotations together, in bytes.
+const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+
+/// The managers of one kind of object, as one endpoint changes them.
+#[derive(Clone, Copy)]
+pub struct FieldManager<'a> {
+    /// The kind in all its versions.
+    pub versions: &'a dyn Versions,
+    /// The version of the request, for example `batch/v1`.
+    pub version: &'a str,
+    /// The kind, for example `Job`.
+    pub kind: &'a str,
+    /// The subresource of the request; empty for the object itself.
+    pub subresource: &'a str,
+    /// Fields that this endpoint resets, and that requests to it do not come to manage.
+    pub reset: &'a Filters,
+    /// A new object of the kind before anything is set: its zero value, as JSON shows that.
+    pub empty: &'a Value,
+}
+
+/// Why a configuration cannot be applied.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// The request is wrong: 400.
+    #[error("{0}")]
+    BadRequest(String),
+    /// Others manage fields of it: 409.
+    #[error(transparent)]
+    Conflicts(Conflicts),
+    /// It does not fit its type, or something failed on the way: 500, without a reason.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Why managers could not be worked out for a write. The object was left without any.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UpdateError(String);
+
+impl FieldManager<'_> {
+    /// The object that a configuration makes of `live`, which is [`FieldManager::empty`] if there is none yet.
+    pub fn apply(
+        &self,
+        live: &Value,
+        config: Value,
+        manager: &str,
+        force: bool,
+        now: Timestamp,
+    ) -> Result<Value, ApplyError> {
+        let managers = managers::decode(live.pointer(MANAGED_FIELDS))
+            .map_err(|error| ApplyError::Failed(format!("failed to decode managed fields: {error}")))?;
+        self.check_kind(&config)?;
+        if managed_fields_are_set(&config) {
+            return Err(ApplyError::BadRequest("metadata.managedFields must be nil".into()));
+        }
+        let config = self.typed_config(config)?;
+        let live = self.typed_live(live)?;
+        let (mut object, managers) =
+            match self.apply_once(&live, &config, managers.clone(), manager, force, now) {
+                Err(updater::Error::Conflicts(conflicts)) if manager == KUBECTL => {
+                    self.forgive(&live, conflicts)?;
+                    self.apply_once(&live, &config, managers, manager, true, now)
+                }
+                result => result,
+            }
+            .map_err(|error| match error {
+                updater::Error::Conflicts(conflicts) => ApplyError::Conflicts(conflicts),
+                other => ApplyError::Failed(other.to_string()),
+            })?;
+        if manager == KUBECTL {
+            refresh_last_applied(&mut object, config.value());
+        }
+        go::to_integers(&mut object);
+        set_managed_fields(&mut object, &managers);
+        Ok(object)
+    }
+
+    /// Follows any other write that made `new` of `live`, by updating the managers in `new`.
+    pub fn update(
+        &self,
+        live: &Value,
+        new: &mut Value,
+        manager: &str,
+        now: Timestamp,
+    ) -> Result<(), UpdateError> {
+        let mut managers = self.managers_before(live, new);
+        remove_managed_fields(new);
+        // An object whose managers nobody tracks stays so until it is applied to.
+        let is_created = live.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().is_empty();
+        if managers.is_empty() && !is_created {
+            return Ok(());
+        }
+        let new_typed = self.typed_for_update(new.clone(), "new")?;
+        let live = self.typed_for_update(without_managed_fields(live), "live")?;
+        self.record(&live, &new_typed, &mut managers, manager, now)
+            .map_err(|error| UpdateError(error.to_string()))?;
+        set_managed_fields(new, &managers);
+        Ok(())
+    }
+
+    /// The managers that a write starts from: those it brings, if it brings any that can be read; a client that does
+    /// not know of managers cannot lose them by accident.
+    fn managers_before(&self, live: &Value, new: &Value) -> Managers {
+        let of_live = || managers::decode(live.pointer(MANAGED_FIELDS)).unwrap_or_default();
+        if !self.subresource.is_empty() {
+            return of_live();
+        }
+        let brought = new.pointer(MANAGED_FIELDS);
+        if managers::is_reset(brought) {
+            return Managers::new();
+        }
+        match managers::decode(brought) {
+            Ok(managers) if !managers.is_empty() => managers,
+            _ => of_live(),
+        }
+    }
+
+    /// Gives a writer what it changed, and keeps the number of writers within bounds.
+    fn record<'t>(
+        &'t self,
+        live: &Typed<'t>,
+        new: &Typed<'t>,
+        managers: &mut Managers,
+        manager: &str,
+        now: Timestamp,
+    ) -> Result<(), updater::Error> {
+        let own = self.updater().update(live, new, self.version, managers)?.difference(stripped());
+        if !own.is_empty() {
+            let operation = Operation::Update { version: self.version.to_owned() };
+            let writer = Manager::new(manager, operation, self.subresource);
+            let fields = match managers.remove(&writer) {
+                Some(before) => own.union(&before.fields),
+                None => own,
+            };
+            managers.insert(writer, Managed { fields, version: self.version.to_owned(), time: Some(now) });
+        }
+        cap_updaters(managers);
+        Ok(())
+    }
+
+    fn apply_once<'t>(
+        &'t self,
+        live: &Typed<'t>,
+        config: &Typed<'t>,
+        mut managers: Managers,
+        manager: &str,
+        force: bool,
+        now: Timestamp,
+    ) -> Result<(Value, Managers), updater::Error> {
+        if managers.is_empty() {
+            let doing = "failed to create manager for existing fields";
+            let failed = |why: String| updater::Error::Failed(doing.into(), why);
+            let empty = self.typed_for_update(self.empty.clone(), "live").map_err(|error| failed(error.0))?;
+            self.record(&empty, live, &mut managers, BEFORE_FIRST_APPLY, now)
+                .map_err(|error| failed(error.to_string()))?;
+        }
+        let applier = Manager::new(manager, Operation::Apply, self.subresource);
+        let new = self.updater().apply(live, config, self.version, &mut managers, &applier, force)?;
+        if let Some(managed) = managers.get_mut(&applier) {
+            managed.fields = managed.fields.difference(stripped());
+            if new.is_some() {
+                managed.time = Some(now);
+            }
+        }
+        managers.retain(|_, managed| !managed.fields.is_empty());
+        Ok((new.unwrap_or_else(|| live.clone()).into_value(), managers))
+    }
+
+    /// Whether all conflicts are with what `kubectl apply` itself set before it learned to apply on the server.
+    fn forgive(&self, live: &Typed<'_>, conflicts: Conflicts) -> Result<(), ApplyError> {
+        match self.client_side_applied(live) {
+            Some(own) if conflicts.to_set().difference(&own).is_empty() => Ok(()),
+            Some(own) => Err(ApplyError::Conflicts(conflicts.except(&own))),
+            None => Err(ApplyError::Conflicts(conflicts)),
+        }
+    }
+
+    /// The fields that the annotation of `kubectl apply` sets and that still have its values.
+    fn client_side_applied(&self, live: &Typed<'_>) -> Option<Set> {
+        let last = live.value().pointer("/metadata/annotations")?.get(LAST_APPLIED)?.as_str()?;
+        let mut last: Value = serde_json::from_str(last).ok()?;
+        go::to_floats(&mut last);
+        if last.get("apiVersion").and_then(Value::as_str) != Some(self.version) {
+            return None;
+        }
+        let live = self.typed(live.value().clone(), Duplicates::Refused).ok()?;
+        let last = self.typed(last, Duplicates::Refused).ok()?;
+        let changes = last.compare(&live).ok()?;
+        Some(
+            last.field_set()
+                .difference(&changes.modified)
+                .difference(&changes.added)
+                .difference(&changes.removed),
+        )
+    }
+
+    fn updater(&self) -> Updater<'_> {
+        Updater { versions: self.versions, filters: self.reset }
+    }
+
+    fn check_kind(&self, config: &Value) -> Result<(), ApplyError> {
+        let given = ObjectKind::of(config);
+        if given.version() != self.version || given.kind != self.kind {
+            return Err(ApplyError::BadRequest(format!("invalid object type: {given}")));
+        }
+        Ok(())
+    }
+
+    fn typed(&self, value: Value, duplicates: Duplicates) -> Result<Typed<'_>, String> {
+        let Some((schema, of)) = self.versions.type_in(self.version) else {
+            return Err(format!("no corresponding type for {}", ObjectKind::of(&value)));
+        };
+        Typed::new(schema, of, value, duplicates).map_err(|errors| errors.to_string())
+    }
+
+    fn typed_live(&self, live: &Value) -> Result<Typed<'_>, ApplyError> {
+        let shown = shown(live);
+        self.typed(without_managed_fields(live), Duplicates::Allowed)
+            .map_err(|why| ApplyError::Failed(format!("failed to create typed live object ({shown}): {why}")))
+    }
+
+    fn typed_config(&self, mut config: Value) -> Result<Typed<'_>, ApplyError> {
+        let shown = shown(&config);
+        go::to_floats(&mut config);
+        self.typed(config, Duplicates::Refused).map_err(|why| {
+            ApplyError::Failed(format!("failed to create typed patch object ({shown}): {why}"))
+        })
+    }
+
+    fn typed_for_update(&self, value: Value, which: &str) -> Result<Typed<'_>, UpdateError> {
+        let shown = shown(&value);
+        self.typed(value, Duplicates::Allowed).map_err(|why| {
+            UpdateError(format!("failed to convert {which} object ({shown}) to smd typed: {why}"))
+        })
+    }
+}
+
+const MANAGED_FIELDS: &str = "/metadata/managedFields";
+
+/// What an object says it is. Prints as Go prints a GroupVersionKind.
+struct ObjectKind<'a> {
+    group: &'a str,
+    version: &'a str,
+    kind: &'a str,
+}
+
+impl<'a> ObjectKind<'a> {
+    fn of(object: &'a Value) -> ObjectKind<'a> {
+        let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+        if version.contains('/') {
+            return ObjectKind { group: "", version: "", kind: "" };
+        }
+        ObjectKind { group, version, kind: text("kind") }
+    }
+
+    fn version(&self) -> String {
+        match self.group {
+            "" => self.version.to_owned(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+}
+
+impl std::fmt::Display for ObjectKind<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}, Kind={}", self.group, self.version, self.kind)
+    }
+}
+
+/// An object as messages name it: `namespace/name; group/version, Kind=kind`.
+fn shown(object: &Value) -> String {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    format!("{}/{}; {}", text("/metadata/namespace"), text("/metadata/name"), ObjectKind::of(object))
+}
+
+/// Whether a configuration brings managers that could be read. Others are for the type to refuse.
+fn managed_fields_are_set(config: &Value) -> bool {
+    let entries = config.pointer(MANAGED_FIELDS).and_then(Value::as_array);
+    entries.is_some_and(|entries| {
+        entries.iter().all(|entry| {
+            let entry = std::slice::from_ref(entry).to_vec();
+            !matches!(managers::decode(Some(&Value::Array(entry))), Err(managers::DecodeError::Malformed(_)))
+        })
+    })
+}
+
+/// A copy of an object without its managers, which is most of many objects.
+fn without_managed_fields(object: &Value) -> Value {
+    let Some(fields) = object.as_object() else { return object.clone() };
+    let copy = fields.iter().map(|(name, value)| match (name.as_str(), value) {
+        ("metadata", Value::Object(metadata)) => {
+            let kept = metadata.iter().filter(|(name, _)| *name != "managedFields");
+            (name.clone(), Value::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect()))
+        }
+        _ => (name.clone(), value.clone()),
+    });
+    Value::Object(copy.collect())
+}
+
+fn remove_managed_fields(object: &mut Value) {
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        metadata.remove("managedFields");
+    }
+}
+
+fn set_managed_fields(object: &mut Value, managers: &Managers) {
+    remove_managed_fields(object);
+    let (Some(entries), Value::Object(object)) = (managers::encode(managers), object) else { return };
+    let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(metadata) = metadata {
+        metadata.insert("managedFields".into(), entries);
+    }
+}
+
+/// Fields that nobody manages.
+fn stripped() -> &'static Set {
+    static STRIPPED: std::sync::LazyLock<Set> = std::sync::LazyLock::new(|| {
+        let mut set = Set::new();
+        for name in ["apiVersion", "kind", "metadata"] {
+            set.insert(&[PathElement::field(name)]);
+        }
+        for name in [
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "selfLink",
+            "uid",
+            "clusterName",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+        ] {
+            set.insert(&[PathElement::field("metadata"), PathElement::field(name)]);
+        }
+        set
+    });
+    &STRIPPED
+}
+
+/// Merges the oldest updaters of a version into one until they are few enough.
+fn cap_updaters(managers: &mut Managers) {
+    let updaters = managers.iter().filter(|(manager, _)| !manager.is_applier());
+    let mut updaters: Vec<(i64, String, Manager)> = updaters
+        .map(|(manager, managed)| (managers::seconds(managed.time), manager.identifier(), manager.clone()))
+        .collect();
+    let mut count = updaters.len();
+    if count <= UPDATERS {
+        return;
+    }
+    updaters.sort();
+    let mut oldest: std::collections::HashMap<String, Manager> = std::collections::HashMap::new();
+    for (_, _, manager) in updaters {
+        if count <= UPDATERS {
+            break;
+        }
+        let Some(managed) = managers.get(&manager) else { continue };
+        let version = managed.version.clone();
+        // The oldest of a version waits for a second one: alone, it is no smaller under another name.
+        let Some(first) = oldest.get(&version) else {
+            oldest.insert(version, manager);
+            continue;
+        };
+        let bucket = Manager {
+            name: ANCIENT_CHANGES.to_owned(),
+            operation: Operation::Update { version: version.clone() },
+            subresource: String::new(),
+        };
+        if !managers.contains_key(&bucket)
+            && let Some(first) = managers.remove(first)
+        {
+            managers.insert(bucket.clone(), first);
+        }
+        let Some(managed) = managers.remove(&manager) else { continue };
+        let fields = match managers.remove(&bucket) {
+            Some(known) => managed.fields.union(&known.fields),
+            None => managed.fields,
+        };
+        managers.insert(bucket, Managed { fields, version, time: managed.time });
+        count -= 1;
+    }
+}
+
+/// Brings the annotation of `kubectl apply` up to date, if the object has it.
+fn refresh_last_applied(object: &mut Value, config: &Value) {
+    let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") else { return };
+    if annotations.get(LAST_APPLIED).and_then(Value::as_str).unwrap_or_default().is_empty() {
+        return;
+    }
+    let mut applied = config.clone();
+    if let Some(Value::Object(annotations)) = applied.pointer_mut("/metadata/annotations") {
+        annotations.remove(LAST_APPLIED);
+    }
+    go::to_integers(&mut applied);
+    annotations.insert(LAST_APPLIED.into(), Value::String(types::go::json(&applied) + "\n"));
+    let size = |(name, value): (&String, &Value)| name.len() + value.as_str().map_or(0, str::len);
+    if annotations.iter().map(size).sum::<usize>() > ANNOTATIONS_LIMIT {
+        annotations.remove(LAST_APPLIED);
+    }
+}
+
+#[cfg(test)]
+mod tests;
