@@ -29,6 +29,8 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Names and values of an object's annotations together, in bytes.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
+const NO_MANAGER: &str = "failed to create manager for existing fields";
+
 /// The managers of one kind of object, as one endpoint changes them.
 #[derive(Clone, Copy)]
 pub struct FieldManager<'a> {
@@ -78,11 +80,22 @@ impl FieldManager<'_> {
         let managers = managers::decode(live.pointer(MANAGED_FIELDS))
             .map_err(|error| ApplyError::Failed(format!("failed to decode managed fields: {error}")))?;
         self.check_kind(&config)?;
+        let shown_live = shown(live);
+        let live = self.typed(without_managed_fields(live), Duplicates::Allowed);
+        // An object that nobody applied to yet is looked at before the configuration, any other after it.
+        if managers.is_empty()
+            && let Err(why) = &live
+        {
+            let why = format!("failed to convert new object ({shown_live}) to smd typed: {why}");
+            return Err(ApplyError::Failed(format!("{NO_MANAGER}: {why}")));
+        }
         if managed_fields_are_set(&config) {
             return Err(ApplyError::BadRequest("metadata.managedFields must be nil".into()));
         }
         let config = self.typed_config(config)?;
-        let live = self.typed_live(live)?;
+        let live = live.map_err(|why| {
+            ApplyError::Failed(format!("failed to create typed live object ({shown_live}): {why}"))
+        })?;
         let (mut object, managers) =
             match self.apply_once(&live, &config, managers.clone(), manager, force, now) {
                 Err(updater::Error::Conflicts(conflicts)) if manager == KUBECTL => {
@@ -152,7 +165,12 @@ impl FieldManager<'_> {
         manager: &str,
         now: Timestamp,
     ) -> Result<(), updater::Error> {
-        let own = self.updater().update(live, new, self.version, managers)?.difference(stripped());
+        let failed = |error: updater::Error| {
+            let doing = format!("failed to update ManagedFields ({})", shown(new.value()));
+            updater::Error::Failed(doing, error.to_string())
+        };
+        let own = self.updater().update(live, new, self.version, managers).map_err(failed)?;
+        let own = own.difference(stripped());
         if !own.is_empty() {
             let operation = Operation::Update { version: self.version.to_owned() };
             let writer = Manager::new(manager, operation, self.subresource);
@@ -176,8 +194,7 @@ impl FieldManager<'_> {
         now: Timestamp,
     ) -> Result<(Value, Managers), updater::Error> {
         if managers.is_empty() {
-            let doing = "failed to create manager for existing fields";
-            let failed = |why: String| updater::Error::Failed(doing.into(), why);
+            let failed = |why: String| updater::Error::Failed(NO_MANAGER.into(), why);
             let empty = self.typed_for_update(self.empty.clone(), "live").map_err(|error| failed(error.0))?;
             self.record(&empty, live, &mut managers, BEFORE_FIRST_APPLY, now)
                 .map_err(|error| failed(error.to_string()))?;
@@ -239,12 +256,6 @@ impl FieldManager<'_> {
             return Err(format!("no corresponding type for {}", ObjectKind::of(&value)));
         };
         Typed::new(schema, of, value, duplicates).map_err(|errors| errors.to_string())
-    }
-
-    fn typed_live(&self, live: &Value) -> Result<Typed<'_>, ApplyError> {
-        let shown = shown(live);
-        self.typed(without_managed_fields(live), Duplicates::Allowed)
-            .map_err(|why| ApplyError::Failed(format!("failed to create typed live object ({shown}): {why}")))
     }
 
     fn typed_config(&self, mut config: Value) -> Result<Typed<'_>, ApplyError> {
