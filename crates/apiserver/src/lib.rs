@@ -16,6 +16,7 @@ pub mod body;
 pub mod cluster;
 mod discovery;
 pub mod object;
+pub mod patch;
 pub mod registry;
 pub mod request;
 pub mod selector;

@@ -9,7 +9,7 @@
 mod conflict;
 mod field_manager;
 pub mod filter;
-mod go;
+pub(crate) mod go;
 pub mod managers;
 pub mod path;
 pub mod scale;
