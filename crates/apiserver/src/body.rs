@@ -1,6 +1,7 @@
 //! Request bodies: what forms are read, and how a body that cannot be read is refused (1.26, 2.24, 2.65).
 
 use http::{HeaderMap, header};
+use rules::field::Path;
 use rules::wire;
 use serde_json::Value;
 use types::go;
@@ -8,7 +9,7 @@ use types::go;
 use crate::object;
 use crate::registry::Resource;
 use crate::request::Query;
-use crate::status::Refusal;
+use crate::status::{About, Refusal};
 
 /// What bodies may be written in.
 const ACCEPTED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
@@ -53,6 +54,26 @@ fn read_json(resource: &Resource, of: schema::Type, query: &Query, body: &[u8]) 
     let warnings = match query.get("fieldValidation").unwrap_or("Warn") {
         "Strict" if !strict.is_empty() => {
             return Err(cannot(format!("strict decoding error: {}", strict.join(", "))));
+        }
+        "Ignore" => Vec::new(),
+        _ => strict,
+    };
+    Ok(Read { object: decoded.value, warnings })
+}
+
+/// A patched document as an object again; what does not fit its type is the patch's fault (2.38).
+pub fn reread(resource: &Resource, query: &Query, document: &Value, patch: &str) -> Result<Read, Refusal> {
+    let of = schema::Pack::v1_35().of_kind(&resource.group, &resource.version, &resource.kind);
+    let of = of.expect("every built-in kind has a type");
+    let invalid = |why: String| {
+        let error = Path::new("patch").invalid(patch, why);
+        Refusal::invalid(About { group: "", resource: "", name: "" }, &vec![error])
+    };
+    let decoded = schema::decode_value(of, document).map_err(|why| invalid(why.to_string()))?;
+    let strict: Vec<String> = decoded.strict.iter().map(ToString::to_string).collect();
+    let warnings = match query.get("fieldValidation").unwrap_or("Warn") {
+        "Strict" if !strict.is_empty() => {
+            return Err(invalid(format!("strict decoding error: {}", strict.join(", "))));
         }
         "Ignore" => Vec::new(),
         _ => strict,

@@ -112,6 +112,7 @@ impl Cluster {
             (None, Verb::Watch) => verbs::watch::watch(&context).await,
             (None, Verb::Create) => verbs::create::create(&context, &body).await,
             (None, Verb::Update) => verbs::update::update(&context, &body, false).await,
+            (None, Verb::Patch) => verbs::patch::patch(&context, &body, false).await,
             (None, Verb::Delete) => verbs::delete::delete(&context, &body).await,
             (None, Verb::DeleteCollection) => verbs::delete::delete_collection(&context, &body).await,
             (Some(name), verb) => {
@@ -122,10 +123,10 @@ impl Cluster {
                 match (name, verb) {
                     ("status", Verb::Get) => verbs::get::get(&context),
                     ("status", Verb::Update) => verbs::update::update(&context, &body, true).await,
+                    ("status", Verb::Patch) => verbs::patch::patch(&context, &body, true).await,
                     _ => Err(Refusal::unknown_resource()),
                 }
             }
-            (None, Verb::Patch) => Err(Refusal::method_not_allowed()),
         }
     }
 

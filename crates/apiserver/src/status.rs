@@ -150,6 +150,11 @@ impl Refusal {
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
+    /// 413: a patch of too many operations.
+    pub fn too_many_operations(message: impl Into<String>) -> Self {
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+    }
+
     /// 422: these fields are wrong. `about.resource` is the kind here.
     pub fn invalid(about: About<'_>, errors: &field::Errors) -> Self {
         let mut texts: Vec<String> = Vec::new();
@@ -160,7 +165,8 @@ impl Refusal {
         }
         let texts =
             if let [one] = texts.as_slice() { one.clone() } else { format!("[{}]", texts.join(", ")) };
-        let message = format!("{} {} is invalid: {texts}", about.qualified(), types::go::quote(about.name));
+        let subject = format!("{} {}", about.qualified(), types::go::quote(about.name));
+        let message = format!("{subject} is invalid: {texts}");
         let cause = |error: &field::Error| json!({"reason": error.kind.reason(), "message": error.message(), "field": error.path});
         let mut refusal = Refusal::about(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", about, message);
         refusal.details.insert("causes".to_owned(), errors.iter().map(cause).collect());

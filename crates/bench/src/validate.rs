@@ -11,12 +11,10 @@ use anyhow::Context as _;
 use http::Request;
 use kube::{Client, client::Body};
 use rules::{
-    job::{
-        Settings,
-        endpoints::{self, Refused},
-    },
+    job::{Settings, endpoints},
     meta::system::Identity,
     wire,
+    write::Refused,
 };
 use serde_json::Value;
 use testkit::ControlPlane;
@@ -135,7 +133,7 @@ fn judge(job: &[u8]) -> (u16, String) {
         suffix: "xxxxx".to_owned(),
     };
     match endpoints::create(&decoded.value, NAMESPACE, identity, &Settings::default()) {
-        Ok(accepted) => (201, accepted.job.to_string()),
+        Ok(accepted) => (201, accepted.object.to_string()),
         Err(refused) => {
             let code = match &refused {
                 Refused::BadRequest(_) => 400,

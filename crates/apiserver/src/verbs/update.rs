@@ -2,12 +2,14 @@
 
 use http::StatusCode;
 use serde_json::Value;
-use store::{Committed, Write};
+use store::Write;
 
 use crate::answer::{self, Answer};
+use crate::body::Read;
 use crate::cluster::Context;
 use crate::object;
 use crate::status::Refusal;
+use crate::strategy::Strategy;
 use crate::{body, verbs};
 
 /// Kinds whose updates must say which version they change (2.32).
@@ -32,19 +34,27 @@ pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) ->
         let error = path.invalid(0, "must be specified for an update");
         return Err(Refusal::invalid(context.about(), &vec![error]));
     }
+    change(context, status, |_| Ok(Read { object: body.object.clone(), warnings: body.warnings.clone() }))
+        .await
+}
+
+/// Replaces the stored object by what `make` makes of it, as often as somebody else comes between. Whoever says which
+/// version he changes wants to know when it is another one; everybody else wants the change.
+pub(crate) async fn change(
+    context: &Context<'_>,
+    status: bool,
+    make: impl Fn(&Value) -> Result<Read, Refusal>,
+) -> Result<Answer, Refusal> {
+    let name = context.name();
     let key = object::key(context.resource, context.namespace(), name);
-    // Whoever says which version he changes wants to know when it is another one; everybody else wants the change.
     loop {
         let current = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
         let old = object::read(&current);
-        expect_stored(context, &body.object, &old)?;
-        let rule = if status {
-            context.strategy.update_status(&body.object, &old)
-        } else {
-            context.strategy.update(&body.object, &old)
-        };
-        let accepted = rule.map_err(|refused| verbs::refused(context, name, refused))?;
-        let warnings = [body.warnings.as_slice(), &accepted.warnings].concat();
+        let wanted = make(&old)?;
+        expect_stored(context, &wanted.object, &old)?;
+        let rule = if status { Strategy::update_status } else { Strategy::update };
+        let accepted = rule(context.strategy, &wanted.object, &old);
+        let accepted = accepted.map_err(|refused| verbs::refused(context, name, refused))?;
         let mut answer = if same(&accepted.object, &old) {
             verbs::stored(StatusCode::OK, &current)
         } else if context.is_dry_run() {
@@ -52,12 +62,12 @@ pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) ->
         } else {
             let write = settle(context, &key, &accepted.object).if_revision(current.revision);
             match context.cluster.store().commit(write).await {
-                Ok(done) => answer_of(&done),
-                Err(store::error::Commit::Conflict { .. }) if wanted_version.is_empty() => continue,
+                Ok(done) => verbs::stored(StatusCode::OK, &done.object),
+                Err(store::error::Commit::Conflict { .. }) => continue, // made again, it says whether that is one
                 Err(error) => return Err(verbs::not_committed(context, name, error)),
             }
         };
-        answer::warn(&mut answer, &warnings);
+        answer::warn(&mut answer, &[wanted.warnings, accepted.warnings].concat());
         return Ok(answer);
     }
 }
@@ -114,8 +124,4 @@ pub(crate) fn settle(context: &Context<'_>, key: &store::Key, object: &Value) ->
         return Write::delete(key.clone());
     }
     Write::put(key.clone(), object::draft(object, &context.fields(object)))
-}
-
-fn answer_of(done: &Committed) -> Answer {
-    verbs::stored(StatusCode::OK, &done.object)
 }

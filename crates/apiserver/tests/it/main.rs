@@ -3,6 +3,7 @@
 mod discovery;
 mod jobs;
 mod objects;
+mod patch;
 mod watch;
 
 use apiserver::Cluster;

@@ -104,7 +104,7 @@ fn oracle_json_patches() {
         .map(|seed| {
             let random = &mut Random::new(seed);
             let document = object(random);
-            let patch: Value = (0..1 + random.below(3)).map(|_| operation(random, &document)).collect();
+            let patch: Value = (0..=random.below(3)).map(|_| operation(random, &document)).collect();
             (document, patch)
         })
         .collect();

@@ -1,0 +1,62 @@
+//! PATCH of an object or of its status (2.36–2.40).
+
+use http::header;
+use serde_json::Value;
+
+use crate::answer::Answer;
+use crate::body::{self, Read};
+use crate::cluster::Context;
+use crate::patch::json::{Patch, Reading};
+use crate::patch::{self, Error};
+use crate::status::Refusal;
+use crate::verbs::update::change;
+
+const ACCEPTED: [&str; 3] =
+    ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
+
+pub(crate) async fn patch(context: &Context<'_>, bytes: &[u8], status: bool) -> Result<Answer, Refusal> {
+    let content =
+        context.head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let content = content.split(';').next().unwrap_or("").trim();
+    if !ACCEPTED.contains(&content) {
+        return Err(Refusal::unsupported_media_type(&ACCEPTED));
+    }
+    let text = String::from_utf8_lossy(bytes);
+    let patch: Value = serde_json::from_slice(bytes)
+        .map_err(|why| Refusal::bad_request(format!("error decoding patch: {why}")))?;
+    let reading = if context.query.get("fieldValidation") == Some("Ignore") {
+        Reading::Lenient
+    } else {
+        Reading::Checked
+    };
+    let apply: Box<dyn Fn(Value) -> Result<Value, Error> + Send + Sync> = match content {
+        "application/json-patch+json" => {
+            let (operations, _) = Patch::read(patch, reading).map_err(refusal)?;
+            Box::new(move |document| operations.apply(document))
+        }
+        "application/merge-patch+json" => {
+            Box::new(move |document| patch::merge::apply(document, patch.clone()))
+        }
+        _ => {
+            let resource = context.resource;
+            let of = schema::Pack::v1_35().of_kind(&resource.group, &resource.version, &resource.kind);
+            let of = of.expect("every built-in kind has a type");
+            Box::new(move |document| patch::strategic::apply(of, document, patch.clone()))
+        }
+    };
+    change(context, status, |old| {
+        let document = apply(old.clone()).map_err(refusal)?;
+        let Read { object, warnings } = body::reread(context.resource, context.query, &document, &text)?;
+        Ok(Read { object, warnings })
+    })
+    .await
+}
+
+fn refusal(error: Error) -> Refusal {
+    match error {
+        Error::BadRequest(why) => Refusal::bad_request(why),
+        Error::TooLarge(why) => Refusal::too_many_operations(why),
+        Error::Unprocessable(_) => Refusal::unprocessable(Error::UNPROCESSABLE),
+        Error::Failed(why) => Refusal::unknown(why),
+    }
+}
