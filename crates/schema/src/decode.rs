@@ -14,12 +14,11 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-pub use error::{DecodeError, StrictError};
+pub use error::{DecodeError, Mismatch, StrictError};
 
 use crate::json::{self, Scan, unquote};
 use crate::pack::{Id, Pack, Shape, Type};
 use crate::value::{float, is_zero, zero};
-use error::Mismatch;
 
 /// What a document became, and what a strict reader holds against it.
 #[derive(Debug, Clone, PartialEq)]

@@ -44,6 +44,6 @@ mod quantity;
 mod time;
 mod value;
 
-pub use decode::{DecodeError, Decoded, StrictError, decode, decode_value};
+pub use decode::{DecodeError, Decoded, Mismatch, StrictError, decode, decode_value};
 pub use encode::{encode, encode_text};
 pub use pack::{Pack, Type};

@@ -182,6 +182,14 @@ mod tests {
     }
 
     #[test]
+    fn a_list_in_a_map_is_written_even_if_it_is_none() {
+        let user =
+            Pack::v1_35().named("io.k8s.api.authentication.v1.UserInfo").expect("the pack has UserInfo");
+        let message = encode_message(user, &json!({"extra": {"a": null}}));
+        assert!(message.ends_with(&[34, 5, 10, 1, b'a', 18, 0]), "{message:?}");
+    }
+
+    #[test]
     fn numbers_may_be_packed() {
         let name = "io.k8s.api.batch.v1.PodFailurePolicyOnExitCodesRequirement";
         let of = Pack::v1_35().named(name).expect("the pack has the type");

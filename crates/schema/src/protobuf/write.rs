@@ -31,7 +31,11 @@ fn write(pack: &Pack, number: u32, id: Id, value: &Value, out: &mut Vec<u8>) {
             for (key, value) in members {
                 nested(number, out, |out| {
                     write_bytes(out, 1, key.as_bytes());
-                    write(pack, 2, item, value, out);
+                    match value {
+                        // In a map, a list that is a message is written even if there is none.
+                        Value::Null if pack.def(item).message => write_bytes(out, 2, b""),
+                        _ => write(pack, 2, item, value, out),
+                    }
                 });
             }
         }

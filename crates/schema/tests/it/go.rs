@@ -1,11 +1,16 @@
 //! Go programs and modules, pinned in `tools/schema`.
 
+use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use serde::Deserialize;
+
+/// The flags with which `testkit` builds Kubernetes, too, so that Go compiles their common packages once.
+const TRIMPATH: &str = "-trimpath";
+const READONLY: &str = "-mod=readonly";
 
 /// What the oracle says about one document.
 #[derive(Debug, Default, Deserialize)]
@@ -57,7 +62,7 @@ pub(crate) fn module(path: &str) -> PathBuf {
 
 /// What the pack's generator prints.
 pub(crate) fn pack_lines() -> Vec<u8> {
-    go(["run", "./pack"])
+    go(["run", TRIMPATH, READONLY, "./pack"])
 }
 
 /// Puts all documents to Kubernetes' own decoder, converter and encoders.
@@ -120,15 +125,26 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// The oracle, built once a test run; Go keeps what has not changed.
+/// The oracle, built once a test run; Go keeps what has not changed, and a lock keeps other runs from building at once.
 fn oracle() -> &'static Path {
     static ORACLE: OnceLock<PathBuf> = OnceLock::new();
     ORACLE.get_or_init(|| {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
         let cache = cache.or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
-        let path = cache.expect("XDG_CACHE_HOME or HOME is set").join("ferry/schema/oracle");
+        let folder = cache.expect("XDG_CACHE_HOME or HOME is set").join("ferry/schema");
+        fs::create_dir_all(&folder).expect("the cache can be written");
+        let lock = File::create(folder.join("lock")).expect("the cache can be written");
+        lock.lock().expect("the cache can be locked");
+        let path = folder.join("oracle");
         eprintln!("building {} (minutes the first time)", path.display());
-        go(["build", "-o", path.to_str().expect("the cache's path is UTF-8"), "./oracle"]);
+        go([
+            "build",
+            TRIMPATH,
+            READONLY,
+            "-o",
+            path.to_str().expect("the cache's path is UTF-8"),
+            "./oracle",
+        ]);
         path
     })
 }
