@@ -92,3 +92,32 @@ impl Event {
         Event::warning("UnknownCompletionMode", "Skipped Job sync because completion mode is unknown")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn v_01_to_v_09_as_users_read_them() {
+        let too_many = "Too many succeeded pods running after completion count reached";
+        for (event, kind, reason, message) in [
+            (Event::pod_created("p"), "Normal", "SuccessfulCreate", "Created pod: p"),
+            (Event::pod_not_created("no"), "Warning", "FailedCreate", "Error creating: no"),
+            (Event::pod_deleted("p"), "Normal", "SuccessfulDelete", "Deleted pod: p"),
+            (Event::pod_not_deleted("no"), "Warning", "FailedDelete", "Error deleting: no"),
+            (Event::suspended(), "Normal", "Suspended", "Job suspended"),
+            (Event::resumed(), "Normal", "Resumed", "Job resumed"),
+            (Event::completed(), "Normal", "Completed", "Job completed"),
+            (Event::failed("Why", "because"), "Warning", "Why", "because"),
+            (Event::too_many_succeeded(), "Warning", "TooManySucceededPods", too_many),
+            (
+                Event::unknown_completion_mode(),
+                "Warning",
+                "UnknownCompletionMode",
+                "Skipped Job sync because completion mode is unknown",
+            ),
+        ] {
+            assert_eq!((event.kind.as_str(), &*event.reason, &*event.message), (kind, reason, message));
+        }
+    }
+}

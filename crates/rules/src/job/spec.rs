@@ -26,31 +26,28 @@ pub(crate) struct Spec {
 impl Spec {
     /// `None` for a completion mode that this controller does not know (J-14).
     pub(crate) fn read(job: &Job) -> Option<Self> {
-        let spec = job.spec.clone().unwrap_or_default();
+        let spec = super::spec(job);
         let indexed = match spec.completion_mode.as_deref() {
             None | Some("NonIndexed") => false,
             Some("Indexed") => true,
             Some(_) => return None,
         };
         let default_limit = if spec.backoff_limit_per_index.is_some() { i32::MAX } else { 6 };
+        let restart_policy = spec.template.spec.as_ref().and_then(|pod| pod.restart_policy.as_deref());
         Some(Spec {
             parallelism: spec.parallelism.unwrap_or(1),
             completions: if indexed { Some(spec.completions.unwrap_or(0)) } else { spec.completions },
             indexed,
-            suspended: spec.suspend == Some(true),
+            suspended: super::is_suspended(spec),
             backoff_limit: spec.backoff_limit.unwrap_or(default_limit),
             backoff_limit_per_index: spec.backoff_limit_per_index.filter(|_| indexed),
             max_failed_indexes: spec.max_failed_indexes,
             active_deadline: spec.active_deadline_seconds.map(SignedDuration::from_secs),
+            failure_policy: spec.pod_failure_policy.clone(),
+            success_policy: spec.success_policy.clone(),
             only_replace_failed: spec.pod_replacement_policy.as_deref() == Some("Failed")
                 || spec.pod_failure_policy.is_some(),
-            failure_policy: spec.pod_failure_policy,
-            success_policy: spec.success_policy,
-            restarts_on_failure: spec
-                .template
-                .spec
-                .as_ref()
-                .is_some_and(|pod| pod.restart_policy.as_deref() == Some("OnFailure")),
+            restarts_on_failure: restart_policy == Some("OnFailure"),
         })
     }
 

@@ -21,7 +21,7 @@ use super::events::Event;
 use super::metrics::{self, Increment};
 use super::plan::Fate;
 use super::pods::{PodRef, State};
-use super::view::{Pod, View, to_i32, uids};
+use super::view::{Pod, Uncounted, View, to_i32};
 use super::{COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET};
 
 /// So many uids and new indexes at most are recorded at once, to bound the status and the time that other Jobs wait.
@@ -168,8 +168,7 @@ struct Tally {
 impl Tally {
     /// Adds the uids to the status, up to the limit.
     fn collect(view: &View, status: &mut JobStatus, end: Option<&End>, freed: &BTreeSet<&PodRef>) -> Self {
-        let known = view.status.uncounted_terminated_pods.clone().unwrap_or_default();
-        let (succeeded_before, failed_before) = (uids(known.succeeded.as_ref()), uids(known.failed.as_ref()));
+        let known = Uncounted::of(&view.stored);
         let uncounted = status.uncounted_terminated_pods.get_or_insert_default();
         let mut tally = Tally { release: Vec::new(), changed: false, full: false, actions: BTreeMap::new() };
         let mut new_indexes = 0;
@@ -180,21 +179,21 @@ impl Tally {
             let pod = &pod.facts;
             let uid = pod.pod.uid.as_str();
             tally.release.push(pod.pod.clone());
-            if pod.state == State::Succeeded && !failed_before.contains(uid) {
+            if pod.state == State::Succeeded && !known.failed.contains(uid) {
                 match &view.indexes {
                     Some(indexes) => {
                         let fresh = |index: &u32| !indexes.completed_before.contains(*index);
                         new_indexes +=
                             usize::from(pod.in_range(&view.spec) && pod.index.as_ref().is_some_and(fresh));
                     }
-                    None if succeeded_before.contains(uid) => {}
+                    None if known.succeeded.contains(uid) => {}
                     None => {
                         uncounted.succeeded.get_or_insert_default().push(uid.to_owned());
                         tally.changed = true;
                     }
                 }
             } else if (pod.is_failed(&view.spec) || end.is_some_and(|end| !end.success))
-                && !failed_before.contains(uid)
+                && !known.failed.contains(uid)
                 && pod.in_range(&view.spec)
             {
                 // When the Job fails, so do the pods that it ends.

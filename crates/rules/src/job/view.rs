@@ -44,6 +44,29 @@ pub(crate) struct Pod {
     pub(crate) tracked: bool,
 }
 
+/// Pods whose end is recorded by uid, and not yet in the counters.
+pub(crate) struct Uncounted<'a> {
+    pub(crate) succeeded: BTreeSet<&'a str>,
+    pub(crate) failed: BTreeSet<&'a str>,
+}
+
+impl<'a> Uncounted<'a> {
+    pub(crate) fn of(status: &'a JobStatus) -> Self {
+        let lists = status.uncounted_terminated_pods.as_ref();
+        let set = |list: Option<&'a Vec<String>>| list.into_iter().flatten().map(String::as_str).collect();
+        Uncounted {
+            succeeded: set(lists.and_then(|lists| lists.succeeded.as_ref())),
+            failed: set(lists.and_then(|lists| lists.failed.as_ref())),
+        }
+    }
+
+    /// Whether the pod's end is recorded, one way or the other. One that was recorded as failed stays so, even if it
+    /// succeeds after all (J-47).
+    pub(crate) fn has(&self, uid: &str) -> bool {
+        self.succeeded.contains(uid) || self.failed.contains(uid)
+    }
+}
+
 /// The indexes of an Indexed Job.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Indexes {
@@ -64,34 +87,29 @@ impl View {
     pub(crate) fn new(job: &Job, spec: Spec, own: &[Own<'_>], memory: &Memory, now: Timestamp) -> Self {
         let stored = job.status.clone().unwrap_or_default();
         let mut status = stored.clone();
-        let uncounted = status.uncounted_terminated_pods.get_or_insert_default().clone();
+        status.uncounted_terminated_pods.get_or_insert_default();
         if status.start_time.is_none() && !spec.suspended {
             status.start_time = Some(wire_time(now));
         }
         let pods: Vec<Pod> = own.iter().map(|own| Pod::read(own, &spec, memory)).collect();
 
-        let uncounted_succeeded = uncounted.succeeded.unwrap_or_default();
-        let uncounted_failed = uncounted.failed.unwrap_or_default();
-        let valid =
-            || pods.iter().filter(|pod| pod.tracked && pod.facts.in_range(&spec)).map(|pod| &pod.facts);
-        let new_succeeded: Vec<&Facts> = valid()
-            .filter(|pod| pod.state == State::Succeeded)
-            // A pod whose failure is on its way into the counter stays failed (J-47).
-            .filter(|pod| {
-                !uncounted_succeeded.contains(&pod.pod.uid) && !uncounted_failed.contains(&pod.pod.uid)
-            })
-            .collect();
-        let new_failed: Vec<&Facts> =
-            valid().filter(|pod| pod.is_failed(&spec) && !uncounted_failed.contains(&pod.pod.uid)).collect();
+        let uncounted = Uncounted::of(&stored);
+        let valid = |wanted: &dyn Fn(&Facts) -> bool| -> Vec<&Facts> {
+            let tracked = pods.iter().filter(|pod| pod.tracked && pod.facts.in_range(&spec));
+            tracked.map(|pod| &pod.facts).filter(|pod| wanted(pod)).collect()
+        };
+        let new_succeeded = valid(&|pod| pod.state == State::Succeeded && !uncounted.has(&pod.pod.uid));
+        let new_failed =
+            valid(&|pod| pod.is_failed(&spec) && !uncounted.failed.contains(pod.pod.uid.as_str()));
 
         let ends = |pods: &[&Facts]| pods.iter().map(|pod| pod.finished_at).collect::<Vec<_>>();
         let backoff = memory.backoff.after(&ends(&new_succeeded), &ends(&new_failed));
         let counted = new_failed.iter().filter(|pod| pod.verdict.counts()).count();
-        let failed = status.failed.unwrap_or(0) + to_i32(counted + uncounted_failed.len());
-        let indexes = Indexes::read(&status, &spec, &pods);
+        let failed = stored.failed.unwrap_or(0) + to_i32(counted + uncounted.failed.len());
+        let indexes = Indexes::read(&stored, &spec, &pods);
         let succeeded = match &indexes {
             Some(indexes) => to_i32(indexes.completed.len()),
-            None => status.succeeded.unwrap_or(0) + to_i32(new_succeeded.len() + uncounted_succeeded.len()),
+            None => stored.succeeded.unwrap_or(0) + to_i32(new_succeeded.len() + uncounted.succeeded.len()),
         };
         View {
             deleting: job.metadata.deletion_timestamp.is_some(),
@@ -213,11 +231,6 @@ fn fails_index(pod: &Facts, spec: &Spec, limit: i32) -> bool {
             Verdict::Ignore => false,
             Verdict::Unmatched | Verdict::Count | Verdict::FailJob(_) => pod.index_failures >= limit,
         }
-}
-
-/// Uids as a set, for the lists of uncounted pods.
-pub(crate) fn uids(list: Option<&Vec<String>>) -> BTreeSet<&str> {
-    list.into_iter().flatten().map(String::as_str).collect()
 }
 
 pub(crate) fn to_i32(count: usize) -> i32 {

@@ -61,6 +61,8 @@ impl Chance {
                 scale(1 + self.below(4))
             }
             1 if rules::job::is_indexed(spec) => scale(self.below(5)),
+            // Which of several pods goes, when they are as good as each other, nobody knows; with indexes it shows.
+            _ if rules::job::is_indexed(spec) => parallelism(self.pick(&[0, 4])),
             _ => parallelism(self.below(4)),
         }
     }

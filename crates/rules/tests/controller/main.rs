@@ -36,6 +36,8 @@ const AT_ONCE: usize = 40;
 
 #[derive(clap::Parser)]
 struct Arguments {
+    /// Only lives whose name contains one of these.
+    names: Vec<String>,
     /// How many random lives, after the scripted ones.
     #[arg(long, default_value_t = 12)]
     lives: u64,
@@ -50,11 +52,17 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse_from(std::env::args().filter(|argument| argument != "--nocapture"));
-    let builder = ControlPlane::builder().controller_manager(["job-controller"]);
-    let Some(cluster) = builder.for_test().await else { return ExitCode::SUCCESS };
     let first = arguments.seed.wrapping_mul(1_000_003);
     let lives = (0..arguments.lives).map(|life| chance::life_from(first.wrapping_add(life), arguments.steps));
-    let all: Vec<Scenario> = scenarios().into_iter().chain(lives).collect();
+    let mut all: Vec<Scenario> = scenarios().into_iter().chain(lives).collect();
+    let wanted =
+        |name: &str| arguments.names.is_empty() || arguments.names.iter().any(|part| name.contains(part));
+    all.retain(|scenario| wanted(&scenario.name));
+    if all.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    let builder = ControlPlane::builder().controller_manager(["job-controller"]);
+    let Some(cluster) = builder.for_test().await else { return ExitCode::SUCCESS };
     let runs = all.into_iter().map(|scenario| async {
         let name = scenario.name.clone();
         (name, run(&cluster, scenario).await)
