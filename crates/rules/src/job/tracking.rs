@@ -182,9 +182,8 @@ impl Tally {
             if pod.state == State::Succeeded && !known.failed.contains(uid) {
                 match &view.indexes {
                     Some(indexes) => {
-                        let fresh = |index: &u32| !indexes.completed_before.contains(*index);
-                        new_indexes +=
-                            usize::from(pod.in_range(&view.spec) && pod.index.as_ref().is_some_and(fresh));
+                        let is_new = |index| !indexes.completed_before.contains(index);
+                        new_indexes += usize::from(pod.in_range(&view.spec) && pod.index.is_some_and(is_new));
                     }
                     None if known.succeeded.contains(uid) => {}
                     None => {
@@ -269,10 +268,10 @@ fn succeeded(view: &View, completed: i32) -> i32 {
     if elastic { completed } else { completed.max(view.stored.succeeded.unwrap_or(0)) }
 }
 
+/// Whether every pod is counted and gone (J-44).
 fn may_finish(status: &JobStatus) -> bool {
-    let uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
-    len(uncounted.succeeded.as_ref()) + len(uncounted.failed.as_ref()) == 0
-        && status.terminating.unwrap_or(0) == 0
+    let uncounted = Uncounted::of(status);
+    uncounted.succeeded.is_empty() && uncounted.failed.is_empty() && status.terminating.unwrap_or(0) == 0
 }
 
 /// Adds the terminal condition (J-48).
