@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::{Options, env, mounts, named, one_of, probes, required_one_of, resources, security};
-use crate::field::{Errors, Path, Value};
+use crate::field::{Error, Errors, Path, Value};
 use crate::names;
 
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
@@ -117,6 +117,13 @@ pub(super) fn validate_common(container: &Container, context: &Context<'_>, path
         errors.extend(security::validate_container(security, context, &path.child("securityContext")));
     }
     errors
+}
+
+/// Images of pods have no space around them. In templates they may: what makes pods of them may put another name there.
+pub(super) fn validate_image_of_pod(container: &Container, path: &Path) -> Option<Error> {
+    let image = container.image.as_deref().unwrap_or_default();
+    let why = "must not have leading or trailing whitespace";
+    (image.trim() != image).then(|| path.child("image").invalid(image, why))
 }
 
 /// When an image is pulled.
@@ -242,7 +249,7 @@ fn init_restart_policy(container: &Container, options: &Options, path: &Path) ->
     }
 }
 
-fn without_policy(path: &Path) -> crate::field::Error {
+fn without_policy(path: &Path) -> Error {
     path.child("restartPolicy").required("must specify restartPolicy when restart rules are used")
 }
 

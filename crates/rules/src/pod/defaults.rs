@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{
     RBDVolumeSource, Volume,
 };
 use k8s_openapi::apimachinery::pkg::api::resource;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use types::Quantity;
 
 use super::{ephemeral, image, resources};
@@ -28,8 +29,8 @@ const INIT_CONTAINER_ANNOTATIONS: [&str; 4] = [
 
 /// Fills in what the author of a pod template left open.
 pub fn apply_template_defaults(template: &mut PodTemplateSpec) {
-    if let Some(annotations) = template.metadata.as_mut().and_then(|meta| meta.annotations.as_mut()) {
-        annotations.retain(|key, _| !INIT_CONTAINER_ANNOTATIONS.contains(&key.as_str()));
+    if let Some(meta) = &mut template.metadata {
+        drop_init_container_annotations(meta);
     }
     default_spec(template.spec.get_or_insert_default());
 }
@@ -37,8 +38,12 @@ pub fn apply_template_defaults(template: &mut PodTemplateSpec) {
 /// Fills in what the creator of a pod left open: the defaults of a template, and those that would change templates if
 /// they applied to them.
 pub fn apply_pod_defaults(pod: &mut Pod) {
+    drop_init_container_annotations(&mut pod.metadata);
     let spec = pod.spec.get_or_insert_default();
     default_spec(spec);
+    if spec.termination_grace_period_seconds.is_some_and(|seconds| seconds < 0) {
+        spec.termination_grace_period_seconds = Some(1);
+    }
     for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
         default_requests_to_limits(container);
     }
@@ -46,6 +51,12 @@ pub fn apply_pod_defaults(pod: &mut Pod) {
     spec.enable_service_links.get_or_insert(true);
     if spec.host_network == Some(true) {
         default_host_ports(spec);
+    }
+}
+
+fn drop_init_container_annotations(meta: &mut ObjectMeta) {
+    if let Some(annotations) = &mut meta.annotations {
+        annotations.retain(|key, _| !INIT_CONTAINER_ANNOTATIONS.contains(&key.as_str()));
     }
 }
 
@@ -377,7 +388,7 @@ mod tests {
     #[test]
     fn a_pod_has_more_defaults_than_a_template() {
         let mut pod: Pod = serde_json::from_value(json!({"spec": {
-            "hostNetwork": true,
+            "hostNetwork": true, "terminationGracePeriodSeconds": -1,
             "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}],
                 "resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}}],
         }}))
@@ -388,5 +399,6 @@ mod tests {
         assert_eq!(container["resources"]["requests"], json!({"cpu": "1", "memory": "1Gi"}));
         assert_eq!(container["ports"][0]["hostPort"], 80);
         assert_eq!(pod["spec"]["enableServiceLinks"], true);
+        assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 1);
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Container, EphemeralContainer, PodSpec, ResourceRequirements};
 
-use super::containers::{Context, validate_common};
+use super::containers::{Context, validate_common, validate_image_of_pod};
 use crate::field::{Errors, Path};
 
 const NOT_SET: &str = "cannot be set for an Ephemeral Container";
@@ -26,7 +26,7 @@ pub(super) fn validate(spec: &PodSpec, context: &Context<'_>, path: &Path) -> Er
         let path = path.index(i);
         let container = to_container(ephemeral);
         errors.extend(validate_common(&container, context, &path));
-        errors.extend(image_without_space(&container, &path));
+        errors.extend(validate_image_of_pod(&container, &path));
         if !names.insert(&ephemeral.name) {
             errors.push(path.child("name").duplicate(&ephemeral.name));
         }
@@ -47,13 +47,6 @@ pub(super) fn validate(spec: &PodSpec, context: &Context<'_>, path: &Path) -> Er
         }
     }
     errors
-}
-
-/// Images of pods, other than those of templates, have no space around them.
-pub(super) fn image_without_space(container: &Container, path: &Path) -> Option<crate::field::Error> {
-    let image = container.image.as_deref().unwrap_or_default();
-    let why = "must not have leading or trailing whitespace";
-    (image.trim() != image).then(|| path.child("image").invalid(image, why))
 }
 
 /// What other containers may have and these may not, in the order of the internal structure.

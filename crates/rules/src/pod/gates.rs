@@ -1,13 +1,22 @@
 //! Fields whose feature is switched off in Kubernetes 1.35 unless the operator of a cluster asks for it: a write drops
-//! them before it is judged, except where the stored object already has them.
+//! them before it is judged, except where the stored object already has them. No rule judges them: they cannot get into
+//! a store in the first place.
 
-use k8s_openapi::api::core::v1::{Container, Lifecycle, PodSpec, PodTemplateSpec, VolumeProjection};
+use k8s_openapi::api::core::v1::{Container, Lifecycle, Pod, PodSpec, PodTemplateSpec, VolumeProjection};
 
 use super::all_containers;
 use crate::field::Path;
 
 /// Drops from a template what is behind a gate that is off.
 pub fn drop_disabled(new: &mut PodTemplateSpec, old: Option<&PodTemplateSpec>) {
+    let old = old.and_then(|old| old.spec.as_ref());
+    if let Some(new) = &mut new.spec {
+        drop_from_spec(new, old);
+    }
+}
+
+/// Drops from the spec of a pod what is behind a gate that is off.
+pub fn drop_disabled_from_pod(new: &mut Pod, old: Option<&Pod>) {
     let old = old.and_then(|old| old.spec.as_ref());
     if let Some(new) = &mut new.spec {
         drop_from_spec(new, old);

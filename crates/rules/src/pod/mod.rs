@@ -7,7 +7,7 @@
 //! - [`gates`]: what a write drops, because its feature is switched off;
 //! - [`Options`]: what is let pass;
 //! - [`warnings`]: what is accepted with a remark;
-//! - here, [`validate_template`]: the order of the rules. Each noun has its file: [`containers`], [`ephemeral`],
+//! - here, [`validate_template`] and [`validate_create`]: the order of the rules. Each noun has its file: [`containers`], [`ephemeral`],
 //!   [`env`], [`probes`], [`resources`], [`mounts`], [`volumes`], [`security`], [`profiles`], [`windows`],
 //!   [`affinity`], [`scheduling`], [`dns`].
 //!
@@ -16,7 +16,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec, Toleration};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, PodTemplateSpec, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::field::{Error, Errors, Path, Value};
@@ -72,6 +72,38 @@ pub fn validate_template(template: &PodTemplateSpec, options: &Options, path: &P
     errors
 }
 
+/// A new pod, which has passed [`defaults`].
+pub fn validate_create(pod: &Pod, options: &Options) -> Errors {
+    let no_spec = PodSpec::default();
+    let spec = pod.spec.as_ref().unwrap_or(&no_spec);
+    let annotations = annotations(Some(&pod.metadata));
+    let (at_meta, path) = (Path::new("metadata"), Path::new("spec"));
+
+    let mut errors = meta::validate_built_in(&pod.metadata, names::dns_subdomain, &at_meta);
+    errors.extend(validate_annotations(annotations, spec, options, &at_meta.child("annotations")));
+    errors.extend(validate_spec(spec, Some(&pod.metadata), options, &path));
+    errors.extend(volumes::validate_tokens(spec, &path));
+    for (field, containers) in
+        [("containers", Some(&spec.containers)), ("initContainers", spec.init_containers.as_ref())]
+    {
+        let containers = containers.into_iter().flatten().enumerate();
+        errors.extend(containers.filter_map(|(i, container)| {
+            containers::validate_image_of_pod(container, &path.child(field).index(i))
+        }));
+    }
+    if spec.ephemeral_containers.as_ref().is_some_and(|containers| !containers.is_empty()) {
+        errors.push(path.child("ephemeralContainers").forbidden("cannot be set on create"));
+    }
+    let has_node = spec.node_name.as_ref().is_some_and(|name| !name.is_empty());
+    if has_node && spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()) {
+        let why = "cannot be set until all schedulingGates have been cleared";
+        errors.push(path.child("nodeName").forbidden(why));
+    }
+    errors.extend(profiles::seccomp_agrees(annotations, spec, &path));
+    errors.extend(profiles::app_armor_agrees(annotations, spec, &path));
+    errors
+}
+
 /// Annotations that mean something to Kubernetes.
 fn validate_annotations(annotations: &Annotations, spec: &PodSpec, options: &Options, path: &Path) -> Errors {
     let mut errors = Errors::new();
@@ -107,8 +139,10 @@ fn deletion_cost(annotations: &Annotations) -> Result<i32, &str> {
     cost.parse().ok().filter(|_| starts_well).ok_or(cost)
 }
 
-/// What a pod is to be. `pod_name` is the name of the pod, if it is one already.
-fn validate_spec(spec: &PodSpec, pod_name: Option<&str>, options: &Options, path: &Path) -> Errors {
+/// What a pod is to be. `pod` is the metadata of the pod, if it is one already and not a template.
+fn validate_spec(spec: &PodSpec, pod: Option<&ObjectMeta>, options: &Options, path: &Path) -> Errors {
+    let pod_name = pod.and_then(|pod| pod.name.as_deref()).filter(|name| !name.is_empty());
+    let is_static = annotations(pod).contains_key(MIRROR);
     let mut errors = Errors::new();
     if spec.termination_grace_period_seconds.is_none() {
         errors.push(path.child("terminationGracePeriodSeconds").required(""));
@@ -121,7 +155,7 @@ fn validate_spec(spec: &PodSpec, pod_name: Option<&str>, options: &Options, path
     );
     errors.extend(volume_errors);
     let claims = spec.resource_claims.as_deref().unwrap_or_default();
-    errors.extend(resources::validate_pod_claims(claims, &path.child("resourceClaims")));
+    errors.extend(resources::validate_pod_claims(claims, is_static, &path.child("resourceClaims")));
     let restart_policy = spec.restart_policy.as_deref().unwrap_or_default();
     let context = Context {
         volumes,
@@ -349,6 +383,42 @@ mod tests {
                 "spec.ephemeralContainers[0].ports: Forbidden: cannot be set for an Ephemeral Container",
                 "spec.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template",
             ],
+        );
+    }
+
+    #[test]
+    fn a_pod_is_judged_more_strictly_than_a_template() {
+        let pod = json!({
+            "metadata": {"name": "p", "namespace": "n", "annotations": {"kubernetes.io/config.mirror": "m"}},
+            "spec": {
+                "nodeName": "node", "schedulingGates": [{"name": "a"}], "hostNetwork": true,
+                "resourceClaims": [{"name": "claim", "resourceClaimName": "x"}],
+                "containers": [{"name": "c", "image": " i", "ports": [{"containerPort": 80}]}],
+                "ephemeralContainers": [{"name": "e", "image": "i"}],
+                "volumes": [
+                    {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec":
+                        {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}}}}},
+                    {"name": "w", "persistentVolumeClaim": {"claimName": "p-v"}},
+                    {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
+                    {"name": "i", "image": {}},
+                ],
+            },
+        });
+        let mut pod: Pod = serde_json::from_value(pod).expect("a test's pod");
+        defaults::apply_pod_defaults(&mut pod);
+        let errors = validate_create(&pod, &Options::for_pod(None));
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            errors,
+            [
+                r#"spec.volumes[1].persistentVolumeClaim.claimName: Invalid value: "p-v": must not reference a PVC that gets created for an ephemeral volume"#,
+                "spec.volumes[3].image.reference: Required value",
+                "[]: Forbidden: static pods do not support resource claims",
+                "spec.volumes[2].projected.sources[0].serviceAccountToken: Forbidden: must not be specified when serviceAccountName is not set",
+                r#"spec.containers[0].image: Invalid value: " i": must not have leading or trailing whitespace"#,
+                "spec.ephemeralContainers: Forbidden: cannot be set on create",
+                "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared",
+            ]
         );
     }
 }

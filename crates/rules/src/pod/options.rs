@@ -1,6 +1,7 @@
 //! What the rules let pass: settings of the cluster, and what a stored pod had before a rule became stricter.
 
-use k8s_openapi::api::core::v1::{Container, PodSpec, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{affinity, all_containers, annotations, deletion_cost, resources, scheduling, security, volumes};
 use crate::field::Path;
@@ -47,15 +48,21 @@ pub struct Options {
 impl Options {
     /// For a new template, or for a changed one next to the stored one (U-11).
     pub fn for_template(_new: &PodTemplateSpec, old: Option<&PodTemplateSpec>) -> Self {
-        let Some(old) = old else { return Options::default() };
-        let invalid_cost = deletion_cost(annotations(old.metadata.as_ref())).is_err();
-        let Some(spec) = &old.spec else {
-            return Options { allow_invalid_deletion_cost: invalid_cost, ..Options::default() };
-        };
-        Options { allow_invalid_deletion_cost: invalid_cost, ..Options::for_stored(spec) }
+        old.map_or_else(Options::default, |old| Options::for_stored(old.metadata.as_ref(), old.spec.as_ref()))
     }
 
-    fn for_stored(old: &PodSpec) -> Self {
+    /// For a new pod, or for a changed one next to the stored one.
+    pub fn for_pod(old: Option<&Pod>) -> Self {
+        let options = old
+            .map_or_else(Options::default, |old| Options::for_stored(Some(&old.metadata), old.spec.as_ref()));
+        Options { is_pod: true, ..options }
+    }
+
+    fn for_stored(meta: Option<&ObjectMeta>, old: Option<&PodSpec>) -> Self {
+        let allow_invalid_deletion_cost = deletion_cost(annotations(meta)).is_err();
+        let Some(old) = old else {
+            return Options { allow_invalid_deletion_cost, ..Options::default() };
+        };
         let context = old.security_context.as_ref();
         let own_users = old.host_users == Some(false);
         let operators =
@@ -66,7 +73,7 @@ impl Options {
         Options {
             is_pod: false,
             allow_privileged: false,
-            allow_invalid_deletion_cost: false,
+            allow_invalid_deletion_cost,
             allow_invalid_label_value_in_selector: affinity::has_invalid_pod_selector(old),
             allow_invalid_label_value_in_node_affinity: affinity::has_invalid_node_label_value(old),
             allow_invalid_spread_selector: scheduling::has_invalid_spread_selector(old),

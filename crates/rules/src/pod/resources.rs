@@ -338,12 +338,16 @@ pub(super) fn default_pod_level(spec: &mut PodSpec) {
     resources.limits = Some(limits);
 }
 
-/// The claims of a pod on devices.
-pub(super) fn validate_pod_claims(claims: &[PodResourceClaim], path: &Path) -> Errors {
+/// The claims of a pod on devices. `is_static` says that a node made the pod, and not an API server.
+pub(super) fn validate_pod_claims(claims: &[PodResourceClaim], is_static: bool, path: &Path) -> Errors {
     let mut errors = Errors::new();
     let mut seen = BTreeSet::new();
     for (i, claim) in claims.iter().enumerate() {
         let path = path.index(i);
+        if is_static {
+            errors.push(Path::new("[]").forbidden("static pods do not support resource claims"));
+            continue;
+        }
         if claim.name.is_empty() {
             errors.push(path.child("name").required(""));
         } else if !seen.insert(&claim.name) {

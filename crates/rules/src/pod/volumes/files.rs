@@ -154,6 +154,23 @@ fn token(token: &ServiceAccountTokenProjection, options: &Options, path: &Path, 
     errors
 }
 
+/// A pod has tokens of its service account only if it has one.
+pub(in crate::pod) fn validate_tokens(spec: &PodSpec, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    if spec.service_account_name.as_ref().is_some_and(|name| !name.is_empty()) {
+        return errors;
+    }
+    for (i, volume) in spec.volumes.iter().flatten().enumerate() {
+        let sources = volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
+        for (j, _) in sources.enumerate().filter(|(_, source)| source.service_account_token.is_some()) {
+            let path = path.child("volumes").index(i).child("projected.sources").index(j);
+            let why = "must not be specified when serviceAccountName is not set";
+            errors.push(path.child("serviceAccountToken").forbidden(why));
+        }
+    }
+    errors
+}
+
 /// Whether a stored pod has a token at a path that would be refused today.
 pub(in crate::pod) fn has_non_local_token_path(spec: &PodSpec) -> bool {
     let sources = spec

@@ -18,7 +18,7 @@ mod claims;
 mod disks;
 mod files;
 
-pub(super) use files::has_non_local_token_path;
+pub(super) use files::{has_non_local_token_path, validate_tokens};
 
 const HOST_PATH_TYPES: [&str; 8] =
     ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, ContainerPort, EnvVar, NodeSelectorTerm, PodSpec, PodTemplateSpec, Volume,
+    Affinity, Container, ContainerPort, EnvVar, NodeSelectorTerm, Pod, PodSpec, PodTemplateSpec, Volume,
 };
 use k8s_openapi::apimachinery::pkg::api::resource;
 use types::{Quantity, go};
@@ -62,8 +62,22 @@ const USE_SECCOMP_FIELD: &str = r#"non-functional in v1.27+; use the "seccompPro
 
 /// Remarks on a template that is new or has changed. What it was before makes no difference yet.
 pub fn for_template(template: &PodTemplateSpec, _old: Option<&PodTemplateSpec>, path: &Path) -> Vec<String> {
-    let Some(spec) = &template.spec else { return Warnings::new() };
-    let annotations = annotations(template.metadata.as_ref());
+    of(template.spec.as_ref(), annotations(template.metadata.as_ref()), Of::Template, path)
+}
+
+/// Remarks on a pod that is new or has changed.
+pub fn for_pod(pod: &Pod) -> Vec<String> {
+    of(pod.spec.as_ref(), annotations(Some(&pod.metadata)), Of::Pod, &Path::root())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Pod,
+    Template,
+}
+
+fn of(spec: Option<&PodSpec>, annotations: &Annotations, kind: Of, path: &Path) -> Warnings {
+    let Some(spec) = spec else { return Warnings::new() };
     let (at_annotations, path) = (path.child("metadata.annotations"), path.child("spec"));
 
     let mut warnings = node_labels(spec, &path);
@@ -85,7 +99,10 @@ pub fn for_template(template: &PodTemplateSpec, _old: Option<&PodTemplateSpec>, 
         warnings.push(format!("{}: {USE_SECCOMP_FIELD}", at_annotations.key(profiles::SECCOMP_POD)));
     }
     for (container, path) in all_containers(spec, &path) {
-        warnings.extend(old_profiles(&container, spec, annotations, &at_annotations));
+        warnings.extend(old_seccomp_profile(&container, annotations, &at_annotations));
+        if kind == Of::Template {
+            warnings.extend(old_app_armor_profile(&container, spec, annotations, &at_annotations));
+        }
         warnings.extend(fractional_resources(&container, &path.child("resources")));
         let variables = container.env.as_deref().unwrap_or_default();
         warnings.extend(hidden_variables(variables, &path.child("env")));
@@ -246,25 +263,30 @@ fn repeated_names(spec: &PodSpec, path: &Path) -> Warnings {
     warnings
 }
 
-/// Profiles that only an annotation names.
-fn old_profiles(container: &Container, spec: &PodSpec, annotations: &Annotations, path: &Path) -> Warnings {
-    let mut warnings = Warnings::new();
-    let own = container.security_context.as_ref();
+/// A seccomp profile that only an annotation names.
+fn old_seccomp_profile(container: &Container, annotations: &Annotations, path: &Path) -> Option<String> {
+    let own = container.security_context.as_ref().and_then(|context| context.seccomp_profile.as_ref());
     let key = format!("{}{}", profiles::SECCOMP_CONTAINER, container.name);
-    if own.is_none_or(|own| own.seccomp_profile.is_none()) && annotations.contains_key(&key) {
-        warnings.push(format!("{}: {USE_SECCOMP_FIELD}", path.key(&key)));
-    }
+    let only = own.is_none() && annotations.contains_key(&key);
+    only.then(|| format!("{}: {USE_SECCOMP_FIELD}", path.key(&key)))
+}
+
+/// The same for AppArmor. In a pod the field is made from the annotation, in a template nothing happens.
+fn old_app_armor_profile(
+    container: &Container,
+    spec: &PodSpec,
+    annotations: &Annotations,
+    path: &Path,
+) -> Option<String> {
+    let own = container.security_context.as_ref().and_then(|context| context.app_armor_profile.as_ref());
     let key = format!("{}{}", profiles::APP_ARMOR_CONTAINER, container.name);
-    if own.is_none_or(|own| own.app_armor_profile.is_none())
-        && let Some(annotation) = annotations.get(&key)
-    {
-        let of_pod = spec.security_context.as_ref().and_then(|context| context.app_armor_profile.as_ref());
-        if of_pod.is_none() || of_pod != profiles::app_armor_from_annotation(annotation).as_ref() {
-            let message = r#"deprecated since v1.30; use the "appArmorProfile" field instead"#;
-            warnings.push(format!("{}: {message}", path.key(&key)));
-        }
+    let annotation = annotations.get(&key).filter(|_| own.is_none())?;
+    let of_pod = spec.security_context.as_ref().and_then(|context| context.app_armor_profile.as_ref());
+    if of_pod.is_some() && of_pod == profiles::app_armor_from_annotation(annotation).as_ref() {
+        return None;
     }
-    warnings
+    let message = r#"deprecated since v1.30; use the "appArmorProfile" field instead"#;
+    Some(format!("{}: {message}", path.key(&key)))
 }
 
 /// A variable may build on an earlier one of its name; otherwise it hides it.
