@@ -6,7 +6,6 @@ use k8s_openapi::api::core::v1::{AppArmorProfile, PodSpec, SeccompProfile};
 
 use super::{Annotations, all_containers, paths, required_one_of};
 use crate::field::{Error, Errors, Path, Value};
-use crate::wire;
 
 const SECCOMP_PROFILE: &str = "io.k8s.api.core.v1.SeccompProfile";
 /// The annotation for a whole pod.
@@ -31,7 +30,7 @@ pub(super) fn seccomp(profile: Option<&SeccompProfile>, path: &Path) -> Errors {
     match &profile.localhost_profile {
         Some(file) if profile.type_ == "Localhost" => errors.extend(paths::descending(file, &path)),
         Some(_) => {
-            let value = printed(profile);
+            let value = Value::internal(SECCOMP_PROFILE, profile);
             errors.push(path.invalid(value, "can only be set when seccomp type is Localhost"));
         }
         None if profile.type_ == "Localhost" => {
@@ -40,13 +39,6 @@ pub(super) fn seccomp(profile: Option<&SeccompProfile>, path: &Path) -> Errors {
         None => {}
     }
     errors
-}
-
-/// The whole profile, where only one of its fields is wrong.
-fn printed(profile: &SeccompProfile) -> Value {
-    let json = serde_json::to_value(profile).expect("a profile has strings only");
-    let printed = schema::internal::json(wire::named(SECCOMP_PROFILE), &json);
-    Value::printed(printed.expect("profiles have an internal form"))
 }
 
 /// An AppArmor profile.

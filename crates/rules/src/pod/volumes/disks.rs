@@ -102,10 +102,10 @@ fn iscsi_qualified_name(name: &str, path: &Path) -> Option<Error> {
 
 /// What follows `iqn.`: `2001-04.com.example:disk`, with the month in which the domain was owned.
 fn is_iqn(text: &str) -> bool {
-    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
-    let (Some(date), Some(rest)) = (text.get(..8), text.get(8..)) else { return false };
-    let dated = digits(&date[..4]) && &date[4..5] == "-" && digits(&date[5..7]) && &date[7..] == ".";
+    let Some((date, rest)) = text.split_once('.') else { return false };
     let Some((domain, device)) = rest.split_once(':') else { return false };
+    let digits = |text: &str, count| text.len() == count && text.bytes().all(|b| b.is_ascii_digit());
+    let dated = date.split_once('-').is_some_and(|(year, month)| digits(year, 4) && digits(month, 2));
     let is_domain = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'.';
     let separates = |c: char| ",;*&$|\t\n\u{c}\r ".contains(c);
     dated
@@ -386,6 +386,19 @@ mod tests {
                 r#".iscsi.initiatorname: Invalid value: "eui.1": must be valid format"#,
             ],
         );
+        for (name, valid) in [
+            ("iqn.2001-04.com.example:a:b", true),
+            ("iqniqn.2001-04.a:b", true),
+            ("iqn.2001-4.com:a", false),
+            ("iqn.973é;-7", false),
+            ("iqn.2001-04.com:", false),
+            ("iqn.2001-04.com:a b", false),
+            ("naa-0123456789abcdef0123456789abcdef", true),
+            ("eui.0123456789abcdé", false),
+            ("é", false),
+        ] {
+            assert_eq!(iscsi_qualified_name(name, &Path::new("iqn")).is_none(), valid, "{name}");
+        }
         let portal = "p".repeat(63);
         check(
             "iscsi",
