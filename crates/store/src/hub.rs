@@ -5,8 +5,8 @@
 //! the window that concern them. Such a ring exists while somebody watches it. So an event costs a few lookups and wakes
 //! those whom it concerns, however many others there are.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -172,10 +172,7 @@ impl Hub {
         if let Some(resource) = resources.by_name.get(name) {
             return resource.clone();
         }
-        let resource = Arc::new(Resource {
-            window: Ring::new(VecDeque::new(), resources.since),
-            narrow: Mutex::default(),
-        });
+        let resource = Arc::new(Resource { window: Ring::new(resources.since), narrow: Mutex::default() });
         resources.by_name.insert(name.into(), resource.clone());
         resource
     }
@@ -214,10 +211,9 @@ impl Resource {
             return Err(error::Read::Expired { requested: after, oldest });
         }
         let Some((rings, key)) = narrow.rings_for(scope) else { return Ok(self.window.clone()) };
-        let (ring, watchers) = rings.entry(key).or_insert_with(|| {
-            let wanted = ring_scope(scope);
-            (Ring::new(self.window.select(|event| wanted.concerns(event)), oldest), 0)
-        });
+        let (ring, watchers) = rings.entry(key).or_insert_with(|| (Ring::new(self.window.newest()), 0));
+        let wanted = ring_scope(scope);
+        ring.reach_back(after, &self.window, |event| wanted.concerns(event));
         *watchers += 1;
         Ok(ring.clone())
     }

@@ -58,7 +58,12 @@ impl Key {
 
 impl Ord for Key {
     fn cmp(&self, other: &Self) -> Ordering {
-        (self.resource(), self.path(), self.namespace).cmp(&(other.resource(), other.path(), other.namespace))
+        let by_text = if self.resource == other.resource {
+            self.text.cmp(&other.text) // resources of one length: one comparison does for both parts
+        } else {
+            self.resource().cmp(other.resource()).then_with(|| self.path().cmp(other.path()))
+        };
+        by_text.then(self.namespace.cmp(&other.namespace))
     }
 }
 

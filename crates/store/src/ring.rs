@@ -34,9 +34,10 @@ pub(crate) enum Read {
 }
 
 impl Ring {
-    pub(crate) fn new(events: VecDeque<Arc<Event>>, lost: Revision) -> Arc<Self> {
+    /// A ring for what happens after a revision.
+    pub(crate) fn new(lost: Revision) -> Arc<Self> {
         Arc::new(Ring(Mutex::new(Inner {
-            events,
+            events: VecDeque::new(),
             lost,
             waiting: HashMap::new(),
             fresh: false,
@@ -87,9 +88,27 @@ impl Ring {
         self.lock().events.len()
     }
 
-    /// Those of the events for which `wanted` holds.
-    pub(crate) fn select(&self, wanted: impl Fn(&Event) -> bool) -> VecDeque<Arc<Event>> {
-        self.lock().events.iter().filter(|event| wanted(event)).cloned().collect()
+    /// The newest revision that is here, or was.
+    pub(crate) fn newest(&self) -> Revision {
+        let inner = self.lock();
+        inner.events.back().map_or(inner.lost, |event| event.revision())
+    }
+
+    /// Takes over from `wider`, which has them all, the events after a revision for which `wanted` holds and that are
+    /// not here yet.
+    pub(crate) fn reach_back(&self, after: Revision, wider: &Ring, wanted: impl Fn(&Event) -> bool) {
+        let mut inner = self.lock();
+        if after >= inner.lost {
+            return;
+        }
+        let wider = wider.lock();
+        let start = wider.events.partition_point(|event| event.revision() <= after);
+        let missing = wider.events.range(start..).take_while(|event| event.revision() <= inner.lost);
+        let missing: Vec<_> = missing.filter(|event| wanted(event)).cloned().collect();
+        for event in missing.into_iter().rev() {
+            inner.events.push_front(event);
+        }
+        inner.lost = after;
     }
 
     /// Whether there is nothing for a watcher that has seen everything up to a revision.

@@ -4,9 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use proptest::prelude::ProptestConfig;
 use store::{At, Draft, Index, Key, Options, Revision, Scope, Store, Write};
 
 use crate::sim::Sim;
+
+/// A short run by default; PROPTEST_CASES makes it as long as wanted.
+pub(crate) fn config(cases: u32) -> ProptestConfig {
+    let config = ProptestConfig { max_shrink_iters: 2000, ..ProptestConfig::default() };
+    if std::env::var_os("PROPTEST_CASES").is_some() { config } else { ProptestConfig { cases, ..config } }
+}
 
 /// Where a store on a simulated disk lives.
 pub(crate) const DIR: &str = "/data";

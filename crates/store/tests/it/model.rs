@@ -358,7 +358,7 @@ fn objects(store: &Store) -> Objects {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(crate::fixture::config(96))]
 
     #[test]
     fn c_8_6_and_c_8_7_whatever_happens_readers_and_watchers_see_one_history(

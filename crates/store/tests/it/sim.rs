@@ -93,12 +93,14 @@ impl Sim {
         world.files[world.names[path]].now.clone()
     }
 
-    /// A disk of its own with the same files, one of them with another content.
+    /// A disk of its own with the same files, one of them new or with another content.
     pub(crate) fn with(&self, path: &Path, content: Vec<u8>) -> Sim {
         let copy = self.copy();
         let mut world = copy.world();
-        let id = world.names[path];
-        world.files[id] = Content { now: content.clone(), durable: content, unsynced: Vec::new() };
+        let id = world.files.len();
+        world.files.push(Content { now: content.clone(), durable: content, unsynced: Vec::new() });
+        world.names.insert(path.to_owned(), id);
+        world.durable_names.insert(path.to_owned(), id);
         drop(world);
         copy
     }
