@@ -7,14 +7,19 @@
 //! - [`request`]: what a method and a path ask for; [`body`]: what a client sends; [`answer`]: what it gets;
 //! - [`registry`]: what is served; [`strategy`]: what differs from kind to kind; `verbs`: what can be done;
 //! - [`apply`]: server-side apply, and who manages which fields; [`patch`]: the other ways to change a part;
+//! - [`crd`]: kinds that users define, and what their objects may hold; [`cel`]: the language of their rules;
+//!   [`jsonpath`]: the language of their columns;
 //! - [`selector`]: label and field selectors;
 //! - [`status`]: errors, and how a client sees them.
 
 pub mod answer;
 pub mod apply;
 pub mod body;
+pub mod cel;
 pub mod cluster;
+pub mod crd;
 mod discovery;
+pub mod jsonpath;
 pub mod object;
 pub mod patch;
 pub mod registry;

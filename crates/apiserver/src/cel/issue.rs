@@ -1,0 +1,43 @@
+//! What is wrong with an expression before it is ever run, printed as cel-go prints it.
+
+use std::fmt::Write as _;
+
+/// One thing the compiler complains about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Issue {
+    /// Where: a byte offset into the source.
+    pub at: usize,
+    /// What.
+    pub message: String,
+}
+
+impl Issue {
+    pub(super) fn at(at: usize, message: impl Into<String>) -> Issue {
+        Issue { at, message: message.into() }
+    }
+
+    pub(super) fn syntax(at: usize, message: impl AsRef<str>) -> Issue {
+        Issue::at(at, format!("Syntax error: {}", message.as_ref()))
+    }
+}
+
+/// All issues of `source` in order, each with its line and a mark below the column.
+pub(super) fn print(source: &str, issues: &[Issue]) -> String {
+    let mut ordered: Vec<&Issue> = issues.iter().collect();
+    ordered.sort_by_key(|issue| issue.at);
+    let mut printed = String::new();
+    for issue in ordered {
+        let before = &source[..issue.at.min(source.len())];
+        let line = before.matches('\n').count() + 1;
+        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let column = before[start..].chars().count();
+        if !printed.is_empty() {
+            printed.push('\n');
+        }
+        let text = source[start..].lines().next().unwrap_or_default();
+        let mark = ".".repeat(column);
+        write!(printed, "ERROR: <input>:{line}:{}: {}\n | {text}\n | {mark}^", column + 1, issue.message)
+            .expect("writing to a string cannot fail");
+    }
+    printed
+}

@@ -1,0 +1,455 @@
+//! Tokens into a tree, macros included.
+//!
+//! Operators are read by precedence climbing, so that nesting costs one stack frame a level. How deep an expression may
+//! nest is limited here, once, so that nothing that walks the tree can run out of stack.
+
+use super::{
+    issue::Issue,
+    signatures,
+    syntax::{Entry, Expr, Fold, Item, Kind, Step},
+    token::{RESERVED, Token, tokens},
+};
+
+/// Real rules are less than 20 deep.
+const MAX_DEPTH: usize = 100;
+const MAX_LENGTH: usize = 100_000;
+
+/// The tree of `source`.
+pub(super) fn parse(source: &str) -> Result<Expr, Issue> {
+    if source.chars().count() > MAX_LENGTH {
+        return Err(Issue::at(0, format!("expression code point size exceeds limit: limit {MAX_LENGTH}")));
+    }
+    let mut parser = Parser { tokens: tokens(source)?, next: 0, nesting: 0 };
+    let expr = parser.expr()?;
+    match parser.peek() {
+        Token::End => Ok(expr),
+        token => Err(parser.unexpected(&token.clone())),
+    }
+}
+
+struct Parser {
+    tokens: Vec<(usize, Token)>,
+    next: usize,
+    nesting: usize,
+}
+
+type Parsed = Result<Expr, Issue>;
+
+/// Binary operators: symbol, name and how strongly they bind.
+const BINARY: [(&str, &str, u8); 14] = [
+    ("||", "_||_", 1),
+    ("&&", "_&&_", 2),
+    ("==", "_==_", 3),
+    ("!=", "_!=_", 3),
+    ("<=", "_<=_", 3),
+    (">=", "_>=_", 3),
+    ("<", "_<_", 3),
+    (">", "_>_", 3),
+    ("in", "@in", 3),
+    ("+", "_+_", 4),
+    ("-", "_-_", 4),
+    ("*", "_*_", 5),
+    ("/", "_/_", 5),
+    ("%", "_%_", 5),
+];
+
+impl Parser {
+    fn peek(&self) -> &Token {
+        &self.tokens[self.next].1
+    }
+
+    fn at(&self) -> usize {
+        self.tokens[self.next].0
+    }
+
+    fn bump(&mut self) -> (usize, Token) {
+        let found = self.tokens[self.next].clone();
+        self.next = (self.next + 1).min(self.tokens.len() - 1);
+        found
+    }
+
+    fn is(&self, symbol: &str) -> bool {
+        matches!(self.peek(), Token::Symbol(found) if *found == symbol)
+    }
+
+    fn eat(&mut self, symbol: &str) -> bool {
+        let found = self.is(symbol);
+        if found {
+            self.bump();
+        }
+        found
+    }
+
+    fn expect(&mut self, symbol: &str) -> Result<(), Issue> {
+        if self.eat(symbol) {
+            return Ok(());
+        }
+        let token = self.peek().clone();
+        Err(Issue::syntax(self.at(), format!("mismatched input '{}' expecting '{symbol}'", shown(&token))))
+    }
+
+    fn unexpected(&self, token: &Token) -> Issue {
+        Issue::syntax(self.at(), format!("mismatched input '{}' expecting an expression", shown(token)))
+    }
+
+    /// An expression, one level further in.
+    fn expr(&mut self) -> Parsed {
+        self.nesting += 1;
+        if self.nesting > MAX_DEPTH {
+            return Err(Issue::at(self.at(), format!("expression recursion limit exceeded: {MAX_DEPTH}")));
+        }
+        let condition = self.binary(0)?;
+        let expr = if self.is("?") {
+            let (at, _) = self.bump();
+            let then = self.binary(0)?;
+            self.expect(":")?;
+            let otherwise = self.expr()?;
+            node(at, Kind::Conditional(Box::new([condition, then, otherwise])))?
+        } else {
+            condition
+        };
+        self.nesting -= 1;
+        Ok(expr)
+    }
+
+    fn operator(&self) -> Option<(&'static str, u8)> {
+        let text = match self.peek() {
+            Token::Symbol(symbol) => *symbol,
+            Token::Ident(word) if word == "in" => "in",
+            _ => return None,
+        };
+        BINARY.iter().find(|(symbol, ..)| *symbol == text).map(|(_, name, binds)| (*name, *binds))
+    }
+
+    fn binary(&mut self, least: u8) -> Parsed {
+        let mut left = self.unary()?;
+        while let Some((name, binds)) = self.operator().filter(|(_, binds)| *binds > least) {
+            let (at, _) = self.bump();
+            let right = self.binary(binds)?;
+            left = match name {
+                "_&&_" => node(
+                    at,
+                    Kind::And(flat(left, right, |kind| match kind {
+                        Kind::And(terms) => Ok(terms),
+                        other => Err(other),
+                    })),
+                )?,
+                "_||_" => node(
+                    at,
+                    Kind::Or(flat(left, right, |kind| match kind {
+                        Kind::Or(terms) => Ok(terms),
+                        other => Err(other),
+                    })),
+                )?,
+                name => node(at, Kind::Operator { name, args: vec![left, right] })?,
+            };
+        }
+        Ok(left)
+    }
+
+    fn unary(&mut self) -> Parsed {
+        let at = self.at();
+        let mut not = 0;
+        while self.eat("!") {
+            not += 1;
+        }
+        if not > 0 {
+            let operand = self.unary_operand()?;
+            if not % 2 == 0 {
+                return Ok(operand);
+            }
+            return node(at, Kind::Operator { name: "!_", args: vec![operand] });
+        }
+        let mut minus = 0;
+        while self.eat("-") {
+            minus += 1;
+        }
+        if minus % 2 == 1 {
+            // The smallest integer has no positive counterpart, so the sign is read with the digits.
+            if let Token::Int(digits) = self.peek() {
+                let digits = format!("-{digits}");
+                let (_, _) = self.bump();
+                let literal = node(at, Kind::Int(integer(&digits, at)?))?;
+                return self.members(literal);
+            }
+            if let Token::Double(value) = *self.peek() {
+                self.bump();
+                let literal = node(at, Kind::Double(-value))?;
+                return self.members(literal);
+            }
+            let operand = self.unary_operand()?;
+            return node(at, Kind::Operator { name: "-_", args: vec![operand] });
+        }
+        self.unary_operand()
+    }
+
+    fn unary_operand(&mut self) -> Parsed {
+        let primary = self.primary()?;
+        self.members(primary)
+    }
+
+    /// What follows a value: `.field`, `.call(…)`, `[index]`, and their optional forms.
+    fn members(&mut self, mut expr: Expr) -> Parsed {
+        loop {
+            let at = self.at();
+            if self.is(".") || self.is(".?") {
+                let optional = self.is(".?");
+                self.bump();
+                let name = self.name(true)?;
+                if self.is("(") && !optional {
+                    let (open, _) = self.bump();
+                    let args = self.arguments()?;
+                    expr = member_call(open, expr, name, args)?;
+                } else {
+                    expr = node(at, Kind::Select { operand: Box::new(expr), field: name, optional })?;
+                }
+            } else if self.is("[") || self.is("[?") {
+                let name = if self.is("[?") { "_[?_]" } else { "_[_]" };
+                self.bump();
+                let index = self.expr()?;
+                self.expect("]")?;
+                expr = node(at, Kind::Operator { name, args: vec![expr, index] })?;
+            } else {
+                return Ok(expr);
+            }
+        }
+    }
+
+    fn name(&mut self, field: bool) -> Result<String, Issue> {
+        match self.bump() {
+            (at, Token::Ident(name)) if !field && RESERVED.contains(&name.as_str()) => {
+                Err(Issue::syntax(at, format!("reserved identifier: {name}")))
+            }
+            (_, Token::Ident(name)) => Ok(name),
+            (at, token) => {
+                Err(Issue::syntax(at, format!("mismatched input '{}' expecting IDENTIFIER", shown(&token))))
+            }
+        }
+    }
+
+    fn arguments(&mut self) -> Result<Vec<Expr>, Issue> {
+        let mut args = Vec::new();
+        while !self.eat(")") {
+            if !args.is_empty() {
+                self.expect(",")?;
+            }
+            args.push(self.expr()?);
+        }
+        Ok(args)
+    }
+
+    fn primary(&mut self) -> Parsed {
+        let (at, token) = self.bump();
+        match token {
+            Token::Int(digits) => node(at, Kind::Int(integer(&digits, at)?)),
+            Token::Uint(digits) => {
+                let value = match digits.strip_prefix("0x").or(digits.strip_prefix("0X")) {
+                    Some(hex) => u64::from_str_radix(hex, 16),
+                    None => digits.parse(),
+                };
+                node(at, Kind::Uint(value.map_err(|_| Issue::at(at, "invalid uint literal"))?))
+            }
+            Token::Double(value) => node(at, Kind::Double(value)),
+            Token::String(text) => node(at, Kind::String(text)),
+            Token::Bytes(bytes) => node(at, Kind::Bytes(bytes)),
+            Token::Ident(word) => self.word(at, word),
+            Token::Symbol("(") => {
+                let inner = self.expr()?;
+                self.expect(")")?;
+                Ok(inner)
+            }
+            Token::Symbol("[") => self.list(at, false),
+            Token::Symbol("[?") => self.list(at, true),
+            Token::Symbol("{") => self.map(at, false),
+            Token::Symbol("{?") => self.map(at, true),
+            Token::Symbol(".") => {
+                let name = self.name(false)?;
+                node(at, Kind::Ident(name))
+            }
+            token => {
+                self.next = self.next.saturating_sub(usize::from(token != Token::End));
+                Err(self.unexpected(&token))
+            }
+        }
+    }
+
+    fn word(&mut self, at: usize, word: String) -> Parsed {
+        match word.as_str() {
+            "true" => node(at, Kind::Bool(true)),
+            "false" => node(at, Kind::Bool(false)),
+            "null" => node(at, Kind::Null),
+            reserved if RESERVED.contains(&reserved) => {
+                Err(Issue::syntax(at, format!("reserved identifier: {reserved}")))
+            }
+            _ if self.is("(") => {
+                let (open, _) = self.bump();
+                let args = self.arguments()?;
+                global_call(open, word, args)
+            }
+            _ => node(at, Kind::Ident(word)),
+        }
+    }
+
+    fn list(&mut self, at: usize, mut optional: bool) -> Parsed {
+        let mut items = Vec::new();
+        loop {
+            if self.eat("]") {
+                return node(at, Kind::List(items));
+            }
+            optional |= self.eat("?");
+            items.push(Item { value: self.expr()?, optional });
+            optional = false;
+            if !self.is("]") {
+                self.expect(",")?;
+            }
+        }
+    }
+
+    fn map(&mut self, at: usize, mut optional: bool) -> Parsed {
+        let mut entries = Vec::new();
+        loop {
+            if self.eat("}") {
+                return node(at, Kind::Map(entries));
+            }
+            optional |= self.eat("?");
+            let key = self.expr()?;
+            self.expect(":")?;
+            entries.push(Entry { key, value: self.expr()?, optional });
+            optional = false;
+            if !self.is("}") {
+                self.expect(",")?;
+            }
+        }
+    }
+}
+
+/// `left` and `right` as terms of one flat chain.
+fn flat(left: Expr, right: Expr, terms: fn(Kind) -> Result<Vec<Expr>, Kind>) -> Vec<Expr> {
+    let (at, depth) = (left.at, left.depth);
+    let mut chain = match terms(left.kind) {
+        Ok(terms) => terms,
+        Err(kind) => vec![Expr { at, depth, kind }],
+    };
+    chain.push(right);
+    chain
+}
+
+fn integer(digits: &str, at: usize) -> Result<i64, Issue> {
+    let (sign, unsigned) = digits.strip_prefix('-').map_or(("", digits), |rest| ("-", rest));
+    let value = match unsigned.strip_prefix("0x").or(unsigned.strip_prefix("0X")) {
+        Some(hex) => i64::from_str_radix(&format!("{sign}{hex}"), 16),
+        None => digits.parse(),
+    };
+    value.map_err(|_| Issue::at(at, "invalid int literal"))
+}
+
+fn shown(token: &Token) -> String {
+    match token {
+        Token::Int(text) | Token::Uint(text) | Token::String(text) | Token::Ident(text) => text.clone(),
+        Token::Double(value) => value.to_string(),
+        Token::Bytes(_) => "b\"…\"".to_owned(),
+        Token::Symbol(symbol) => (*symbol).to_owned(),
+        Token::End => "<EOF>".to_owned(),
+    }
+}
+
+/// A node, unless it would be too deep.
+fn node(at: usize, kind: Kind) -> Parsed {
+    let deepest = |exprs: &[Expr]| exprs.iter().map(|expr| expr.depth).max().unwrap_or(0);
+    let below = match &kind {
+        Kind::Null | Kind::Bool(_) | Kind::Int(_) | Kind::Uint(_) | Kind::Double(_) | Kind::String(_) => 0,
+        Kind::Bytes(_) | Kind::Ident(_) => 0,
+        Kind::Select { operand, .. } | Kind::Has { operand, .. } => operand.depth,
+        Kind::And(terms) | Kind::Or(terms) => deepest(terms),
+        Kind::Conditional(parts) => deepest(parts.as_slice()),
+        Kind::Operator { args, .. } => deepest(args),
+        Kind::Call { target, args, .. } => {
+            deepest(args).max(target.as_ref().map_or(0, |target| target.depth))
+        }
+        Kind::List(items) => items.iter().map(|item| item.value.depth).max().unwrap_or(0),
+        Kind::Map(entries) => {
+            entries.iter().map(|entry| entry.key.depth.max(entry.value.depth)).max().unwrap_or(0)
+        }
+        Kind::Fold(fold) => {
+            fold.range.depth.max(fold.body.depth).max(fold.filter.as_ref().map_or(0, |filter| filter.depth))
+        }
+        Kind::Bind { value, body, .. } => value.depth.max(body.depth),
+        Kind::OptionalMap { target, body, .. } => target.depth.max(body.depth),
+    };
+    if below >= MAX_DEPTH {
+        return Err(Issue::at(at, format!("expression recursion limit exceeded: {MAX_DEPTH}")));
+    }
+    Ok(Expr { at, depth: below + 1, kind })
+}
+
+fn global_call(at: usize, name: String, mut args: Vec<Expr>) -> Parsed {
+    if name == "has" && args.len() == 1 {
+        return match args.remove(0) {
+            Expr { kind: Kind::Select { operand, field, optional: false }, .. } => {
+                node(at, Kind::Has { operand, field })
+            }
+            other => Err(Issue::at(other.at, "invalid argument to has() macro")),
+        };
+    }
+    node(at, Kind::Call { name, target: None, args })
+}
+
+fn member_call(at: usize, target: Expr, name: String, args: Vec<Expr>) -> Parsed {
+    if let Kind::Ident(namespace) = &target.kind {
+        if namespace == "cel" && name == "bind" && args.len() == 3 {
+            let [variable, value, body] = <[Expr; 3]>::try_from(args).expect("three were counted");
+            let name = variable_name(&variable)?;
+            return node(at, Kind::Bind { name, value: Box::new(value), body: Box::new(body) });
+        }
+        let qualified = format!("{namespace}.{name}");
+        if signatures::is_function(&qualified) {
+            return node(at, Kind::Call { name: qualified, target: None, args });
+        }
+    }
+    if matches!((name.as_str(), args.len()), ("optMap" | "optFlatMap", 2)) {
+        let [variable, body] = <[Expr; 2]>::try_from(args).expect("two were counted");
+        let flat = name == "optFlatMap";
+        let name = variable_name(&variable)?;
+        return node(at, Kind::OptionalMap { target: Box::new(target), name, body: Box::new(body), flat });
+    }
+    let Some((step, two, filtered)) = fold_macro(&name, args.len()) else {
+        return node(at, Kind::Call { name, target: Some(Box::new(target)), args });
+    };
+    let mut args = args.into_iter();
+    let mut next = || args.next().ok_or_else(|| Issue::at(at, "too few arguments"));
+    let first = variable_name(&next()?)?;
+    let second = if two { Some(variable_name(&next()?)?) } else { None };
+    let filter = if filtered { Some(next()?) } else { None };
+    let fold = Fold { step, range: target, first, second, filter, body: next()? };
+    node(at, Kind::Fold(Box::new(fold)))
+}
+
+/// The macro of that name and number of arguments; whether it has two variables, and whether a filter.
+fn fold_macro(name: &str, arguments: usize) -> Option<(Step, bool, bool)> {
+    Some(match (name, arguments) {
+        ("all", 2) => (Step::All, false, false),
+        ("all", 3) => (Step::All, true, false),
+        ("exists", 2) => (Step::Exists, false, false),
+        ("exists", 3) => (Step::Exists, true, false),
+        ("exists_one" | "existsOne", 2) => (Step::ExistsOne, false, false),
+        ("existsOne", 3) => (Step::ExistsOne, true, false),
+        ("map", 2) => (Step::Collect, false, false),
+        ("map", 3) => (Step::Collect, false, true),
+        ("filter", 2) => (Step::Filter, false, false),
+        ("sortBy", 2) => (Step::SortBy, false, false),
+        ("transformList", 3) => (Step::Collect, true, false),
+        ("transformList", 4) => (Step::Collect, true, true),
+        ("transformMap", 3) => (Step::TransformMap, true, false),
+        ("transformMap", 4) => (Step::TransformMap, true, true),
+        ("transformMapEntry", 3) => (Step::TransformEntry, true, false),
+        ("transformMapEntry", 4) => (Step::TransformEntry, true, true),
+        _ => return None,
+    })
+}
+
+fn variable_name(expr: &Expr) -> Result<String, Issue> {
+    match &expr.kind {
+        Kind::Ident(name) => Ok(name.clone()),
+        _ => Err(Issue::at(expr.at, "argument must be a simple name")),
+    }
+}

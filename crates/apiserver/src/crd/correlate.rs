@@ -1,0 +1,67 @@
+//! Which old value belongs to which new one, so that what did not change is not judged again (3.27).
+
+use serde_json::Value;
+
+use super::schema::{ListType, Schema};
+
+/// A new value with the old one in its place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Correlated<'a> {
+    new: &'a Value,
+    old: &'a Value,
+    schema: &'a Schema,
+}
+
+impl<'a> Correlated<'a> {
+    pub(crate) fn new(new: &'a Value, old: &'a Value, schema: &'a Schema) -> Correlated<'a> {
+        Correlated { new, old, schema }
+    }
+
+    /// The field of that name, if both have it and its schema is known.
+    pub(crate) fn field(self, name: &str) -> Option<Correlated<'a>> {
+        let (new, old) = (self.new.as_object()?.get(name)?, self.old.as_object()?.get(name)?);
+        Some(Correlated { new, old, schema: self.schema.field(name)? })
+    }
+
+    /// The item at that place of the new list, with the old item of the same key; items of other lists have no match.
+    pub(crate) fn item(self, index: usize) -> Option<Correlated<'a>> {
+        let (new, items) = (self.new.as_array()?.get(index)?, self.schema.items.as_deref()?);
+        let old = same_key(self.old.as_array()?, new, self.schema)?;
+        Some(Correlated { new, old, schema: items })
+    }
+
+    /// Whether nothing changed. Map lists are compared by key, and a field without a schema counts as changed.
+    pub(crate) fn is_unchanged(self) -> bool {
+        match (self.new, self.old) {
+            (Value::Array(new), Value::Array(old)) => {
+                let by_key = self.schema.list_type == ListType::Map && self.schema.items.is_some();
+                new.len() == old.len()
+                    && if by_key {
+                        (0..new.len()).all(|index| self.item(index).is_some_and(Correlated::is_unchanged))
+                    } else {
+                        new == old
+                    }
+            }
+            (Value::Object(new), Value::Object(old)) => {
+                new.len() == old.len()
+                    && new.keys().all(|name| self.field(name).is_some_and(Correlated::is_unchanged))
+            }
+            (new, old) => new == old,
+        }
+    }
+}
+
+/// The item of a map list with the same keys as `like`.
+pub(crate) fn same_key<'a>(items: &'a [Value], like: &Value, schema: &Schema) -> Option<&'a Value> {
+    if schema.list_type != ListType::Map || !like.is_object() {
+        return None;
+    }
+    let key = |item: &Value, name: &str| {
+        let default = || schema.items.as_ref()?.properties.get(name)?.default.clone();
+        item.get(name).cloned().or_else(default)
+    };
+    items
+        .iter()
+        .filter(|item| item.is_object())
+        .find(|item| schema.list_map_keys.iter().all(|name| key(item, name) == key(like, name)))
+}

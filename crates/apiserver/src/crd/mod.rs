@@ -1,0 +1,31 @@
+//! CustomResourceDefinitions and custom resources (3.4), as functions over values: no HTTP, no store, no clock.
+//!
+//! - [`definition`]: whether a definition is acceptable.
+//! - [`Version`]: one version of an accepted definition, compiled; with the steps of a write ([`object`]).
+//! - [`schema`]: the compiled schema, and what is done by it: [`prune`], [`defaults`], [`meta`], [`value`], [`lists`],
+//!   [`rules`].
+//! - [`columns`], [`scale`], [`openapi`]: what clients see besides the object.
+//!
+//! How deep an object or a schema nests is bounded by who parsed it.
+
+pub mod columns;
+mod correlate;
+pub mod defaults;
+pub mod definition;
+mod field_path;
+pub mod formats;
+pub(crate) mod go;
+pub mod lists;
+pub mod meta;
+mod object;
+pub mod openapi;
+pub mod prune;
+pub mod rules;
+pub mod scale;
+pub mod schema;
+#[cfg(test)]
+mod tests;
+pub mod value;
+pub mod version;
+
+pub use version::{Names, Version};

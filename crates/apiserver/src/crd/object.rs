@@ -1,0 +1,267 @@
+//! A custom resource's way through a write (3.24), as steps that a server calls in this order:
+//!
+//! ```text
+//! decode    metadata in canonical form, unknown fields dropped and said, defaults filled in
+//! prepare   what a client cannot write is taken from the old object; the generation grows
+//! validate  metadata, the schema, scale paths, embedded objects, list keys, then rules
+//! ```
+//!
+//! Objects read from the store go through [`Version::read`], because the definition may have changed since.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rules::{
+    field::{Error, Errors, Path},
+    meta as rules_meta, names,
+};
+use serde_json::{Map, Value, json};
+
+use super::{
+    correlate::Correlated,
+    defaults, lists,
+    meta::{self, Malformed},
+    prune::prune,
+    rules::not_checked,
+    scale, value,
+    version::Version,
+};
+
+impl Version {
+    /// Brings an object from a client into the form it is judged and stored in. Returns the paths of fields that were
+    /// not known, as strict field validation names them.
+    pub fn decode(&self, object: &mut Value) -> Result<Vec<String>, Error> {
+        self.normalize(object, Malformed::Refuse)
+    }
+
+    /// The same for an object from the store, which is never refused.
+    pub fn read(&self, object: &mut Value) {
+        // Nothing is refused where malformed metadata is dropped.
+        let _ = self.normalize(object, Malformed::Drop);
+    }
+
+    fn normalize(&self, object: &mut Value, malformed: Malformed) -> Result<Vec<String>, Error> {
+        canonical_numbers(object);
+        let mut unknown = Vec::new();
+        let metadata = object.as_object_mut().and_then(|fields| fields.remove("metadata"));
+        let mut own = json!({});
+        if let (Some(metadata), Some(fields)) = (metadata, own.as_object_mut()) {
+            fields.insert("metadata".to_owned(), metadata);
+        }
+        let nothing = super::schema::Schema::default();
+        unknown.extend(meta::coerce(&mut own, &nothing, true, malformed)?);
+        unknown.extend(prune(object, &self.schema, true));
+        defaults::drop_nulls(object, Some(&self.schema));
+        unknown.extend(meta::coerce(object, &self.schema, false, malformed)?);
+        if let (Some(fields), Some(metadata)) = (object.as_object_mut(), own.get_mut("metadata")) {
+            fields.insert("metadata".to_owned(), metadata.take());
+        }
+        defaults::apply(object, &self.schema);
+        Ok(unknown)
+    }
+
+    /// A new object has no status yet, if status has an endpoint of its own.
+    pub fn prepare_create(&self, object: &mut Value) {
+        if let Some(fields) = object.as_object_mut() {
+            if self.has_status {
+                fields.remove("status");
+            }
+            set_generation(fields, 1);
+        }
+    }
+
+    /// An update leaves the status alone, if that has an endpoint of its own, and counts changes.
+    pub fn prepare_update(&self, object: &mut Value, old: &Value) {
+        let (Some(fields), Some(old)) = (object.as_object_mut(), old.as_object()) else { return };
+        if self.has_status {
+            match old.get("status") {
+                Some(status) => drop(fields.insert("status".to_owned(), status.clone())),
+                None => drop(fields.remove("status")),
+            }
+        }
+        let rest = |fields: &Map<String, Value>| -> Map<String, Value> {
+            fields
+                .iter()
+                .filter(|(name, _)| *name != "metadata")
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect()
+        };
+        let generation =
+            old.get("metadata").and_then(|metadata| metadata.get("generation")).and_then(Value::as_i64);
+        if rest(fields) != rest(old) {
+            set_generation(fields, generation.unwrap_or(0) + 1);
+        }
+    }
+
+    /// A status update changes nothing but the status; who manages which fields is kept as the request says.
+    pub fn prepare_status_update(&self, object: &mut Value, old: &Value) {
+        let status = object.get("status").cloned();
+        let managed = object.pointer("/metadata/managedFields").cloned();
+        *object = old.clone();
+        let Some(fields) = object.as_object_mut() else { return };
+        match status {
+            Some(status) => drop(fields.insert("status".to_owned(), status)),
+            None => drop(fields.remove("status")),
+        }
+        if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+            match managed {
+                Some(managed) => drop(metadata.insert("managedFields".to_owned(), managed)),
+                None => drop(metadata.remove("managedFields")),
+            }
+        }
+    }
+
+    /// Every error of a new object.
+    pub fn validate_create(&self, object: &Value) -> Errors {
+        let wrong_type = self.validate_type(object);
+        if !wrong_type.is_empty() {
+            return wrong_type;
+        }
+        let mut errors = self.validate_metadata(object);
+        errors.extend(value::validate(object, &self.schema, None));
+        errors.extend(self.scale.iter().flat_map(|scale| scale::validate(object, scale, true)));
+        errors.extend(meta::validate(object, &self.schema, false, &Path::root()));
+        errors.extend(self.validate_lists(object));
+        self.run_rules(object, None, &mut errors);
+        errors
+    }
+
+    /// Every error of a changed object that is not in a part that did not change.
+    pub fn validate_update(&self, object: &Value, old: &Value) -> Errors {
+        let wrong_type = self.validate_type(object);
+        if !wrong_type.is_empty() {
+            return wrong_type;
+        }
+        let mut errors = self.validate_metadata_update(object, old);
+        let correlated = Correlated::new(object, old, &self.schema);
+        errors.extend(value::validate_update(object, &self.schema, Some(correlated), None));
+        errors.extend(self.scale.iter().flat_map(|scale| scale::validate(object, scale, true)));
+        errors.extend(meta::validate(object, &self.schema, false, &Path::root()));
+        if self.validate_lists(old).is_empty() {
+            errors.extend(self.validate_lists(object));
+        }
+        self.run_rules(object, Some(old), &mut errors);
+        errors
+    }
+
+    /// Every error of a changed status.
+    pub fn validate_status_update(&self, object: &Value, old: &Value) -> Errors {
+        let wrong_type = self.validate_type(object);
+        if !wrong_type.is_empty() {
+            return wrong_type;
+        }
+        let mut errors = self.validate_metadata_update(object, old);
+        if let (Some(status), Some(schema)) = (object.get("status"), self.schema.properties.get("status")) {
+            let correlated = Correlated::new(object, old, &self.schema).field("status");
+            errors.extend(value::validate_update(status, schema, correlated, Some(&Path::new("status"))));
+        }
+        errors.extend(self.scale.iter().flat_map(|scale| scale::validate(object, scale, false)));
+        let duplicates = self.validate_lists(object);
+        if !duplicates.is_empty() && self.validate_lists(old).is_empty() {
+            errors.extend(duplicates);
+        }
+        self.run_rules(object, Some(old), &mut errors);
+        errors
+    }
+
+    /// What to warn of when finalizers are added: names that others might use too.
+    pub fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
+        const STANDARD: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
+        let finalizers = |object: &Value| -> Vec<String> {
+            let list = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+            list.into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned)).collect()
+        };
+        let known = old.map(finalizers).unwrap_or_default();
+        let mut added: Vec<String> =
+            finalizers(object).into_iter().filter(|name| !known.contains(name)).collect();
+        added.sort_unstable();
+        added.dedup();
+        let mut warnings = Vec::new();
+        for name in added {
+            let warning =
+                |detail: &str| format!("metadata.finalizers: {}: {detail}", types::go::quote(&name));
+            warnings.extend(names::qualified_name(&name).iter().map(|problem| warning(problem)));
+            if !name.contains('/') && !STANDARD.contains(&name.as_str()) {
+                let path = if name.contains('.') { " including a path (/)" } else { "" };
+                warnings.push(warning(&format!(
+                    "prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer \
+                     writers"
+                )));
+            }
+        }
+        warnings
+    }
+
+    fn validate_type(&self, object: &Value) -> Errors {
+        let mut errors = Errors::new();
+        for (name, expected) in [("kind", self.names.kind.clone()), ("apiVersion", self.api_version())] {
+            let found = object.get(name).and_then(Value::as_str).unwrap_or_default();
+            if found != expected {
+                errors.push(Path::new(name).invalid(found, format!("must be {expected}")));
+            }
+        }
+        errors
+    }
+
+    fn validate_metadata(&self, object: &Value) -> Errors {
+        let path = Path::new("metadata");
+        let mut metadata = object_meta(object);
+        if self.namespaced {
+            return rules_meta::validate(&metadata, names::dns_subdomain, &path);
+        }
+        let given = metadata.namespace.replace("none".to_owned()).filter(|namespace| !namespace.is_empty());
+        let mut errors = rules_meta::validate(&metadata, names::dns_subdomain, &path);
+        if given.is_some() {
+            errors.push(path.child("namespace").forbidden("not allowed on this type"));
+        }
+        errors
+    }
+
+    fn validate_metadata_update(&self, object: &Value, old: &Value) -> Errors {
+        rules_meta::validate_update(&object_meta(object), &object_meta(old), &Path::new("metadata"))
+    }
+
+    fn validate_lists(&self, object: &Value) -> Errors {
+        object
+            .as_object()
+            .map_or_else(Errors::new, |fields| lists::validate(fields, &self.schema, &Path::root()))
+    }
+
+    /// Rules may rely on what the schema says, so they are not run on an object that breaks it.
+    fn run_rules(&self, object: &Value, old: Option<&Value>, errors: &mut Errors) {
+        let Some(rules) = &self.rules else { return };
+        match not_checked(errors) {
+            Some(error) => errors.push(error),
+            None => errors.extend(rules.validate(object, old, &self.schema, &Path::root())),
+        }
+    }
+}
+
+fn object_meta(object: &Value) -> ObjectMeta {
+    // Decoding made sure that it can be read.
+    object
+        .get("metadata")
+        .and_then(|metadata| serde::Deserialize::deserialize(metadata).ok())
+        .unwrap_or_default()
+}
+
+fn set_generation(fields: &mut Map<String, Value>, generation: i64) {
+    let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+    if let Some(metadata) = metadata.as_object_mut() {
+        metadata.insert("generation".to_owned(), generation.into());
+    }
+}
+
+/// Numbers as Go would write them back: whole ones without a fraction, and those beyond 64 bits as doubles.
+fn canonical_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            let Some(double) = number.as_f64().filter(|_| !number.is_i64()) else { return };
+            let printed = super::go::float(double);
+            let whole = printed.parse::<i64>().ok().map(Value::from);
+            let large = || printed.parse::<u64>().ok().map(Value::from);
+            *value = whole.or_else(large).unwrap_or_else(|| double.into());
+        }
+        Value::Array(items) => items.iter_mut().for_each(canonical_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(canonical_numbers),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}

@@ -1,0 +1,419 @@
+//! `x-kubernetes-validations`: rules in the Common Expression Language on any node of a schema.
+//!
+//! [`Rules`] mirrors the part of a schema that has rules. Compiling it declares to [`cel`] what the schema says about
+//! each value; running it walks an object next to the old one and finds what a rule may compare.
+//!
+//! [`cel`]: crate::cel
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use rules::field::{self, Error, Errors, Kind, Path};
+use serde_json::Value;
+
+use super::{
+    correlate::{Correlated, same_key},
+    field_path,
+    go::shown,
+    schema::{Additional, ListType, Rule, Schema, Type as SchemaType},
+};
+use crate::cel::{
+    self, Budget, Program,
+    types::{Field, List, ListKind, Object, Type, escape},
+};
+
+/// What one rule may cost, and all rules of an object together, in steps.
+const PER_RULE: u64 = 1_000_000;
+const PER_OBJECT: u64 = 10_000_000;
+/// How long a computed message may be, in bytes.
+const MAX_MESSAGE: usize = 5 * 1024;
+
+/// The compiled rules of a schema node and of the nodes below.
+#[derive(Debug, Default)]
+pub struct Rules {
+    own: Vec<Compiled>,
+    /// What `self` is here.
+    r#type: Type,
+    /// The schema's type, for messages.
+    type_name: &'static str,
+    properties: BTreeMap<String, Rules>,
+    additional: Option<Box<Rules>>,
+    items: Option<Box<Rules>>,
+}
+
+#[derive(Debug)]
+struct Compiled {
+    rule: Rule,
+    program: Program,
+    message: Option<Program>,
+    field_path: Option<String>,
+}
+
+/// A rule that does not compile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// Whether it is the message's expression that does not compile.
+    pub in_message: bool,
+    /// What the compiler says.
+    pub why: String,
+}
+
+/// What is known of a rule that compiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accepted {
+    /// It is a transition rule.
+    pub uses_old_self: bool,
+}
+
+/// The CEL type of what a schema allows; none if expressions cannot see it.
+///
+/// `root` says that it is an object of its own, whose type and name are there whatever the schema says.
+pub fn declare(schema: &Schema, root: bool) -> Option<Type> {
+    if schema.int_or_string {
+        return Some(Type::Dyn);
+    }
+    Some(match schema.r#type? {
+        SchemaType::Array => {
+            let items = schema.items.as_ref()?;
+            let kind = match schema.list_type {
+                ListType::Atomic => ListKind::Atomic,
+                ListType::Set => ListKind::Set,
+                ListType::Map => ListKind::Map(schema.list_map_keys.clone()),
+            };
+            Type::List(Arc::new(List { item: declare(items, items.embedded)?, kind }))
+        }
+        SchemaType::Object => {
+            if let Additional::Schema(value) = &schema.additional {
+                return Some(Type::map(Type::String, declare(value, value.embedded)?));
+            }
+            Type::Object(Arc::new(object(schema, root)))
+        }
+        SchemaType::String => match schema.format.as_deref() {
+            Some("byte") => Type::Bytes,
+            Some("duration") => Type::Duration,
+            Some("date" | "date-time") => Type::Timestamp,
+            _ => Type::String,
+        },
+        SchemaType::Boolean => Type::Bool,
+        SchemaType::Number => Type::Double,
+        SchemaType::Integer => Type::Int,
+    })
+}
+
+fn object(schema: &Schema, root: bool) -> Object {
+    let declared = schema.properties.iter().filter_map(|(name, schema)| {
+        Some((escape(name)?, Field { name: name.clone(), r#type: declare(schema, schema.embedded)? }))
+    });
+    let mut fields: BTreeMap<String, Field> = declared.collect();
+    if root {
+        let text = |name: &str| (name.to_owned(), Field { name: name.to_owned(), r#type: Type::String });
+        let name = Object { fields: BTreeMap::from([text("name"), text("generateName")]) };
+        let metadata = Field { name: "metadata".to_owned(), r#type: Type::Object(Arc::new(name)) };
+        fields.extend([text("apiVersion"), text("kind"), ("metadata".to_owned(), metadata)]);
+    }
+    Object { fields }
+}
+
+/// Compiles one rule for values of type `this`.
+fn compile(rule: &Rule, this: &Type, schema: &Schema) -> Result<Compiled, Refused> {
+    let old = if rule.optional_old_self == Some(true) { Type::optional(this.clone()) } else { this.clone() };
+    let variables = [("self", this.clone()), ("oldSelf", old)];
+    let refused = |in_message: bool, why: String| Refused { in_message, why };
+    let program = Program::compile(&rule.rule, &variables)
+        .map_err(|issues| refused(false, format!("compilation failed: {issues}")))?;
+    if *program.result() != Type::Bool {
+        return Err(refused(false, "cel expression must evaluate to a bool".to_owned()));
+    }
+    let message = if rule.message_expression.is_empty() {
+        None
+    } else {
+        let message = Program::compile(&rule.message_expression, &variables)
+            .map_err(|issues| refused(true, format!("messageExpression compilation failed: {issues}")))?;
+        if *message.result() != Type::String {
+            return Err(refused(true, "messageExpression must evaluate to a string".to_owned()));
+        }
+        Some(message)
+    };
+    let field_path = field_path::resolve(&rule.field_path, schema, true).ok().map(|(path, _)| path);
+    Ok(Compiled {
+        rule: rule.clone(),
+        program,
+        message,
+        field_path: field_path.filter(|path| !path.is_empty()),
+    })
+}
+
+/// Judges the rules of one node, one verdict for each; an empty rule has none.
+pub fn judge(schema: &Schema, root: bool) -> Vec<Option<Result<Accepted, Refused>>> {
+    let this = declare(schema, root);
+    let verdict = |rule: &Rule| {
+        let no_type = || Refused {
+            in_message: false,
+            why: "failed to convert to declType for CEL validation rules".into(),
+        };
+        let compiled = this.as_ref().ok_or_else(no_type).and_then(|this| compile(rule, this, schema));
+        compiled.map(|compiled| Accepted { uses_old_self: compiled.program.uses("oldSelf") })
+    };
+    schema.rules.iter().map(|rule| (!rule.rule.trim().is_empty()).then(|| verdict(rule))).collect()
+}
+
+impl Rules {
+    /// Compiles the rules of an accepted schema; none if it has none. A rule that does not compile was refused with
+    /// its definition, and is left out.
+    pub fn new(schema: &Schema, root: bool) -> Option<Rules> {
+        if !schema.has_rules() {
+            return None;
+        }
+        let this = declare(schema, root);
+        let own = match &this {
+            Some(this) => schema.rules.iter().filter_map(|rule| compile(rule, this, schema).ok()).collect(),
+            None => Vec::new(),
+        };
+        // A field whose type expressions cannot see is not looked into either.
+        let visible = |schema: &Schema| declare(schema, schema.embedded).is_some();
+        let properties = schema.properties.iter().filter(|(_, inner)| inner.has_rules() && visible(inner));
+        let additional = match &schema.additional {
+            Additional::Schema(inner) => Rules::new(inner, inner.embedded).map(Box::new),
+            _ => None,
+        };
+        let items = schema.items.as_ref().and_then(|inner| Rules::new(inner, inner.embedded)).map(Box::new);
+        Some(Rules {
+            own,
+            r#type: this.unwrap_or_default(),
+            type_name: schema.type_name(),
+            properties: properties
+                .filter_map(|(name, inner)| Some((name.clone(), Rules::new(inner, inner.embedded)?)))
+                .collect(),
+            additional,
+            items,
+        })
+    }
+
+    /// Every rule that does not hold for `value`. With an old object, unchanged parts are not judged again, except by
+    /// rules about the change itself.
+    pub fn validate(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &Path) -> Errors {
+        let correlated = old.map(|old| Correlated::new(value, old, schema));
+        let mut run = Run { errors: Errors::new(), budget: Budget::new(PER_OBJECT), exhausted: false };
+        let place = Place { current: correlated, parent: None, root: true };
+        run.visit(self, schema, value, old, place, path);
+        run.errors
+    }
+
+    /// How many rules there are.
+    pub fn count(&self) -> usize {
+        let below = self.properties.values().chain(self.additional.as_deref()).chain(self.items.as_deref());
+        self.own.len() + below.map(Rules::count).sum::<usize>()
+    }
+}
+
+/// Where a walk stands in the old object: at the same place, or below the nearest one that could be told.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    current: Option<Correlated<'a>>,
+    parent: Option<Correlated<'a>>,
+    root: bool,
+}
+
+impl<'a> Place<'a> {
+    fn is_unchanged(self) -> bool {
+        self.current.or(self.parent).is_some_and(Correlated::is_unchanged)
+    }
+
+    fn step(self, next: impl FnOnce(Correlated<'a>) -> Option<Correlated<'a>>) -> Place<'a> {
+        match self.current {
+            None => Place { root: false, ..self },
+            Some(current) => Place { current: next(current), parent: Some(current), root: false },
+        }
+    }
+
+    fn field(self, name: &str) -> Place<'a> {
+        if self.root && matches!(name, "apiVersion" | "kind") {
+            return Place { current: None, parent: None, root: false };
+        }
+        self.step(|current| current.field(name))
+    }
+}
+
+struct Run {
+    errors: Errors,
+    budget: Budget,
+    exhausted: bool,
+}
+
+impl Run {
+    fn visit(
+        &mut self,
+        rules: &Rules,
+        schema: &Schema,
+        value: &Value,
+        old: Option<&Value>,
+        place: Place<'_>,
+        path: &Path,
+    ) {
+        if value.is_null() || self.exhausted {
+            return;
+        }
+        let old = old.filter(|old| !old.is_null());
+        for compiled in &rules.own {
+            self.run(compiled, rules, value, old, place, path);
+            if self.exhausted {
+                return;
+            }
+        }
+        match value {
+            Value::Object(fields) => {
+                let old = old.and_then(Value::as_object);
+                for (name, value) in fields {
+                    let old = old.and_then(|old| old.get(name));
+                    if let (Some(inner), Additional::Schema(schema)) = (&rules.additional, &schema.additional)
+                    {
+                        self.visit(inner, schema, value, old, place.field(name), &path.key(name));
+                    }
+                    if let (Some(inner), Some(schema)) =
+                        (rules.properties.get(name), schema.properties.get(name))
+                    {
+                        self.visit(inner, schema, value, old, place.field(name), &path.child(name));
+                    }
+                }
+            }
+            Value::Array(items) => {
+                let (Some(inner), Some(item_schema)) = (&rules.items, &schema.items) else { return };
+                let old = old.and_then(Value::as_array);
+                for (index, item) in items.iter().enumerate() {
+                    let old = old.and_then(|old| same_key(old, item, schema));
+                    let place = place.step(|current| current.item(index));
+                    self.visit(inner, item_schema, item, old, place, &path.index(index));
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    fn run(
+        &mut self,
+        compiled: &Compiled,
+        rules: &Rules,
+        value: &Value,
+        old: Option<&Value>,
+        place: Place<'_>,
+        path: &Path,
+    ) {
+        let Compiled { rule, program, .. } = compiled;
+        let transition = program.uses("oldSelf");
+        let optional = rule.optional_old_self == Some(true);
+        if transition && old.is_none() && !optional {
+            return;
+        }
+        let variables = match variables(rules, value, old, optional) {
+            Ok(variables) => variables,
+            Err(error) => return self.failed(&error, rules, rule, path),
+        };
+        match self.evaluate(program, variables.clone()) {
+            Ok(cel::Value::Bool(true)) => {}
+            Ok(_) => {
+                let error = self.broken(compiled, rules, value, variables, path);
+                if transition || !place.is_unchanged() {
+                    self.errors.push(error);
+                }
+            }
+            Err(error) => self.failed(&error, rules, rule, path),
+        }
+    }
+
+    fn evaluate<'a>(
+        &mut self,
+        program: &'a Program,
+        variables: Vec<(&'a str, cel::Value<'a>)>,
+    ) -> cel::Outcome<'a> {
+        let allowed = self.budget.left().min(PER_RULE);
+        let mut budget = Budget::new(allowed);
+        let outcome = program.run(variables, &mut budget);
+        self.budget = Budget::new(self.budget.left() - (allowed - budget.left()));
+        outcome
+    }
+
+    fn failed(&mut self, error: &cel::Error, rules: &Rules, rule: &Rule, path: &Path) {
+        let name = rule_name(rule);
+        let detail = match error {
+            cel::Error::NoOverload => format!(
+                "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {name}"
+            ),
+            cel::Error::Budget => {
+                self.exhausted = true;
+                format!(
+                    "'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {name}"
+                )
+            }
+            cel::Error::Failed(_) => format!("{error} evaluating rule: {name}"),
+        };
+        self.errors.push(path.invalid(rules.type_name, detail));
+    }
+
+    /// The error of a rule that does not hold.
+    fn broken(
+        &mut self,
+        compiled: &Compiled,
+        rules: &Rules,
+        value: &Value,
+        variables: Vec<(&str, cel::Value<'_>)>,
+        path: &Path,
+    ) -> Error {
+        let path = compiled.field_path.as_ref().map_or_else(|| path.clone(), |field| path.child(field));
+        let computed =
+            compiled.message.as_ref().and_then(|message| match self.evaluate(message, variables) {
+                Ok(cel::Value::String(text)) => usable_message(&text),
+                _ => None,
+            });
+        let detail = computed.unwrap_or_else(|| match compiled.rule.message.trim() {
+            "" => format!("failed rule: {}", rule_name(&compiled.rule)),
+            message => message.to_owned(),
+        });
+        let structured = matches!(rules.type_name, "object" | "array");
+        let value = if structured { field::Value::OMITTED } else { shown(value) };
+        match compiled.rule.reason.as_deref() {
+            Some("FieldValueForbidden") => path.forbidden(detail),
+            Some("FieldValueRequired") => path.required(detail),
+            Some("FieldValueDuplicate") => path.duplicate(value),
+            _ => path.invalid(value, detail),
+        }
+    }
+}
+
+fn variables<'a>(
+    rules: &'a Rules,
+    value: &'a Value,
+    old: Option<&'a Value>,
+    optional: bool,
+) -> Result<Vec<(&'a str, cel::Value<'a>)>, cel::Error> {
+    let mut variables = vec![("self", cel::Value::view(value, &rules.r#type)?)];
+    let old = old.map(|old| cel::Value::view(old, &rules.r#type)).transpose()?;
+    if optional {
+        variables.push(("oldSelf", cel::Value::Optional(old.map(std::rc::Rc::new))));
+    } else if let Some(old) = old {
+        variables.push(("oldSelf", old));
+    }
+    Ok(variables)
+}
+
+fn usable_message(text: &str) -> Option<String> {
+    let text = text.trim();
+    (!text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n')).then(|| text.to_owned())
+}
+
+fn rule_name(rule: &Rule) -> &str {
+    if rule.message.is_empty() { rule.rule.trim() } else { rule.message.trim() }
+}
+
+/// Said in the place of rules that were not run, because the object is invalid in a way they may rely on.
+pub(crate) fn not_checked(errors: &Errors) -> Option<Error> {
+    let blocks = |error: &Error| {
+        let kinds = [Kind::NotSupported, Kind::Required, Kind::TooLong, Kind::TooMany, Kind::TypeInvalid];
+        kinds.contains(&error.kind)
+    };
+    errors.iter().any(blocks).then(|| {
+        Path::root().invalid(
+            field::Value::printed("null"),
+            "some validation rules were not checked because the object was invalid; correct the existing errors to \
+             complete validation",
+        )
+    })
+}

@@ -1,0 +1,5 @@
+//! Custom resources: the ecosystem's definitions, and random objects next to a real API server.
+
+mod differential;
+mod ecosystem;
+mod modules;

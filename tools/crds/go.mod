@@ -1,0 +1,13 @@
+// The projects whose definitions our custom resources must serve, pinned. Nothing here is built.
+module ferry.invalid/crds
+
+go 1.25
+
+require (
+	github.com/kubeflow/trainer/v2 v2.2.0
+	github.com/project-codeflare/appwrapper v1.1.2
+	github.com/ray-project/kuberay/ray-operator v1.6.1
+	github.com/tektoncd/pipeline v1.10.0
+	sigs.k8s.io/jobset v0.12.0
+	sigs.k8s.io/kueue v0.19.2
+)
