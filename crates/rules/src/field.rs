@@ -170,6 +170,11 @@ impl Path {
         self.error(Kind::NotSupported, value.into(), detail)
     }
 
+    /// The value is of another type than the schema says.
+    pub fn type_invalid(&self, value: impl Into<Value>, detail: impl Into<String>) -> Error {
+        self.error(Kind::TypeInvalid, value.into(), detail)
+    }
+
     /// The value stands a second time where it may stand once.
     pub fn duplicate(&self, value: impl Into<Value>) -> Error {
         self.error(Kind::Duplicate, value.into(), "")

@@ -100,9 +100,7 @@ impl Fault {
             }
             What::TooLong(max) => at.too_long(size(*max)),
             What::TooMany(actual, max) => at.too_many(*actual, size(*max)),
-            What::Type(found) => {
-                field::Error { path, kind: Kind::TypeInvalid, value: Some(quote(found)), detail }
-            }
+            What::Type(found) => at.type_invalid(found, detail),
             What::Invalid(value) => at.invalid(shown(value), detail),
             What::Schema => at.invalid("", detail),
         }
