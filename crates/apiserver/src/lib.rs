@@ -9,6 +9,7 @@
 //! - [`apply`]: server-side apply, and who manages which fields; [`patch`]: the other ways to change a part;
 //! - [`crd`]: kinds that users define, and what their objects may hold; [`cel`]: the language of their rules;
 //!   [`jsonpath`]: the language of their columns;
+//! - [`serve`]: a cluster on a port; [`credentials`]: who it is and who may talk to it;
 //! - [`selector`]: label and field selectors;
 //! - [`status`]: errors, and how a client sees them.
 
@@ -18,6 +19,7 @@ pub mod body;
 pub mod cel;
 pub mod cluster;
 pub mod crd;
+pub mod credentials;
 mod discovery;
 pub mod jsonpath;
 pub mod object;
@@ -25,6 +27,7 @@ pub mod patch;
 pub mod registry;
 pub mod request;
 pub mod selector;
+pub mod serve;
 mod service;
 pub mod status;
 pub mod strategy;

@@ -5,6 +5,7 @@ mod discovery;
 mod jobs;
 mod objects;
 mod patch;
+mod serve;
 mod watch;
 
 use apiserver::Cluster;

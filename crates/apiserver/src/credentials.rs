@@ -1,0 +1,183 @@
+//! Who a cluster is and who may talk to it: its certificates and its first user (6.10, 6.11).
+
+use std::path::Path;
+use std::{fs, io};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    IsCa, KeyPair, KeyUsagePurpose,
+};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::json;
+
+/// What the first user and the listener of a cluster need to know each other.
+pub struct Credentials {
+    authority: String,
+    certificate: String,
+    key: String,
+    token: String,
+}
+
+/// Credentials could not be made, read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A certificate could not be made.
+    #[error("failed to make a certificate")]
+    Certificate(#[from] rcgen::Error),
+    /// A file could not be read or written.
+    #[error("failed to {doing} {path}")]
+    File {
+        /// What was being done.
+        doing: &'static str,
+        /// To which file.
+        path: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+impl Credentials {
+    /// The credentials of a cluster that keeps nothing.
+    pub fn ephemeral() -> Result<Self, Error> {
+        let mut authority = CertificateParams::new(Vec::new())?;
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        authority.distinguished_name = named("ferry-ca");
+        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
+
+        let names =
+            ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
+        let mut serving = CertificateParams::new(names.map(str::to_owned))?;
+        serving.is_ca = IsCa::NoCa;
+        serving.distinguished_name = named("ferry");
+        serving.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let key = KeyPair::generate()?;
+        let certificate = serving.signed_by(&key, &authority)?;
+        Ok(Credentials {
+            authority: authority.pem(),
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+            token: uuid::Uuid::new_v4().simple().to_string(),
+        })
+    }
+
+    /// The credentials kept in a directory, made if there are none yet.
+    pub fn kept_in(dir: &Path) -> Result<Self, Error> {
+        let path = dir.join("credentials.json");
+        let failed = |doing, path: &Path| {
+            let path = path.display().to_string();
+            move |source| Error::File { doing, path, source }
+        };
+        match fs::read(&path) {
+            Ok(bytes) => {
+                let invalid = |source: serde_json::Error| failed("read", &path)(io::Error::other(source));
+                let [authority, certificate, key, token] = serde_json::from_slice(&bytes).map_err(invalid)?;
+                Ok(Credentials { authority, certificate, key, token })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let made = Credentials::ephemeral()?;
+                fs::create_dir_all(dir).map_err(failed("make", dir))?;
+                let text = json!([made.authority, made.certificate, made.key, made.token]).to_string();
+                write_secret(&path, text.as_bytes()).map_err(failed("write", &path))?;
+                Ok(made)
+            }
+            Err(error) => Err(failed("read", &path)(error)),
+        }
+    }
+
+    /// Whether an `Authorization` header is the first user's.
+    pub(crate) fn admits(&self, authorization: &[u8]) -> bool {
+        let expected = format!("Bearer {}", self.token);
+        // Every byte is compared, so that the time it takes tells nothing.
+        let differs =
+            expected.as_bytes().iter().zip(authorization).fold(0, |differs, (a, b)| differs | (a ^ b));
+        authorization.len() == expected.len() && differs == 0
+    }
+
+    pub(crate) fn chain(
+        &self,
+    ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), rustls::pki_types::pem::Error> {
+        let certificate = CertificateDer::from_pem_slice(self.certificate.as_bytes())?;
+        Ok((vec![certificate], PrivateKeyDer::from_pem_slice(self.key.as_bytes())?))
+    }
+
+    /// Writes a kubeconfig for the first user, which only its owner can read.
+    pub fn write_kubeconfig(&self, path: &Path, cluster: &str, server: &str) -> Result<(), Error> {
+        let authority = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &self.authority);
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": cluster,
+            "clusters": [{"name": cluster, "cluster": {"server": server, "certificate-authority-data": authority}}],
+            "users": [{"name": cluster, "user": {"token": self.token}}],
+            "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
+        });
+        let text = serde_json::to_vec_pretty(&config).expect("JSON prints");
+        write_secret(path, &text).map_err(|source| Error::File {
+            doing: "write",
+            path: path.display().to_string(),
+            source,
+        })
+    }
+}
+
+fn named(name: &str) -> DistinguishedName {
+    let mut named = DistinguishedName::new();
+    named.push(DnType::CommonName, name);
+    named
+}
+
+/// Replaces a file in one step, readable by its owner only.
+fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let new = parent.join(format!(".{}.new", uuid::Uuid::new_v4().simple()));
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn only_the_token_admits() {
+        let credentials = Credentials::ephemeral().expect("credentials");
+        let right = format!("Bearer {}", credentials.token);
+        assert!(credentials.admits(right.as_bytes()));
+        for wrong in [
+            "",
+            "Bearer ",
+            "Bearer x",
+            &format!("{right}x"),
+            &right[..right.len() - 1],
+            &right.replace("Bearer", "bearer"),
+        ] {
+            assert!(!credentials.admits(wrong.as_bytes()), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn kept_credentials_are_the_same_again_and_secret() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let first = Credentials::kept_in(dir.path()).expect("made");
+        let second = Credentials::kept_in(dir.path()).expect("read");
+        assert_eq!((first.token, first.authority), (second.token, second.authority));
+        let config = dir.path().join("kubeconfig");
+        second_kubeconfig(&config);
+        for file in [dir.path().join("credentials.json"), config] {
+            let mode = fs::metadata(&file).expect("the file").permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{}", file.display());
+        }
+    }
+
+    fn second_kubeconfig(path: &Path) {
+        let credentials = Credentials::ephemeral().expect("credentials");
+        credentials.write_kubeconfig(path, "c", "https://127.0.0.1:1").expect("written");
+    }
+}

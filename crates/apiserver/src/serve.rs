@@ -1,0 +1,174 @@
+//! A cluster on a port: TLS, HTTP/1.1 and HTTP/2, and only for whoever has its token (1.1).
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, header};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tower_service::Service as _;
+
+use crate::answer::{self, Answer};
+use crate::cluster::Cluster;
+use crate::credentials::Credentials;
+use crate::status::Refusal;
+
+/// How long a client may take to say who it is, and to send the head of a request.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long short requests may go on once the server is told to stop.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A cluster could not be served.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The port could not be listened on.
+    #[error("failed to listen on {address}")]
+    Listen {
+        /// The address that was wanted.
+        address: SocketAddr,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The certificate is no good.
+    #[error("failed to set up TLS")]
+    Tls(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// A cluster that listens. It stops when this is dropped; [`Server::stop`] waits for it.
+pub struct Server {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    /// Listens, and answers from now on. Port 0 is any free one.
+    pub async fn start(
+        cluster: Cluster,
+        credentials: Arc<Credentials>,
+        address: SocketAddr,
+    ) -> Result<Self, Error> {
+        let listen = |source| Error::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+        let acceptor = TlsAcceptor::from(Arc::new(tls(&credentials)?));
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(accept(listener, acceptor, Gate { cluster, credentials }, stopped));
+        Ok(Server { address, stop, task })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops accepting, lets short requests end, ends watches, and returns.
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        if let Err(error) = self.task.await {
+            tracing::warn!(%error, "the listener did not end by itself");
+        }
+    }
+}
+
+fn tls(credentials: &Credentials) -> Result<ServerConfig, Error> {
+    let (chain, key) = credentials.chain().map_err(|error| Error::Tls(Box::new(error)))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.and_then(|config| config.with_no_client_auth().with_single_cert(chain, key));
+    let mut config = config.map_err(|error| Error::Tls(Box::new(error)))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+async fn accept(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    gate: Gate,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let graceful = GracefulShutdown::new();
+    loop {
+        tokio::select! {
+            biased;
+            () = told_to_stop(&mut stopped) => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    tokio::spawn(converse(stream, acceptor.clone(), gate.clone(), graceful.watcher()));
+                }
+                // Out of file descriptors, most likely: those who are connected go on, and the next one is tried again.
+                Err(error) => {
+                    tracing::warn!(%error, "a connection was not accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
+        tracing::debug!("connections were still open and are closed");
+    }
+}
+
+/// Returns when the server is told to stop, or nobody is left who could tell it.
+async fn told_to_stop(stopped: &mut watch::Receiver<bool>) {
+    drop(stopped.wait_for(|stopped| *stopped).await);
+}
+
+async fn converse(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    gate: Gate,
+    watcher: hyper_util::server::graceful::Watcher,
+) {
+    let stream = match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%error, "no TLS"),
+        Err(_) => return tracing::debug!("a client took too long to say who it is"),
+    };
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(250)
+        .keep_alive_interval(Duration::from_secs(30));
+    let service = service_fn(move |request| {
+        let gate = gate.clone();
+        async move { Ok::<_, Infallible>(gate.answer(request).await) }
+    });
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
+    if let Err(error) = watcher.watch(connection).await {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+/// Lets in whoever has the token.
+#[derive(Clone)]
+struct Gate {
+    cluster: Cluster,
+    credentials: Arc<Credentials>,
+}
+
+impl Gate {
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        let authorization = request.headers().get(header::AUTHORIZATION);
+        let is_open = matches!(request.uri().path(), "/healthz" | "/livez" | "/readyz" | "/version");
+        if !is_open && !authorization.is_some_and(|value| self.credentials.admits(value.as_bytes())) {
+            return answer::refusal(&Refusal::unauthorized());
+        }
+        let Ok(answer) = self.cluster.clone().call(request).await;
+        answer
+    }
+}
