@@ -145,20 +145,23 @@ async fn converge(theirs: &World, ours: &World, controller: &mut Ours) -> anyhow
     Ok(())
 }
 
-/// Whether the same was told. The real controller tells of a suspension before it writes the status, and again when that
-/// write met a newer version of the Job; we tell of it once it is written.
+/// Whether the same was told. How often a refused creation is tried again is not a matter of the plan, so such an event
+/// counts once. And the real controller tells of a suspension before it writes the status, hence again when that write
+/// met a newer version of the Job; we tell of it once it is written.
 fn same_events(theirs: &[String], ours: &[String]) -> bool {
-    let mut untold = theirs.to_vec();
-    let all_told = ours.iter().all(|event| {
-        let place = untold.iter().position(|other| other == event);
-        place.map(|place| untold.remove(place)).is_some()
-    });
-    let repeated = |event: &String| {
-        let about_suspension =
-            ["Normal Suspended: ", "Normal Resumed: "].iter().any(|start| event.starts_with(start));
-        about_suspension && ours.contains(event)
+    let told_once = |events: &[String]| -> Vec<String> {
+        let mut events = events.to_vec();
+        events.dedup_by(|next, event| next == event && event.starts_with("Warning FailedCreate: "));
+        events
     };
-    all_told && untold.iter().all(repeated)
+    let (mut theirs, ours) = (told_once(theirs), told_once(ours));
+    for event in &ours {
+        let Some(place) = theirs.iter().position(|other| other == event) else { return false };
+        theirs.remove(place);
+    }
+    let suspension =
+        |event: &String| event.starts_with("Normal Suspended: ") || event.starts_with("Normal Resumed: ");
+    theirs.iter().all(|event| suspension(event) && ours.contains(event))
 }
 
 /// Both worlds live in real time.

@@ -131,8 +131,25 @@ impl Ours {
             self.memory.finished |= settled.finished;
             self.events.extend(settled.events.iter().cloned());
         }
-        let writes = plan.claims.len() + fates.len() + record.release.len();
+        // What was refused is tried again when something else has happened; until then it would be refused again.
+        let done = fates.iter().filter(|fate| **fate != Fate::Failed && **fate != Fate::Skipped).count();
+        let writes = plan.claims.len() + done + record.release.len();
         Ok(writes > 0 || record.status.is_some() || settled.status.is_some())
+    }
+
+    async fn create(&mut self, world: &World, pod: &Pod) -> anyhow::Result<Fate> {
+        match world.pods.create(&PostParams::default(), pod).await {
+            Ok(created) => {
+                let name = created.metadata.name.context("a stored pod has a name")?;
+                self.events.push(Event::pod_created(&name));
+                Ok(Fate::Done)
+            }
+            Err(kube::Error::Api(status)) if status.is_forbidden() => {
+                self.events.push(Event::pod_not_created(&status.message));
+                Ok(Fate::Failed)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn carry_out_pods(&mut self, world: &World, step: &PodStep) -> anyhow::Result<Vec<Fate>> {
@@ -141,12 +158,13 @@ impl Ours {
             PodStep::Nothing => {}
             PodStep::Refuse(why) => anyhow::bail!("{why}"),
             PodStep::Create(pods) => {
+                fates = vec![Fate::Skipped; pods.len()];
                 for batch in slow_start(pods.len()) {
-                    for pod in &pods[batch] {
-                        let created = world.pods.create(&PostParams::default(), pod).await?;
-                        let name = created.metadata.name.context("a stored pod has a name")?;
-                        self.events.push(Event::pod_created(&name));
-                        fates.push(Fate::Done);
+                    for place in batch.clone() {
+                        fates[place] = self.create(world, &pods[place]).await?;
+                    }
+                    if fates[batch].contains(&Fate::Failed) {
+                        break;
                     }
                 }
             }

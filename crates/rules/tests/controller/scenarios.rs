@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::chance::Chance;
 use crate::script::Step::{
-    self, Delete, DeleteJob, Edit, End, FailNow, FailWith, Relabel, Remove, Restart, Start,
+    self, Delete, DeleteJob, Edit, End, FailNow, FailWith, Quota, Relabel, Remove, Restart, Start,
 };
 use crate::script::Which::{Ended, Index, New, Running, Terminating};
 
@@ -279,6 +279,11 @@ fn edits() -> Vec<Scenario> {
             "deadline-by-edit",
             numbers(2, 2),
             &[Start(New), Edit(json!({"spec": {"activeDeadlineSeconds": 1}})), Remove(Terminating)],
+        ),
+        scenario(
+            "refused-creations",
+            numbers(0, 9),
+            &[Quota(1), parallelism(4), Quota(3), Quota(9), Start(New), End(Running, 0)],
         ),
         scenario("deleted", numbers(2, 2), &[Start(New), DeleteJob, End(Running, 0)]),
     ]

@@ -31,6 +31,8 @@ pub(crate) enum Step {
     Relabel(Which, &'static str),
     /// Somebody changes the Job.
     Edit(Value),
+    /// The namespace is allowed so many pods.
+    Quota(u32),
     /// Somebody deletes the Job and keeps its pods; nobody is there to finish that.
     DeleteJob,
 }
@@ -138,6 +140,7 @@ impl Step {
                 let patch = Patch::Merge(patch.clone());
                 world.jobs.patch(JOB, &PatchParams::default(), &patch).await.map(drop).context("edit")
             }
+            Step::Quota(pods) => set_quota(world, *pods).await,
             Step::DeleteJob => {
                 let params = DeleteParams {
                     propagation_policy: Some(PropagationPolicy::Orphan),
@@ -147,6 +150,27 @@ impl Step {
             }
         }
     }
+}
+
+/// Nobody is there to count what is used; the API server does it by itself once the status is there.
+async fn set_quota(world: &World, pods: u32) -> anyhow::Result<()> {
+    let hard = json!({"pods": pods.to_string()});
+    let used = world.pods.list(&ListParams::default()).await?.items.len().to_string();
+    let quota = json!({
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "quota"},
+        "spec": {"hard": hard},
+        "status": {"hard": hard, "used": {"pods": used}},
+    });
+    let params = PatchParams::apply("test").force();
+    world.quotas.patch("quota", &params, &Patch::Apply(&quota)).await.context("the quota")?;
+    world
+        .quotas
+        .patch_status("quota", &params, &Patch::Apply(&quota))
+        .await
+        .map(drop)
+        .context("the quota's status")
 }
 
 async fn end(

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{Event, Pod, ResourceQuota};
 use kube::api::{Api, ListParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 use testkit::ControlPlane;
@@ -25,6 +25,7 @@ const POLL: Duration = Duration::from_millis(200);
 pub(crate) struct World {
     pub(crate) jobs: Api<Job>,
     pub(crate) pods: Api<Pod>,
+    pub(crate) quotas: Api<ResourceQuota>,
     events: Api<Event>,
     namespace: String,
     watch: Arc<Watch>,
@@ -68,7 +69,9 @@ impl World {
         let watch = Arc::new(Watch::default());
         let version = job.metadata.resource_version.context("a stored Job has a version")?;
         let watching = tokio::spawn(record(jobs.clone(), version, watch.clone()));
-        Ok(World { jobs, pods, events: Api::namespaced(client, &namespace), namespace, watch, watching })
+        let quotas = Api::namespaced(client.clone(), &namespace);
+        let events = Api::namespaced(client, &namespace);
+        Ok(World { jobs, pods, quotas, events, namespace, watch, watching })
     }
 
     /// Waits until the Job's status changes, or for a short while.
@@ -187,9 +190,14 @@ impl World {
     /// A message without the namespace and the random ends of pods' names.
     pub(crate) fn mask(&self, message: &str) -> String {
         let message = message.replace(&self.namespace, "<namespace>");
-        let word = |word: &str| match word.rsplit_once('-') {
-            Some((start, end)) if start.starts_with(JOB) && end.len() == 5 => format!("{start}-*"),
-            _ => word.to_owned(),
+        let word = |word: &str| {
+            let name = word.trim_matches('"');
+            match name.rsplit_once('-') {
+                Some((start, end)) if start.starts_with(JOB) && end.len() == 5 => {
+                    word.replace(name, &format!("{start}-*"))
+                }
+                _ => word.to_owned(),
+            }
         };
         let path = |path: &str| path.split('/').map(word).collect::<Vec<_>>().join("/");
         message.split(' ').map(path).collect::<Vec<_>>().join(" ")
