@@ -20,6 +20,18 @@
 //! Every write may be the last one: deciding again from what is then seen goes on where it stopped ([`tracking`]).
 //! A fate that is [`Fate::Failed`] means to come back later, too.
 //!
+//! It decides as Kubernetes' own Job controller does (v1.35), and is compared with it in `tests/controller`. It departs
+//! where that one would lose, double or never finish something:
+//! - a pod that is gone when its finalizer is to be taken off stays remembered, lest it be counted again while it is
+//!   still seen ([`Memory::end_release`]);
+//! - a Job does not complete while a pod that it created is still to be seen (J-25);
+//! - an index ends once, as it first did, and a pod recorded as failed does not count as succeeded, so that S-14 never
+//!   refuses the status (J-47);
+//! - a Job that ends while suspended, before its start was written, gets a start time, so that S-09i does not refuse it;
+//! - the succeeded counter of a Job that is no longer elastic stays, so that S-17c does not refuse it (I-10);
+//! - a condition that is both `False` and `True` is `True` (J-21), and only pods that were deleted leave `ready`;
+//! - who waits for writes to be seen, or for the delay of an index, looks again by itself.
+//!
 //! [`tracking`]: super::tracking
 
 use std::collections::BTreeSet;

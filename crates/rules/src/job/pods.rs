@@ -1,7 +1,7 @@
 //! What the Job controller reads from a pod: its state, its index, its failures, when it ended, and which pod to part
 //! with first.
 //!
-//! A pod is read once into [`Facts`]; the decision and the accounting work on those alone.
+//! A pod is read once into `Facts`; the decision and the accounting work on those alone.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
