@@ -13,6 +13,7 @@ pub(crate) struct Arguments {
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     Check(Check),
+    Cluster(Cluster),
 }
 
 /// Judge manifests as an API server of Kubernetes v1.35 would, without one.
@@ -31,4 +32,47 @@ pub(crate) struct Check {
     /// Refuse `managedBy: kubernetes.io/job-controller`, as a cluster can be told to do.
     #[arg(long)]
     pub(crate) refuse_reserved_managed_by: bool,
+}
+
+/// Run a Kubernetes-compatible API server in this process.
+///
+/// It speaks the API of Kubernetes v1.35 on a loopback port and keeps what it acknowledged through a kill -9. What it
+/// holds are objects: no controller acts on them yet. Prints one line when it can be used; ends on SIGTERM and SIGINT.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  ferry cluster --ephemeral\n  ferry cluster --name lab --data ./lab --port 6443"
+)]
+pub(crate) struct Cluster {
+    /// The name of the cluster in its kubeconfig.
+    #[arg(long, default_value = "ferry")]
+    pub(crate) name: String,
+
+    /// The port on 127.0.0.1; 0 is any free one.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) port: u16,
+
+    /// Where objects, certificates and the token are kept.
+    #[arg(long, value_name = "DIR", required_unless_present = "ephemeral", conflicts_with = "ephemeral")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Keep nothing.
+    #[arg(long)]
+    pub(crate) ephemeral: bool,
+
+    /// Where to write the kubeconfig [default: in the data directory, or a temporary file].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// What to do about new Jobs with `managedBy: kubernetes.io/job-controller`.
+    #[arg(long, value_enum, default_value_t = ReservedManagedBy::Accept)]
+    pub(crate) reserved_managed_by: ReservedManagedBy,
+}
+
+/// What to do about the reserved value of `managedBy` on create.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ReservedManagedBy {
+    /// Accept it, as Kubernetes does.
+    Accept,
+    /// Refuse it, so that the field names external controllers only.
+    Refuse,
 }

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod check;
+mod cluster;
 
 use std::process::ExitCode;
 
@@ -13,6 +14,7 @@ fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
     let done = match command {
         Command::Check(check) => check::run(&check),
+        Command::Cluster(cluster) => cluster::run(&cluster),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

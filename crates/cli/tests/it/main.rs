@@ -2,4 +2,5 @@
 
 mod architecture;
 mod check;
+mod cluster;
 mod dependencies;
