@@ -22,28 +22,17 @@ pub(super) fn validate(affinity: &Affinity, options: &Options, path: &Path) -> E
     if let Some(node) = &affinity.node_affinity {
         errors.extend(node_affinity(node, options, &path.child("nodeAffinity")));
     }
+    let (near, far) = (affinity.pod_affinity.as_ref(), affinity.pod_anti_affinity.as_ref());
     for (field, required, preferred) in [
         (
             "podAffinity",
-            affinity
-                .pod_affinity
-                .as_ref()
-                .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref()),
-            affinity
-                .pod_affinity
-                .as_ref()
-                .and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_deref()),
+            near.and_then(|near| near.required_during_scheduling_ignored_during_execution.as_ref()),
+            near.and_then(|near| near.preferred_during_scheduling_ignored_during_execution.as_ref()),
         ),
         (
             "podAntiAffinity",
-            affinity
-                .pod_anti_affinity
-                .as_ref()
-                .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref()),
-            affinity
-                .pod_anti_affinity
-                .as_ref()
-                .and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_deref()),
+            far.and_then(|far| far.required_during_scheduling_ignored_during_execution.as_ref()),
+            far.and_then(|far| far.preferred_during_scheduling_ignored_during_execution.as_ref()),
         ),
     ] {
         let path = path.child(field);

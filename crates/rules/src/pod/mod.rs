@@ -8,7 +8,7 @@
 //! - [`Options`]: what is let pass;
 //! - [`warnings`]: what is accepted with a remark;
 //! - here, [`validate_template`] and [`validate_create`]: the order of the rules. Each noun has its file: [`containers`], [`ephemeral`],
-//!   [`env`], [`probes`], [`resources`], [`mounts`], [`volumes`], [`security`], [`profiles`], [`windows`],
+//!   [`env`], [`probes`], [`resources`], [`claims`], [`mounts`], [`volumes`], [`security`], [`profiles`], [`windows`],
 //!   [`affinity`], [`scheduling`], [`dns`].
 //!
 //! What a pod does, and whether its names lead anywhere, is not known here.
@@ -24,6 +24,7 @@ use crate::names::{self, Problems};
 use crate::{meta, pod::containers::Context};
 
 mod affinity;
+mod claims;
 mod containers;
 pub mod defaults;
 mod dns;
@@ -155,7 +156,7 @@ fn validate_spec(spec: &PodSpec, pod: Option<&ObjectMeta>, options: &Options, pa
     );
     errors.extend(volume_errors);
     let claims = spec.resource_claims.as_deref().unwrap_or_default();
-    errors.extend(resources::validate_pod_claims(claims, is_static, &path.child("resourceClaims")));
+    errors.extend(claims::validate(claims, is_static, &path.child("resourceClaims")));
     let restart_policy = spec.restart_policy.as_deref().unwrap_or_default();
     let context = Context {
         volumes,

@@ -95,13 +95,17 @@ impl Options {
 
 /// Whether a stored pod has rules that restart everything, or rules for a sidecar, which came with them.
 fn restarts_all_containers(old: &PodSpec) -> bool {
-    let rules = |container: &Container| container.restart_policy_rules.clone().unwrap_or_default();
-    let restarts_all =
-        |container: &Container| rules(container).iter().any(|rule| rule.action == "RestartAllContainers");
-    let is_sidecar = |container: &Container| container.restart_policy.as_deref() == Some("Always");
-    let init = || old.init_containers.iter().flatten();
-    old.containers.iter().chain(init()).any(restarts_all)
-        || init().any(|container| is_sidecar(container) && !rules(container).is_empty())
+    let mut rules = old
+        .containers
+        .iter()
+        .chain(old.init_containers.iter().flatten())
+        .flat_map(|container| container.restart_policy_rules.iter().flatten());
+    let has_rules = |sidecar: &Container| {
+        sidecar.restart_policy.as_deref() == Some("Always")
+            && sidecar.restart_policy_rules.as_ref().is_some_and(|rules| !rules.is_empty())
+    };
+    rules.any(|rule| rule.action == "RestartAllContainers")
+        || old.init_containers.iter().flatten().any(has_rules)
 }
 
 #[cfg(test)]

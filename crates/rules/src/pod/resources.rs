@@ -1,17 +1,16 @@
-//! How much of what a pod and its containers ask for: native, extended and hugepage resources, and claims on devices.
+//! How much of what a pod and its containers ask for: native, extended and hugepage resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{Container, PodResourceClaim, PodSpec, ResourceClaim, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource;
 use types::Quantity;
 
-use super::{Options, all_containers, named};
+use super::{Options, all_containers, claims};
 use crate::field::{Errors, Path, Value};
 use crate::{meta, names};
 
 const HUGE_PAGES: &str = "hugepages-";
-const POD_RESOURCE_CLAIM: &str = "io.k8s.api.core.v1.PodResourceClaim";
 
 /// Resources without a domain that Kubernetes knows, those that only quota counts included.
 const STANDARD: [&str; 20] = [
@@ -143,7 +142,7 @@ fn validate(
         errors.push(path.forbidden("HugePages require cpu or memory"));
     }
     let wanted = requirements.claims.as_deref().unwrap_or_default();
-    errors.extend(claims_exist(wanted, claims, &path.child("claims")));
+    errors.extend(claims::validate_use(wanted, claims, &path.child("claims")));
     errors
 }
 
@@ -338,89 +337,6 @@ pub(super) fn default_pod_level(spec: &mut PodSpec) {
     resources.limits = Some(limits);
 }
 
-/// The claims of a pod on devices. `is_static` says that a node made the pod, and not an API server.
-pub(super) fn validate_pod_claims(claims: &[PodResourceClaim], is_static: bool, path: &Path) -> Errors {
-    let mut errors = Errors::new();
-    let mut seen = BTreeSet::new();
-    for (i, claim) in claims.iter().enumerate() {
-        let path = path.index(i);
-        if is_static {
-            errors.push(Path::new("[]").forbidden("static pods do not support resource claims"));
-            continue;
-        }
-        if claim.name.is_empty() {
-            errors.push(path.child("name").required(""));
-        } else if !seen.insert(&claim.name) {
-            errors.push(path.child("name").duplicate(&claim.name));
-        } else {
-            errors.extend(named(&path.child("name"), &claim.name, names::dns_label));
-        }
-        let why = match (&claim.resource_claim_name, &claim.resource_claim_template_name) {
-            (Some(_), Some(_)) => {
-                Some("at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
-            }
-            (None, None) => Some("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"),
-            _ => None,
-        };
-        errors.extend(why.map(|why| path.invalid(Value::internal(POD_RESOURCE_CLAIM, claim), why)));
-        for (field, name) in [
-            ("resourceClaimName", &claim.resource_claim_name),
-            ("resourceClaimTemplateName", &claim.resource_claim_template_name),
-        ] {
-            errors.extend(name.iter().flat_map(|name| named(&path.child(field), name, names::dns_subdomain)));
-        }
-    }
-    errors
-}
-
-/// The claims that a container uses are claims of its pod, and each is used once.
-fn claims_exist(claims: &[ResourceClaim], of_pod: &BTreeSet<&str>, path: &Path) -> Errors {
-    let mut errors = Errors::new();
-    let mut seen: BTreeSet<String> = BTreeSet::new();
-    for (i, claim) in claims.iter().enumerate() {
-        let path = path.index(i);
-        let name = &claim.name;
-        if name.is_empty() {
-            errors.push(path.required(""));
-            continue;
-        }
-        if seen.contains(name) {
-            errors.push(path.duplicate(name)); // all requests of the claim were used already
-        } else {
-            errors.extend(claim_used_once(claim, &mut seen, &path));
-        }
-        if !of_pod.contains(name.as_str()) {
-            let known: Vec<&str> = of_pod.iter().copied().collect();
-            let known = if known.is_empty() {
-                " which is empty".to_owned()
-            } else {
-                format!(": {}", known.join(", "))
-            };
-            let detail = format!("must be one of the names in pod.spec.resourceClaims{known}");
-            errors.push(path.not_found(name).with_detail(detail));
-        }
-    }
-    errors
-}
-
-fn claim_used_once(claim: &ResourceClaim, seen: &mut BTreeSet<String>, path: &Path) -> Errors {
-    let name = &claim.name;
-    let request = claim.request.as_deref().unwrap_or_default();
-    if request.is_empty() {
-        let parts = seen.iter().filter(|key| key.split_once('/').is_some_and(|(claim, _)| claim == name));
-        let errors = parts.map(|_| path.duplicate(name)).collect();
-        seen.insert(name.clone());
-        return errors;
-    }
-    let mut errors = named(&path.child("request"), request, names::dns_label);
-    let key = format!("{name}/{request}");
-    if seen.contains(&key) {
-        errors.push(path.duplicate(&key));
-    }
-    seen.insert(key);
-    errors
-}
-
 /// Whether a pod asks for a part of a huge page, as older servers allowed.
 pub(super) fn has_indivisible_huge_pages(spec: &PodSpec) -> bool {
     let splits = |list: Option<&List>| {
@@ -511,27 +427,6 @@ mod tests {
             json!({}),
             &[
                 r#"spec.resources.limits[ephemeral-storage]: Unsupported value: "ephemeral-storage": supported values: "cpu", "hugepages-", "memory""#,
-            ],
-        );
-    }
-
-    #[test]
-    fn claims() {
-        check_spec(
-            json!({
-                "resourceClaims": [{"name": "a", "resourceClaimName": "x"}, {"name": "a", "resourceClaimName": "x"}, {}],
-                "containers": [{"name": "c", "image": "i", "resources": {"claims": [
-                    {"name": "a", "request": "r"}, {"name": "a", "request": "r"}, {"name": "a"}, {"name": "b"}, {"name": ""},
-                ]}}],
-            }),
-            &[
-                r#"spec.resourceClaims[1].name: Duplicate value: "a""#,
-                "spec.resourceClaims[2].name: Required value",
-                "spec.resourceClaims[2]: Invalid value: ",
-                r#"spec.containers[0].resources.claims[1]: Duplicate value: "a/r""#,
-                r#"spec.containers[0].resources.claims[2]: Duplicate value: "a""#,
-                r#"spec.containers[0].resources.claims[3]: Not found: "b": must be one of the names in pod.spec.resourceClaims: a"#,
-                "spec.containers[0].resources.claims[4]: Required value",
             ],
         );
     }

@@ -1,12 +1,13 @@
 //! What is accepted, but with a remark (W-03).
 //!
 //! - here: the remarks in their order;
-//! - [`overlaps`]: files of a volume that hide each other.
+//! - [`overlaps`]: files of a volume that hide each other;
+//! - [`ports`]: ports that collide.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, ContainerPort, EnvVar, NodeSelectorTerm, Pod, PodSpec, PodTemplateSpec, Volume,
+    Affinity, Container, EnvVar, NodeSelectorTerm, Pod, PodSpec, PodTemplateSpec, Volume,
 };
 use k8s_openapi::apimachinery::pkg::api::resource;
 use types::{Quantity, go};
@@ -16,6 +17,7 @@ use crate::field::Path;
 use crate::names;
 
 mod overlaps;
+mod ports;
 
 type Warnings = Vec<String>;
 type List = BTreeMap<String, resource::Quantity>;
@@ -107,8 +109,8 @@ fn of(spec: Option<&PodSpec>, annotations: &Annotations, kind: Of, path: &Path) 
         let variables = container.env.as_deref().unwrap_or_default();
         warnings.extend(hidden_variables(variables, &path.child("env")));
     }
-    warnings.extend(colliding_ports(spec, &path));
-    warnings.extend(repeated_port_names(spec, &path));
+    warnings.extend(ports::colliding(spec, &path));
+    warnings.extend(ports::repeated_names(spec, &path));
     if spec.termination_grace_period_seconds.is_some_and(|seconds| seconds < 0) {
         let path = path.child("terminationGracePeriodSeconds");
         warnings.push(format!("{path}: must be >= 0; negative values are invalid and will be treated as 1"));
@@ -310,80 +312,6 @@ fn hidden_variables(variables: &[EnvVar], path: &Path) -> Warnings {
     warnings
 }
 
-fn colliding_ports(spec: &PodSpec, path: &Path) -> Warnings {
-    let mut warnings = Warnings::new();
-    let mut seen: BTreeMap<(i32, String), Vec<(Path, ContainerPort)>> = BTreeMap::new();
-    for (container, path) in all_containers(spec, path) {
-        for (i, port) in container.ports.iter().flatten().enumerate() {
-            let path = path.child("ports").index(i);
-            if let (ip, 0) = host(port)
-                && !ip.is_empty()
-            {
-                warnings.push(format!("{path}: hostIP set without hostPort: {}", printed(port)));
-            }
-            let others =
-                seen.entry((port.container_port, port.protocol.clone().unwrap_or_default())).or_default();
-            for (other_path, other) in &*others {
-                if let Some(how) = collision(port, other) {
-                    warnings.push(format!("{path}: {how} port definition with {other_path}"));
-                }
-            }
-            others.push((path, port.clone()));
-        }
-    }
-    warnings
-}
-
-fn collision(port: &ContainerPort, other: &ContainerPort) -> Option<&'static str> {
-    let ((ip, number), (other_ip, other_number)) = (host(port), host(other));
-    if (ip, number) == (other_ip, other_number) {
-        Some("duplicate")
-    } else if number == 0 || other_number == 0 {
-        Some("overlapping")
-    } else if number == other_number && ip.is_empty() != other_ip.is_empty() {
-        Some("dangerously ambiguous")
-    } else {
-        None
-    }
-}
-
-fn host(port: &ContainerPort) -> (&str, i32) {
-    (port.host_ip.as_deref().unwrap_or_default(), port.host_port.unwrap_or(0))
-}
-
-/// A port as Go prints a structure.
-fn printed(port: &ContainerPort) -> String {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    format!(
-        "{{Name:{} HostPort:{} ContainerPort:{} Protocol:{} HostIP:{}}}",
-        text(&port.name),
-        port.host_port.unwrap_or(0),
-        port.container_port,
-        text(&port.protocol),
-        text(&port.host_ip)
-    )
-}
-
-fn repeated_port_names(spec: &PodSpec, path: &Path) -> Warnings {
-    let mut warnings = Warnings::new();
-    let mut seen: BTreeMap<String, Path> = BTreeMap::new();
-    for (container, path) in all_containers(spec, path) {
-        for (i, port) in container.ports.iter().flatten().enumerate() {
-            let Some(name) = port.name.as_ref().filter(|name| !name.is_empty()) else { continue };
-            let path = path.child("ports").index(i);
-            match seen.get(name) {
-                Some(first) => warnings.push(format!(
-                    "{path}: duplicate port name {} with {first}, services and probes that select ports by name will \
-                     use {first}",
-                    go::quote(name)
-                )),
-                None => drop(seen.insert(name.clone(), path)),
-            }
-        }
-    }
-    warnings
-}
-
 fn terms_without_selector(affinity: &Affinity, path: &Path) -> Warnings {
     let mut warnings = Warnings::new();
     let near = affinity.pod_affinity.as_ref();
@@ -428,7 +356,7 @@ mod tests {
         assert_eq!(for_template(&template, None, &Path::new("t")), expected);
     }
 
-    fn check_container(mut container: Value, expected: &[&str]) {
+    pub(super) fn check_container(mut container: Value, expected: &[&str]) {
         container["name"] = json!("c");
         check(json!({"spec": {"containers": [container]}}), expected);
     }
@@ -522,26 +450,6 @@ mod tests {
             &[
                 r#"t.spec.containers[0].env[2]: hides previous definition of "A", which may be dropped when using apply"#,
                 r#"t.spec.containers[0].env[3]: hides previous definition of "A", which may be dropped when using apply"#,
-            ],
-        );
-    }
-
-    #[test]
-    fn w_03_ports() {
-        check_container(
-            json!({"ports": [
-                {"containerPort": 80, "name": "web", "hostIP": "1.1.1.1"}, {"containerPort": 80, "name": "web"},
-                {"containerPort": 80, "hostPort": 8}, {"containerPort": 80, "hostPort": 8, "hostIP": "1.1.1.1"},
-            ]}),
-            &[
-                "t.spec.containers[0].ports[0]: hostIP set without hostPort: {Name:web HostPort:0 ContainerPort:80 Protocol:TCP HostIP:1.1.1.1}",
-                "t.spec.containers[0].ports[1]: overlapping port definition with t.spec.containers[0].ports[0]",
-                "t.spec.containers[0].ports[2]: overlapping port definition with t.spec.containers[0].ports[0]",
-                "t.spec.containers[0].ports[2]: overlapping port definition with t.spec.containers[0].ports[1]",
-                "t.spec.containers[0].ports[3]: overlapping port definition with t.spec.containers[0].ports[0]",
-                "t.spec.containers[0].ports[3]: overlapping port definition with t.spec.containers[0].ports[1]",
-                "t.spec.containers[0].ports[3]: dangerously ambiguous port definition with t.spec.containers[0].ports[2]",
-                r#"t.spec.containers[0].ports[1]: duplicate port name "web" with t.spec.containers[0].ports[0], services and probes that select ports by name will use t.spec.containers[0].ports[0]"#,
             ],
         );
     }
