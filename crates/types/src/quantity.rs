@@ -137,6 +137,9 @@ impl Quantity {
 
     /// The number of units of `10^exponent`, rounded away from zero, if it fits.
     fn scaled(&self, exponent: i32) -> Option<i64> {
+        if self.is_zero() {
+            return Some(0);
+        }
         if self.magnitude() - i64::from(exponent) > 20 {
             return None;
         }

@@ -7,9 +7,9 @@
 //! - [`gates`]: what a write drops, because its feature is switched off;
 //! - [`Options`]: what is let pass;
 //! - [`warnings`]: what is accepted with a remark;
-//! - here, [`validate_template`] and [`validate_create`]: the order of the rules. Each noun has its file: [`containers`], [`ephemeral`],
-//!   [`env`], [`probes`], [`resources`], [`claims`], [`mounts`], [`volumes`], [`security`], [`profiles`], [`windows`],
-//!   [`affinity`], [`scheduling`], [`dns`].
+//! - here, [`validate_template`] and [`validate_create`]: the order of the rules. Each noun has its file:
+//!   [`containers`], [`ephemeral`], [`env`], [`probes`], [`resources`], [`claims`], [`mounts`], [`volumes`],
+//!   [`security`], [`profiles`], [`windows`], [`affinity`], [`scheduling`], [`dns`].
 //!
 //! What a pod does, and whether its names lead anywhere, is not known here.
 
@@ -20,8 +20,9 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, PodTemplateSpec, Toler
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::field::{Error, Errors, Path, Value};
+use crate::meta;
 use crate::names::{self, Problems};
-use crate::{meta, pod::containers::Context};
+use containers::Context;
 
 mod affinity;
 mod claims;
@@ -240,19 +241,23 @@ fn validate_rest(spec: &PodSpec, options: &Options, path: &Path) -> Errors {
 
 /// Every container with its path, in the order in which Kubernetes visits them.
 fn all_containers<'a>(spec: &'a PodSpec, path: &Path) -> Vec<(Cow<'a, Container>, Path)> {
-    let at = |field: &'static str| move |i: usize| path.child(field).index(i);
-    let init = spec.init_containers.iter().flatten().map(Cow::Borrowed).enumerate();
-    let regular = spec.containers.iter().map(Cow::Borrowed).enumerate();
-    let ephemeral = spec.ephemeral_containers.iter().flatten();
-    let ephemeral = ephemeral.map(|container| Cow::Owned(ephemeral::to_container(container))).enumerate();
-    let init = init.map(|(i, container)| (container, at("initContainers")(i)));
-    let regular = regular.map(|(i, container)| (container, at("containers")(i)));
-    let ephemeral = ephemeral.map(|(i, container)| (container, at("ephemeralContainers")(i)));
-    init.chain(regular).chain(ephemeral).collect()
+    let mut all = Vec::new();
+    for (i, container) in spec.init_containers.iter().flatten().enumerate() {
+        all.push((Cow::Borrowed(container), path.child("initContainers").index(i)));
+    }
+    for (i, container) in spec.containers.iter().enumerate() {
+        all.push((Cow::Borrowed(container), path.child("containers").index(i)));
+    }
+    for (i, container) in spec.ephemeral_containers.iter().flatten().enumerate() {
+        let container = Cow::Owned(ephemeral::to_container(container));
+        all.push((container, path.child("ephemeralContainers").index(i)));
+    }
+    all
 }
 
 fn annotations(meta: Option<&ObjectMeta>) -> &Annotations {
-    meta.and_then(|meta| meta.annotations.as_ref()).unwrap_or(&profiles::NO_ANNOTATIONS)
+    static NONE: Annotations = BTreeMap::new();
+    meta.and_then(|meta| meta.annotations.as_ref()).unwrap_or(&NONE)
 }
 
 /// Every problem with a name, at its place.

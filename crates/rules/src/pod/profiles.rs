@@ -1,7 +1,5 @@
 //! Seccomp and AppArmor profiles: as fields, as the annotations that came before the fields, and that both agree.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::{AppArmorProfile, PodSpec, SeccompProfile};
 
 use super::{Annotations, all_containers, paths, required_one_of};
@@ -181,9 +179,6 @@ pub(super) fn app_armor_from_annotation(annotation: &str) -> Option<AppArmorProf
             .map(|file| AppArmorProfile { localhost_profile: Some(file.to_owned()), ..profile("Localhost") }),
     }
 }
-
-/// No annotations.
-pub(super) static NO_ANNOTATIONS: Annotations = BTreeMap::new();
 
 #[cfg(test)]
 mod tests {

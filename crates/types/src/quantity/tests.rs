@@ -149,6 +149,7 @@ fn order_is_that_of_the_number() {
 fn whole_units_and_thousandths_round_away_from_zero() {
     for (text, units, millis) in [
         ("1", Some(1), Some(1000)),
+        ("0e1000000000", Some(0), Some(0)),
         ("1n", Some(1), Some(1)),
         ("-1500u", Some(-1), Some(-2)),
         ("2.5", Some(3), Some(2500)),
