@@ -256,7 +256,7 @@ mod tests {
     use super::super::tests::check_pod;
 
     #[test]
-    fn nodes() {
+    fn c_63_nodes() {
         let check = |affinity: Value, expected: &[&str]| {
             check_pod(json!({"affinity": {"nodeAffinity": affinity}}), expected);
         };
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn pods() {
+    fn c_63_pods() {
         let at = "spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]";
         let expected = [
             ".weight: Invalid value: 101: must be in the range 1-100",

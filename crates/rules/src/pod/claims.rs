@@ -100,7 +100,7 @@ mod tests {
     use super::super::tests::check_spec;
 
     #[test]
-    fn claims_and_their_use() {
+    fn c_63_claims_and_their_use() {
         check_spec(
             json!({
                 "resourceClaims": [{"name": "a", "resourceClaimName": "x"}, {"name": "a", "resourceClaimName": "x"}, {}],

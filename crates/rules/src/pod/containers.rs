@@ -260,7 +260,7 @@ mod tests {
     use super::super::tests::{check_container, check_spec};
 
     #[test]
-    fn names_and_images() {
+    fn c_63_names_and_images() {
         check_spec(json!({"containers": []}), &["spec.containers: Required value"]);
         check_spec(
             json!({"containers": [{"name": "a", "image": "i"}, {"name": "a", "image": "i"}, {"name": "A.b"}],
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn ports() {
+    fn c_63_ports() {
         check_container(
             json!({"ports": [
                 {"containerPort": 80, "name": "web", "hostPort": 80},
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn resizing() {
+    fn c_63_resizing() {
         check_container(
             json!({"resizePolicy": [
                 {"resourceName": "cpu", "restartPolicy": "RestartContainer"},
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn restarts_of_their_own() {
+    fn c_63_restarts_of_their_own() {
         let rule = json!({"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}});
         check_container(json!({"restartPolicy": "Never", "restartPolicyRules": [rule]}), &[]);
         check_container(
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn init_containers_and_sidecars() {
+    fn c_63_init_containers_and_sidecars() {
         let rule = json!({"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}});
         let check = |mut container: serde_json::Value, expected: &[&str]| {
             container["name"] = json!("init");

@@ -40,10 +40,7 @@ pub fn apply_template_defaults(template: &mut PodTemplateSpec) {
 pub fn apply_pod_defaults(pod: &mut Pod) {
     drop_init_container_annotations(&mut pod.metadata);
     let spec = pod.spec.get_or_insert_default();
-    default_spec(spec);
-    if spec.termination_grace_period_seconds.is_some_and(|seconds| seconds < 0) {
-        spec.termination_grace_period_seconds = Some(1);
-    }
+    // Before the common part, because that rounds amounts, and here they are added up.
     for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
         default_requests_to_limits(container);
     }
@@ -51,6 +48,10 @@ pub fn apply_pod_defaults(pod: &mut Pod) {
     spec.enable_service_links.get_or_insert(true);
     if spec.host_network == Some(true) {
         default_host_ports(spec);
+    }
+    default_spec(spec);
+    if spec.termination_grace_period_seconds.is_some_and(|seconds| seconds < 0) {
+        spec.termination_grace_period_seconds = Some(1);
     }
 }
 

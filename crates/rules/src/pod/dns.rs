@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resolvers() {
+    fn c_63_resolvers() {
         check_pod(
             json!({"dnsPolicy": "None"}),
             &["spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None"],
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts() {
+    fn c_63_hosts() {
         check_pod(
             json!({"hostAliases": [{"ip": "1.2.3", "hostnames": ["A"]}]}),
             &[
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses() {
+    fn c_63_addresses() {
         for (address, valid) in [
             ("1.2.3.4", true),
             ("001.02.3.4", true),

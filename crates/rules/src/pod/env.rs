@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn names() {
+    fn c_63_names() {
         check_container(
             json!({"env": [{"name": ""}, {"name": "a b"}, {"name": "a=b"}]}),
             &[
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn fields() {
+    fn c_63_fields() {
         let at = |field: &str| json!({"fieldRef": {"fieldPath": field}});
         check(at("metadata.name"), &[]);
         check(at("spec.host"), &[]);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn resources() {
+    fn c_63_resources() {
         let at = |resource: &str, divisor: &str| json!({"resourceFieldRef": {"resource": resource, "divisor": divisor}});
         check(at("limits.cpu", "1m"), &[]);
         check(at("limits.hugepages-2Mi", "1Mi"), &[]);
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn other_sources() {
+    fn c_63_other_sources() {
         check(
             json!({}),
             &[
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn files() {
+    fn c_63_files() {
         let variable = |volume: &str| {
             json!({"name": "N", "valueFrom": {"fileKeyRef":
             {"key": "K", "path": "a/../b", "volumeName": volume}}})

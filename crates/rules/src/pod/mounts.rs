@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn directories() {
+    fn c_63_directories() {
         let read_only =
             json!({"name": "p", "mountPath": "/p", "readOnly": true, "recursiveReadOnly": "Enabled"});
         check(json!({"volumeMounts": [{"name": "e", "mountPath": "/a", "subPath": "a/b"}, read_only]}), &[]);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn devices() {
+    fn c_63_devices() {
         check(json!({"volumeDevices": [{"name": "p", "devicePath": "/dev/p"}]}), &[]);
         check(
             json!({"volumeDevices": [{"name": "e", "devicePath": "/d"}, {"name": "", "devicePath": ""},

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths() {
+    fn c_63_paths() {
         for (target, expected) in [
             ("a/b", &[] as &[&str]),
             ("a/..b", &[]),

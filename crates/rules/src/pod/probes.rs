@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn handlers() {
+    fn c_63_handlers() {
         check(json!({"exec": {"command": ["a"]}}), &[]);
         check(json!({}), &[".readinessProbe: Required value: must specify a handler type"]);
         check(json!({"exec": {}}), &[".readinessProbe.exec.command: Required value"]);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn thresholds() {
+    fn c_63_thresholds() {
         check(
             json!({"exec": {"command": ["a"]}, "initialDelaySeconds": -1, "timeoutSeconds": -1, "periodSeconds": -1,
                 "successThreshold": -1, "failureThreshold": -1, "terminationGracePeriodSeconds": 0}),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks() {
+    fn c_63_hooks() {
         check_container(json!({"lifecycle": {"preStop": {"sleep": {"seconds": 30}}}}), &[]);
         check_container(
             json!({"lifecycle": {"preStop": {"sleep": {"seconds": 31}}, "postStart": {}}}),

@@ -187,7 +187,7 @@ mod tests {
     use super::super::tests::{check_container, check_template};
 
     #[test]
-    fn seccomp() {
+    fn c_63_seccomp() {
         let check = |profile: Value, expected: &[&str]| {
             check_container(json!({"securityContext": {"seccompProfile": profile}}), expected);
         };
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn app_armor() {
+    fn c_63_app_armor() {
         let check = |profile: Value, expected: &[&str]| {
             check_container(json!({"securityContext": {"appArmorProfile": profile}}), expected);
         };
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations() {
+    fn c_63_annotations() {
         let check = |annotations: Value, context: Value, expected: &[&str]| {
             let containers = json!([{"name": "c", "image": "i", "securityContext": context}]);
             check_template(

@@ -359,7 +359,7 @@ mod tests {
     use super::super::tests::{check_container, check_spec};
 
     #[test]
-    fn amounts_of_containers() {
+    fn c_63_amounts_of_containers() {
         let check = |resources, expected: &[&str]| check_container(json!({"resources": resources}), expected);
         check(json!({"limits": {"cpu": "1", "memory": "1Gi", "example.com/gpu": "2"}}), &[]);
         check(
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_of_the_pod() {
+    fn c_63_amounts_of_the_pod() {
         let check = |resources, container, init, expected: &[&str]| {
             let spec = json!({
                 "resources": resources,

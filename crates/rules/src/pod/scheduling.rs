@@ -198,7 +198,7 @@ mod tests {
     use super::super::tests::check_pod;
 
     #[test]
-    fn gates() {
+    fn c_63_gates() {
         check_pod(
             json!({"schedulingGates": [{"name": "a"}, {"name": "a"}, {"name": ""}]}),
             &[
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn tolerations() {
+    fn c_63_tolerations() {
         let check =
             |toleration: Value, expected: &[&str]| check_pod(json!({"tolerations": [toleration]}), expected);
         check(json!({"operator": "Exists"}), &[]);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn spread() {
+    fn c_63_spread() {
         let constraint = json!({"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}});
         check_pod(
             json!({"topologySpreadConstraints": [constraint, constraint]}),

@@ -188,7 +188,7 @@ mod tests {
     use super::super::tests::{check_container, check_pod};
 
     #[test]
-    fn of_containers() {
+    fn c_63_of_containers() {
         let check = |context: Value, expected: &[&str]| {
             check_container(json!({"securityContext": context}), expected);
         };
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn of_pods() {
+    fn c_63_of_pods() {
         let check =
             |context: Value, expected: &[&str]| check_pod(json!({"securityContext": context}), expected);
         check(
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn sysctls() {
+    fn c_63_sysctls() {
         let sysctl = |name: &str| json!({"name": name, "value": "1"});
         check_pod(
             json!({"hostNetwork": true, "hostIPC": true, "securityContext": {"sysctls": [
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_of_the_host() {
+    fn c_63_namespaces_of_the_host() {
         check_pod(
             json!({"hostPID": true, "shareProcessNamespace": true}),
             &[

@@ -215,7 +215,7 @@ mod tests {
     use super::user_name;
 
     #[test]
-    fn options() {
+    fn c_63_options() {
         let check = |options: Value, expected: &[&str]| {
             check_container(json!({"securityContext": {"windowsOptions": options}}), expected);
         };
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn user_names() {
+    fn c_63_user_names() {
         for (name, starts) in [
             ("user", &[] as &[&str]),
             (r"dom.example\user", &[]),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn host_processes() {
+    fn c_63_host_processes() {
         let container = |host_process: Value| {
             let windows = json!({"windowsOptions": {"hostProcess": host_process}});
             json!({"name": if host_process == true { "a" } else { "b" }, "image": "i", "securityContext": windows})
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn operating_systems() {
+    fn c_63_operating_systems() {
         check_pod(json!({"os": {"name": ""}}), &["spec.os.name: Required value"]);
         check_pod(
             json!({"os": {"name": "plan9"}}),

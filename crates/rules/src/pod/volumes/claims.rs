@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn templates() {
+    fn c_63_templates() {
         check_volume(json!({"ephemeral": {}}), &[".ephemeral.volumeClaimTemplate: Required value"]);
         check_volume(
             json!({"ephemeral": {"volumeClaimTemplate": {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn specs() {
+    fn c_63_specs() {
         check(
             json!({}),
             &[
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_of_data() {
+    fn c_63_sources_of_data() {
         let with = |mut source: Value| {
             source["accessModes"] = json!(["ReadWriteOnce"]);
             source["resources"] = json!({"requests": {"storage": "1Gi"}});

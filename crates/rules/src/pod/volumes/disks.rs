@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_there_is_named() {
+    fn c_63_what_leads_there_is_named() {
         check(
             "gitRepo",
             json!({"repository": "", "directory": "/a"}),
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn iscsi() {
+    fn c_63_iscsi() {
         let target = json!({"targetPortal": "p", "iqn": "iqn.2001-04.com.example:disk", "lun": 0});
         check("iscsi", target, &[]);
         check(
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn one_or_the_other() {
+    fn c_63_one_or_the_other() {
         check(
             "flocker",
             json!({}),
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn drivers() {
+    fn c_63_drivers() {
         check(
             "flexVolume",
             json!({"driver": "", "options": {"a": "", "x.K8s.io/b": ""}}),
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_and_ports() {
+    fn c_63_hosts_and_ports() {
         for (text, valid) in [
             ("a:1", true),
             (":", true),

@@ -191,7 +191,7 @@ mod tests {
     use super::super::tests::check_volume;
 
     #[test]
-    fn keys() {
+    fn c_63_keys() {
         check_volume(json!({"secret": {"secretName": "s", "items": [{"key": "k", "path": "a/b"}]}}), &[]);
         check_volume(
             json!({"secret": {"defaultMode": 512, "items": [{"key": "", "path": "", "mode": -1}]}}),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn downward() {
+    fn c_63_downward() {
         check_volume(
             json!({"downwardAPI": {"items": [
                 {"path": "a", "fieldRef": {"fieldPath": "metadata.labels"}},
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn projections() {
+    fn c_63_projections() {
         check_volume(
             json!({"projected": {"sources": [
                 {"secret": {"name": "s", "items": [{"key": "k", "path": "p"}]}},

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn names() {
+    fn c_63_names() {
         check_pod(
             json!({"volumes": [{"name": ""}, {"name": "a"}, {"name": "a"}, {"name": "A"}]}),
             &[
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn one_source_each() {
+    fn c_63_one_source_each() {
         check_volume(
             json!({"emptyDir": {}, "hostPath": {"path": "/"}, "downwardAPI": {}, "cephfs": {"monitors": []}}),
             &[
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn on_the_node() {
+    fn c_63_on_the_node() {
         check_volume(json!({"emptyDir": {"sizeLimit": "1Gi"}}), &[]);
         check_volume(
             json!({"emptyDir": {"sizeLimit": "-1"}}),
