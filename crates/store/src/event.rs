@@ -88,7 +88,8 @@ impl Event {
 
     /// About how many bytes of memory are held because of this event and would not be without it.
     pub(crate) fn size(&self) -> usize {
-        size_of::<Event>() + self.previous.as_ref().map_or(0, |object| object.size())
+        let last = if self.kind == Kind::Deleted { self.object.size() } else { 0 };
+        size_of::<Event>() + self.previous.as_ref().map_or(0, |object| object.size()) + last
     }
 }
 

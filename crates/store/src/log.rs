@@ -75,14 +75,16 @@ pub(crate) struct Origin {
     pub(crate) snapshots: Vec<Sealed>,
     pub(crate) sequence: u64,
     pub(crate) unconfirmed: Unconfirmed,
+    /// Bytes of log since the last snapshot, and in how many segments.
+    pub(crate) replayed: (u64, usize),
 }
 
 impl Log {
     /// Goes on after what was recovered, in a new segment. On a full disk there is none yet, and the first write has to
     /// wait for one.
     pub(crate) fn open(origin: Origin, start: Revision) -> io::Result<Self> {
-        let Origin { disk, dir, lock, lengths, spare, store, sealed, snapshots, sequence, unconfirmed } =
-            origin;
+        let Origin { disk, dir, lock, lengths, spare, store, sealed, snapshots, .. } = origin;
+        let Origin { sequence, unconfirmed, replayed: (bytes, segments), .. } = origin;
         let next_index = sealed.last().map_or(1, |segment| segment.preamble.index + 1);
         let mut log = Log {
             disk,
@@ -97,7 +99,8 @@ impl Log {
             carried: Some(unconfirmed),
             sequence,
             durable: sequence,
-            grown: 0,
+            // A segment counts as at least the shortest, so that many starts make a snapshot due as much data does.
+            grown: bytes.max(lengths.first * segments as u64),
             syncs: 0,
             _lock: lock,
         };

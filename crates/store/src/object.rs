@@ -73,7 +73,7 @@ pub struct Index {
 }
 
 impl Index {
-    fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.token.len() + self.labels.0.len() + self.fields.0.len()
     }
 }

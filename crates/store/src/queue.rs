@@ -79,6 +79,13 @@ impl Queue {
         self.changed.notify_one();
     }
 
+    /// Takes no more writes, and leaves those in the queue without an answer: nobody is there to commit them.
+    pub(crate) fn abandon(&self) {
+        self.close();
+        let abandoned = std::mem::take(&mut self.waiting().writes);
+        drop(abandoned); // tells whoever waits
+    }
+
     /// Waits for something to do, but not longer than told.
     pub(crate) fn take(&self, bite: Bite, until: Option<Instant>) -> Work {
         let mut waiting = self.waiting();

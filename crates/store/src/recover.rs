@@ -40,8 +40,10 @@ pub(crate) struct Recovered {
     pub(crate) sequence: u64,
     pub(crate) unconfirmed: Unconfirmed,
     pub(crate) segments: Vec<Sealed>,
-    /// Intact ones, oldest first.
+    /// Oldest first, after those that are damaged.
     pub(crate) snapshots: Vec<Sealed>,
+    /// How many bytes of log there are since the newest snapshot, and in how many segments.
+    pub(crate) replayed: (u64, usize),
     pub(crate) report: Recovery,
 }
 
@@ -55,6 +57,7 @@ impl Recovered {
             unconfirmed: Unconfirmed { first: 1, bytes: Vec::new() },
             segments: Vec::new(),
             snapshots: Vec::new(),
+            replayed: (0, 0),
             report: Recovery::default(),
         }
     }
@@ -88,10 +91,23 @@ pub(crate) fn recover(
 
     let covered = snapshots.last().map_or(0, |snapshot| snapshot.preamble.sequence);
     present.begin(state.clone());
-    let mut replay = Replay { present, state, sequence: covered, starts: Vec::new() };
+    let mut replay = Replay { present, state, sequence: covered, starts: Vec::new(), bytes: 0 };
     let unconfirmed = replay.segments(disk, &segments, &mut report)?;
-    let Replay { state, sequence, .. } = replay;
-    Ok(Some(Recovered { store, state, sequence, unconfirmed, segments, snapshots, report }))
+    let Replay { state, sequence, bytes, .. } = replay;
+    let newer = segments.iter().filter(|segment| segment.preamble.sequence > covered).count();
+    let damaged = report.damaged_snapshots.iter().map(|path| Sealed {
+        path: path.clone(),
+        preamble: Preamble {
+            content: Content::Snapshot,
+            store,
+            index: 0,
+            sequence: 0,
+            revision: Revision(0),
+        },
+    });
+    let snapshots = damaged.chain(snapshots).collect();
+    let replayed = (bytes, newer);
+    Ok(Some(Recovered { store, state, sequence, unconfirmed, segments, snapshots, replayed, report }))
 }
 
 /// The files of a store by what their names say, each kind in order.
@@ -182,6 +198,8 @@ struct Replay<'a> {
     sequence: u64,
     /// Revisions with which the store went on after a start and which the state has not come to yet.
     starts: Vec<Revision>,
+    /// How much was replayed.
+    bytes: u64,
 }
 
 impl Replay<'_> {
@@ -247,6 +265,7 @@ impl Replay<'_> {
             if next > self.sequence {
                 self.batch(records).map_err(|what| reading.corrupt(what))?;
                 self.sequence = next;
+                self.bytes += header.size() as u64;
                 report.batches += 1;
             }
             offsets.push((next, offset));

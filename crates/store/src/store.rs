@@ -20,7 +20,6 @@ use crate::object::Object;
 use crate::options::{Durability, Options};
 use crate::present::Present;
 use crate::queue::{Pending, Queue};
-use crate::record::Batch;
 use crate::recover::{Recovered, Recovery, recover};
 use crate::revision::Revision;
 use crate::spare::Spare;
@@ -75,7 +74,7 @@ pub struct Page<'a> {
 }
 
 impl Store {
-    /// Opens a store, and recovers what is on disk.
+    /// Opens a store, and recovers what is on disk. Blocks until that is read.
     pub fn open(options: Options) -> Result<Self, error::Open> {
         let present = Arc::new(Present::new(options.window, options.history));
         let queue = Arc::new(Queue::new(options.queue));
@@ -89,37 +88,23 @@ impl Store {
                 (Some(log), recovery)
             }
         };
-        let readiness = watch::Sender::new(match &log {
-            Some(log) if !log.is_begun() => Readiness::Full { reason: "no room for the log".into() },
-            _ => Readiness::Ready,
-        });
         let counters = Arc::new(Counters::default());
+        let largest_object = options.largest_object.min(u32::MAX as usize / 2); // lengths on disk have 32 bits
+        let writer = Writer::new(options, queue.clone(), present.clone(), counters.clone(), log);
+        let readiness = writer.readiness();
         let inner = Inner {
-            present: present.clone(),
+            present,
             queue: queue.clone(),
             readiness: readiness.subscribe(),
-            counters: counters.clone(),
-            recovery,
-            largest_object: options.largest_object,
-            writer: Mutex::default(),
-        };
-        let crashed = readiness.clone();
-        let writer = Writer {
-            options,
-            queue: queue.clone(),
-            present,
-            readiness,
             counters,
-            log,
-            batch: Batch::default(),
-            compaction: None,
-            compact_after: None,
-            sync_by: None,
+            recovery,
+            largest_object,
+            writer: Mutex::default(),
         };
         let writer = thread::Builder::new().name("store-writer".to_owned()).spawn(move || {
             if catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
-                queue.close();
-                crashed.send_replace(Readiness::Failed { reason: "the writer panicked".into() });
+                readiness.send_replace(Readiness::Failed { reason: PANICKED.into() });
+                queue.abandon();
             }
         });
         let writer = writer.map_err(|source| error::Open::Io {
@@ -211,7 +196,8 @@ impl Store {
         if !self.0.queue.send(Pending { write, reply }).await {
             return Err(self.closed());
         }
-        outcome.await.unwrap_or_else(|_| Err(self.closed()))
+        // A writer that ends as it should answers everybody first.
+        outcome.await.unwrap_or_else(|_| Err(error::Commit::Failed { reason: PANICKED.into() }))
     }
 
     /// Whether the store takes writes.
@@ -270,6 +256,7 @@ impl Store {
     }
 }
 
+const PANICKED: &str = "the writer panicked";
 const UNPOISONED: &str = "nothing panics while it holds the writer's handle";
 
 impl Drop for Inner {
@@ -305,7 +292,7 @@ fn open_log(
     let start = recovered
         .as_ref()
         .map_or(options.first_revision, |recovered| Revision(recovered.state.revision.0 + Revision::LEAP));
-    let Recovered { store, state, sequence, unconfirmed, segments, snapshots, report } =
+    let Recovered { store, state, sequence, unconfirmed, segments, snapshots, replayed, report } =
         recovered.unwrap_or_else(|| Recovered::nothing(random()));
     let notify = {
         let queue = queue.clone();
@@ -324,6 +311,7 @@ fn open_log(
         snapshots,
         sequence,
         unconfirmed,
+        replayed,
     };
     let log = Log::open(origin, start).map_err(io("start the log in"))?;
     present.leap(state, start);

@@ -84,7 +84,7 @@ impl Draft {
     }
 
     pub(crate) fn size(&self) -> usize {
-        self.value.len() + self.index.labels.as_bytes().len() + self.index.fields.as_bytes().len()
+        self.value.len() + self.index.size()
     }
 
     pub(crate) fn finish(self, key: Key, revision: Revision, created: Revision) -> Object {

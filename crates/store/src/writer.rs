@@ -22,9 +22,6 @@ use crate::record::Batch;
 use crate::state::State;
 use crate::write::{Change, Committed, Write};
 
-/// A log of more segments than this is compacted however short it is; each start of a store adds one.
-const SEGMENTS: usize = 16;
-
 /// Whether a store takes writes. Reads and watches go on in any case, until it is closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readiness {
@@ -45,23 +42,23 @@ pub enum Readiness {
 }
 
 pub(crate) struct Writer {
-    pub(crate) options: Options,
-    pub(crate) queue: Arc<Queue>,
-    pub(crate) present: Arc<Present>,
-    pub(crate) readiness: watch::Sender<Readiness>,
-    pub(crate) counters: Arc<Counters>,
+    options: Options,
+    queue: Arc<Queue>,
+    present: Arc<Present>,
+    readiness: watch::Sender<Readiness>,
+    counters: Arc<Counters>,
     /// None for a store that keeps nothing.
-    pub(crate) log: Option<Log>,
-    pub(crate) batch: Batch,
-    pub(crate) compaction: Option<Compaction>,
+    log: Option<Log>,
+    batch: Batch,
+    compaction: Option<Compaction>,
     /// Not to be tried again before, after a compaction failed.
-    pub(crate) compact_after: Option<Instant>,
+    compact_after: Option<Instant>,
     /// When what was acknowledged without a sync has to be synced.
-    pub(crate) sync_by: Option<Instant>,
+    sync_by: Option<Instant>,
 }
 
 /// A compaction that is under way.
-pub(crate) struct Compaction {
+struct Compaction {
     thread: JoinHandle<()>,
     result: mpsc::Receiver<io::Result<Compacted>>,
     /// Bytes of log that it replaces.
@@ -75,6 +72,35 @@ struct Staged {
 }
 
 impl Writer {
+    pub(crate) fn new(
+        options: Options,
+        queue: Arc<Queue>,
+        present: Arc<Present>,
+        counters: Arc<Counters>,
+        log: Option<Log>,
+    ) -> Self {
+        let readiness = watch::Sender::new(match &log {
+            Some(log) if !log.is_begun() => Readiness::Full { reason: "no room for the log".into() },
+            _ => Readiness::Ready,
+        });
+        Writer {
+            options,
+            queue,
+            present,
+            readiness,
+            counters,
+            log,
+            batch: Batch::default(),
+            compaction: None,
+            compact_after: None,
+            sync_by: None,
+        }
+    }
+
+    pub(crate) fn readiness(&self) -> watch::Sender<Readiness> {
+        self.readiness.clone()
+    }
+
     /// Works until the queue is closed.
     pub(crate) fn run(mut self) {
         let bite = Bite { writes: self.options.batch_writes, bytes: self.options.batch_bytes };
@@ -165,7 +191,7 @@ impl Writer {
             }
             Failure::Full(reason) => {
                 let was_ready = *self.readiness.borrow() == Readiness::Ready;
-                if let Some(log) = &mut self.log {
+                if was_ready && let Some(log) = &mut self.log {
                     log.make_room();
                     log.give_back();
                 }
@@ -193,24 +219,30 @@ impl Writer {
 
     /// Takes note of what other threads have done.
     fn look_around(&mut self) {
-        let Some(log) = &mut self.log else { return };
-        if let Some(compaction) = &self.compaction
-            && let Ok(result) = compaction.result.try_recv()
-        {
-            match result {
-                Ok(Compacted { snapshots, removed }) => {
-                    log.compacted(snapshots, &removed);
-                    metrics::add(&self.counters.snapshots, 1);
-                }
-                Err(error) => {
-                    warn!(%error, "failed to make a snapshot, the log stays as long as it is");
-                    log.not_compacted(compaction.grown);
-                    self.compact_after = Some(Instant::now() + self.options.retry);
-                }
+        if let Some(compaction) = &self.compaction {
+            match compaction.result.try_recv() {
+                Ok(result) => self.compacted(result),
+                Err(mpsc::TryRecvError::Empty) => {}
+                Err(mpsc::TryRecvError::Disconnected) => self.compacted(Err(io::Error::other("it panicked"))),
             }
-            self.join_compaction();
         }
         self.look_for_room();
+    }
+
+    fn compacted(&mut self, result: io::Result<Compacted>) {
+        let (Some(compaction), Some(log)) = (self.compaction.take(), &mut self.log) else { return };
+        match result {
+            Ok(Compacted { snapshots, removed }) => {
+                log.compacted(snapshots, &removed);
+                metrics::add(&self.counters.snapshots, 1);
+            }
+            Err(error) => {
+                warn!(%error, "failed to make a snapshot, the log stays as long as it is");
+                log.not_compacted(compaction.grown);
+                self.compact_after = Some(Instant::now() + self.options.retry);
+            }
+        }
+        compaction.join();
     }
 
     fn look_for_room(&mut self) {
@@ -243,7 +275,7 @@ impl Writer {
         let full = matches!(*self.readiness.borrow(), Readiness::Full { .. });
         let grown = log.grown() >= self.options.snapshot_after.max(view.0.bytes() as u64);
         // On a full disk a snapshot may free a long log, but there is no use in repeating one of the same state.
-        let due = grown || (log.segments() > SEGMENTS || full) && log.grown() > 0;
+        let due = grown || full && log.grown() > 0;
         let early = self.compact_after.is_some_and(|after| Instant::now() < after);
         if !due || early || self.compaction.is_some() || self.failed().is_some() {
             return;
@@ -264,14 +296,6 @@ impl Writer {
         match spawned {
             Ok(thread) => self.compaction = Some(Compaction { thread, result, grown }),
             Err(error) => warn!(%error, "failed to start a thread for a snapshot"),
-        }
-    }
-
-    fn join_compaction(&mut self) {
-        if let Some(compaction) = self.compaction.take()
-            && compaction.thread.join().is_err()
-        {
-            error!("a snapshot panicked");
         }
     }
 
@@ -297,7 +321,9 @@ impl Writer {
     }
 
     fn close(mut self) {
-        self.join_compaction();
+        if let Some(compaction) = self.compaction.take() {
+            compaction.join();
+        }
         let failed = self.failed().is_some();
         if let Some(log) = self.log.take()
             && !failed
@@ -307,6 +333,14 @@ impl Writer {
         }
         self.present.hub.close();
         self.readiness.send_replace(Readiness::Closed);
+    }
+}
+
+impl Compaction {
+    fn join(self) {
+        if self.thread.join().is_err() {
+            error!("the thread that makes snapshots panicked");
+        }
     }
 }
 

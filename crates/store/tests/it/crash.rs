@@ -223,6 +223,22 @@ async fn a_damaged_snapshot_is_made_up_for_by_the_older_one_and_the_log() {
 }
 
 #[tokio::test]
+async fn many_starts_make_a_snapshot_due() {
+    let disk = Sim::default();
+    let mut options = small(&disk);
+    options.snapshot_after = 10 * options.segment_bytes.0;
+    let mut starts = 0;
+    while files(&disk, "snapshot").is_empty() {
+        let store = Store::open(options.clone()).expect("it opens");
+        put(&store, "a", "one").await;
+        store.close().await;
+        starts += 1;
+        assert!(starts < 20, "the log has {} segments", files(&disk, "log").len());
+    }
+    assert!(starts > 8, "{starts}");
+}
+
+#[tokio::test]
 async fn the_last_batch_is_written_again_at_each_start() {
     // A failed sync can leave a batch in memory that never reaches the disk. Whoever reads it there must not rely on it.
     let written = Written::new().await;

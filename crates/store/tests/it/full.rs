@@ -153,3 +153,26 @@ async fn c_5_6_a_failed_sync_ends_all_writing_and_loses_nothing_acknowledged() {
     assert!(store.revision().0 > acknowledged.0 + 1000);
     assert_eq!(store.readiness(), Readiness::Ready);
 }
+
+#[tokio::test]
+async fn a_panic_of_the_writer_is_a_failure_for_all_and_hangs_nobody() {
+    let disk = Sim::default();
+    let store = Store::open(small(&disk)).expect("it opens");
+    put(&store, "a", "one").await;
+    let whole = content(&store);
+    disk.set(|faults| faults.syncs = Syncs::Panic);
+    for _ in 0..2 {
+        let writes = (0..10).map(|n| store.commit(Write::put(job(&n.to_string()), draft("two"))));
+        for outcome in futures::future::join_all(writes).await {
+            let error = outcome.expect_err("nobody writes any more");
+            assert!(matches!(error, error::Commit::Failed { .. }), "{error}");
+        }
+    }
+    assert!(matches!(store.readiness(), Readiness::Failed { .. }));
+    assert_eq!(content(&store), whole, "reading goes on");
+    store.close().await;
+    drop(store);
+    disk.set(|faults| faults.syncs = Syncs::Work);
+    let store = Store::open(small(&disk)).expect("the directory is free again");
+    assert_eq!(content(&store)["a"], whole["a"]);
+}

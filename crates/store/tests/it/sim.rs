@@ -61,6 +61,7 @@ pub(crate) enum Syncs {
     Work,
     Wait,
     Fail,
+    Panic,
 }
 
 impl Sim {
@@ -318,6 +319,10 @@ impl File for Handle {
             let holds = |world: &mut World| world.faults.syncs == Syncs::Wait && !world.dead;
             world = self.disk.0.changed.wait_while(world, holds).expect("not poisoned");
             world.held -= 1;
+        }
+        if is_segment && world.faults.syncs == Syncs::Panic {
+            drop(world);
+            panic!("on purpose");
         }
         if is_segment && world.faults.syncs == Syncs::Fail || world.dead {
             return Err(io::Error::other("input/output error"));
