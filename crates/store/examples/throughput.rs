@@ -27,7 +27,9 @@ async fn main() -> anyhow::Result<()> {
 
 async fn measure(dir: PathBuf) -> anyhow::Result<()> {
     println!("bare disk: {:.0} syncs/s of 2 KiB", bare_syncs(&dir)?);
+    let start = Instant::now();
     let store = Store::open(Options::disk(&dir))?;
+    println!("an empty store opens in {:?}", start.elapsed());
     for writers in [1, 8, 32, 128] {
         println!("{writers:>3} writers: {}", write(&store, writers).await);
     }

@@ -10,6 +10,24 @@
 //!             revisions, one sync for all
 //! ```
 //!
+//! ```
+//! # use store::{At, Draft, Index, Key, Options, Scope, Store, Write};
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = Store::open(Options::ephemeral())?; // or Options::disk(dir)
+//! let (key, jobs) = (Key::new("batch/jobs", "default", "pi"), Scope::resource("batch/jobs"));
+//! let mut watch = store.watch(&jobs, store.revision())?;
+//!
+//! // The revision goes between the quotes.
+//! let draft = Draft::new(r#"{"metadata":{"resourceVersion":""}}"#, Index::default()).revision_at(32);
+//! let created = store.commit(Write::put(key.clone(), draft.clone()).if_absent()).await?;
+//! assert_eq!(created.object.value, r#"{"metadata":{"resourceVersion":"2"}}"#);
+//! store.commit(Write::put(key, draft).if_revision(created.revision())).await?;
+//!
+//! assert_eq!(watch.next().await.expect("the store is open")?.object, created.object);
+//! assert_eq!(store.list(&jobs, At::Exactly(created.revision()))?.objects, [created.object]);
+//! # Ok(()) }
+//! ```
+//!
 //! The store knows no HTTP and no kinds: values are bytes, and what it needs to know about them it is told in an
 //! [`Index`]. There is no global state; a process can have many stores.
 

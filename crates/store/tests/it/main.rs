@@ -1,5 +1,6 @@
 //! One file per capability; `sim` is the disk that loses power.
 
+mod concurrent;
 mod crash;
 mod fixture;
 mod full;

@@ -133,6 +133,23 @@ async fn c_5_3_writes_that_arrive_during_a_sync_share_the_next() {
 }
 
 #[tokio::test]
+async fn c_5_9_a_relaxed_write_is_answered_before_its_sync_which_follows() {
+    let disk = Sim::default();
+    let store = Store::open(small(&disk)).expect("it opens");
+    disk.set(|faults| faults.syncs = Syncs::Wait);
+    let write = Write::put(job("lease"), draft("renewed")).relaxed();
+    let revision = store.commit(write).await.expect("it does not wait for the sync").revision();
+    assert_eq!(content(&store)["lease"].0, revision);
+    disk.wait_held(); // the sync comes by itself
+    disk.set(|faults| faults.syncs = Syncs::Work);
+    put(&store, "a", "one").await;
+    disk.die();
+    drop(store);
+    let store = Store::open(small(&disk.after_power_loss(|_| 0))).expect("it opens");
+    assert_eq!(content(&store).len(), 2, "a strict write takes the relaxed ones before it along");
+}
+
+#[tokio::test]
 async fn c_2_8_pages_are_all_of_one_state_and_c_2_10_states_can_be_read_exactly() {
     let store = Store::open(Options::ephemeral()).expect("it opens");
     let scope = jobs();
