@@ -1,6 +1,6 @@
 //! Disks that are full and disks that fail: nothing acknowledged is lost, and reading goes on.
 
-use store::{Readiness, Store, Write, error};
+use store::{Options, Readiness, Store, Write, error};
 
 use crate::fixture::{content, draft, job, jobs, put, small};
 use crate::sim::{Sim, Syncs};
@@ -175,4 +175,35 @@ async fn a_panic_of_the_writer_is_a_failure_for_all_and_hangs_nobody() {
     disk.set(|faults| faults.syncs = Syncs::Work);
     let store = Store::open(small(&disk)).expect("the directory is free again");
     assert_eq!(content(&store)["a"], whole["a"]);
+}
+
+/// On a real file system: `mount -t tmpfs -o size=6m tmpfs DIR`, or a small ext4 image, and run with `--ignored`.
+#[tokio::test]
+#[ignore = "needs FERRY_STORE_TINY_DIR, a directory on a file system of a few MiB"]
+async fn a_really_full_disk_takes_deletions_and_is_ready_again_when_there_is_room() {
+    let tiny = std::env::var("FERRY_STORE_TINY_DIR").expect("FERRY_STORE_TINY_DIR is set");
+    let dir = std::path::Path::new(&tiny).join("data");
+    let options = || {
+        let mut options = Options::disk(&dir);
+        options.segment_bytes = (64 << 10, 1 << 20);
+        options.retry = std::time::Duration::from_millis(10);
+        options
+    };
+    let store = Store::open(options()).expect("it opens");
+    let filled = fill(&store).await;
+    assert_eq!(content(&store).len(), filled);
+    for n in 0..filled / 2 {
+        store.commit(Write::delete(job(&format!("filler-{n}")))).await.expect("the reserve is for this");
+    }
+    let whole = content(&store);
+    drop(store);
+    let store = Store::open(options()).expect("it opens, for reading if for nothing else");
+    assert_eq!(content(&store), whole);
+    ready(&store).await; // half of the objects are gone, and with a snapshot most of the log
+    put(&store, "late", "value").await;
+    drop(store);
+    let store = Store::open(options()).expect("it opens");
+    assert_eq!(content(&store).len(), whole.len() + 1);
+    drop(store);
+    std::fs::remove_dir_all(dir).expect("it is ours");
 }
