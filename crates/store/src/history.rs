@@ -63,12 +63,15 @@ impl History {
         let mut kept = self.lock();
         kept.bytes += bytes;
         kept.steps.push_back(Step { at: now, view, events, bytes });
-        while kept.steps.len() > 1
-            && (kept.bytes > self.limits.bytes || now.duration_since(kept.steps[0].at) > self.limits.age)
-        {
-            let step = kept.steps.pop_front().expect("there is more than one");
-            kept.bytes -= step.bytes;
-        }
+        kept.trim(&self.limits, now);
+    }
+
+    /// Lets go of what has become too old. True if there is more that will.
+    pub(crate) fn trim(&self, now: Instant) -> bool {
+        let mut kept = self.lock();
+        kept.trim(&self.limits, now);
+        kept.held.retain(|(at, _)| now.duration_since(*at) <= self.limits.age);
+        kept.steps.len() > 1 || !kept.held.is_empty()
     }
 
     /// The state at a revision, if it is still known. The revision is not one of the future.
@@ -118,5 +121,17 @@ impl History {
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().expect("nothing panics while it holds the history")
+    }
+}
+
+impl Kept {
+    /// The latest state always stays.
+    fn trim(&mut self, limits: &Limits, now: Instant) {
+        while self.steps.len() > 1
+            && (self.bytes > limits.bytes || now.duration_since(self.steps[0].at) > limits.age)
+            && let Some(step) = self.steps.pop_front()
+        {
+            self.bytes -= step.bytes;
+        }
     }
 }

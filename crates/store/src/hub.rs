@@ -111,6 +111,15 @@ impl Hub {
         }
     }
 
+    /// Lets go of what has become too old. True if there is more that will.
+    pub(crate) fn trim(&self, now: Instant) -> bool {
+        let resources: Vec<_> = self.resources().by_name.values().cloned().collect();
+        for resource in &resources {
+            resource.evict(&mut resource.narrow(), &self.window, now);
+        }
+        resources.iter().any(|resource| resource.window.len() > self.window.events)
+    }
+
     /// Starts a watch of everything in a scope that happens after a revision.
     pub(crate) fn watch(self: &Arc<Self>, scope: &Scope, after: Revision) -> Result<Watch, error::Read> {
         let resource = self.resource(&scope.resource);
@@ -193,6 +202,11 @@ impl Resource {
         };
         add(&self.window);
         narrow.each_concerned(event, &mut add);
+        self.evict(&mut narrow, limits, now);
+    }
+
+    /// Lets go of the oldest events as far as the limits say.
+    fn evict(&self, narrow: &mut Narrow, limits: &Window, now: Instant) {
         while let Some((oldest, events)) = self.window.front()
             && events > limits.events
             && (narrow.bytes > limits.bytes || now.duration_since(oldest.at) > limits.age)

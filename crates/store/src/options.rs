@@ -47,6 +47,8 @@ pub struct Options {
     pub snapshot_after: u64,
     /// For how long a relaxed write may stay unsynced.
     pub relaxed_for: Duration,
+    /// How often to let go of what has become too old, when nothing is written.
+    pub trim_every: Duration,
     /// How often to look whether a full disk has room again.
     pub retry: Duration,
 }
@@ -77,6 +79,7 @@ impl Options {
             segment_bytes: (1 << 20, 64 << 20),
             snapshot_after: 64 << 20,
             relaxed_for: Duration::from_millis(10),
+            trim_every: Duration::from_secs(30),
             retry: Duration::from_secs(1),
         }
     }

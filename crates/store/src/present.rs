@@ -71,6 +71,13 @@ impl Present {
         self.hub.publish(&published, now);
     }
 
+    /// Lets go of what has become too old. True if there is more that will.
+    pub(crate) fn trim(&self) -> bool {
+        let now = Instant::now();
+        let (history, hub) = (self.history.trim(now), self.hub.trim(now));
+        history || hub
+    }
+
     /// Waits until the store has come to a revision.
     pub(crate) async fn reached(&self, revision: Revision) {
         let mut current = self.revision.subscribe();

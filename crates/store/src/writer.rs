@@ -55,6 +55,8 @@ pub(crate) struct Writer {
     compact_after: Option<Instant>,
     /// When what was acknowledged without a sync has to be synced.
     sync_by: Option<Instant>,
+    /// When to let go of what has become too old.
+    trim_at: Option<Instant>,
 }
 
 /// A compaction that is under way.
@@ -94,6 +96,7 @@ impl Writer {
             compaction: None,
             compact_after: None,
             sync_by: None,
+            trim_at: None,
         }
     }
 
@@ -104,16 +107,22 @@ impl Writer {
     /// Works until the queue is closed.
     pub(crate) fn run(mut self) {
         let bite = Bite { writes: self.options.batch_writes, bytes: self.options.batch_bytes };
-        while let Work::Writes(writes) = self.queue.take(bite, self.sync_by) {
+        while let Work::Writes(writes) = self.queue.take(bite, self.wake_at()) {
             self.look_around();
             if !writes.is_empty() {
                 self.commit(writes);
             }
             self.sync_if_due();
+            self.trim_if_due();
             self.compact_if_due();
             self.count();
         }
         self.close();
+    }
+
+    /// When there is something to do even if nobody writes.
+    fn wake_at(&self) -> Option<Instant> {
+        [self.sync_by, self.trim_at].into_iter().flatten().min()
     }
 
     fn commit(&mut self, writes: Vec<Pending>) {
@@ -174,6 +183,7 @@ impl Writer {
         if !events.is_empty() {
             metrics::add(&self.counters.batches, 1);
             self.present.publish(state, events);
+            self.trim_at = self.trim_at.or(Some(Instant::now() + self.options.trim_every));
         }
         for Staged { pending, outcome } in staged {
             let outcome = outcome
@@ -266,6 +276,13 @@ impl Writer {
             if let Err(Failure::Broken(reason) | Failure::Full(reason)) = log.sync() {
                 self.fail(reason);
             }
+        }
+    }
+
+    fn trim_if_due(&mut self) {
+        if self.trim_at.is_some_and(|at| Instant::now() >= at) {
+            let again = self.present.trim();
+            self.trim_at = again.then(|| Instant::now() + self.options.trim_every);
         }
     }
 

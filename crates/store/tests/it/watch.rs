@@ -208,6 +208,25 @@ async fn c_5_16_the_window_is_bounded_by_age_too() {
 }
 
 #[tokio::test]
+async fn a_store_at_rest_lets_go_of_the_past() {
+    let mut options = Options::ephemeral();
+    options.window.events = 2;
+    options.window.age = Duration::from_millis(20);
+    options.history.age = Duration::from_millis(20);
+    options.trim_every = Duration::from_millis(1);
+    let store = Store::open(options).expect("it opens");
+    for n in 0..10 {
+        put(&store, "a", &n.to_string()).await;
+    }
+    // Nothing tells when it is done; without it this would go on for ever.
+    while store.metrics().past_states > 1 || store.metrics().events > 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(store.watch(&jobs(), Revision(store.revision().0 - 3)).is_err());
+    assert!(store.watch(&jobs(), Revision(store.revision().0 - 2)).is_ok());
+}
+
+#[tokio::test]
 async fn c_5_21_bookmarks_move_on_with_what_others_do() {
     let store = Store::open(Options::ephemeral()).expect("it opens");
     let mut watch = store.watch(&Scope::resource("pods"), store.revision()).expect("from now");
