@@ -27,15 +27,20 @@ pub fn mismatch(
 
 /// Whether pods that ask for a topology meet a flavor that has it, and only those (TA-2).
 fn topology_mismatch(pod_set: &PodSet, flavor: &Flavor, group: &ResourceGroup, implied: bool) -> Option<Why> {
-    let Some(request) = &pod_set.topology else {
-        return (!implied && !flavor.topology.is_empty()).then(|| Why::OnlyTopology(flavor.name.clone()));
-    };
-    if flavor.topology.is_empty() {
-        let needed = request.pod_resources.iter().any(|resource| group.covered.contains(resource));
-        return needed.then(|| Why::NoTopology(flavor.name.clone()));
+    let name = || flavor.name.clone();
+    match (&pod_set.topology, &flavor.topology) {
+        (None, None) => None,
+        (None, Some(_)) => (!implied).then(|| Why::OnlyTopology(name())),
+        (Some(request), None) => {
+            let needed = request.pod_resources.iter().any(|resource| group.covered.contains(resource));
+            needed.then(|| Why::NoTopology(name()))
+        }
+        (Some(_), Some(levels)) if levels.is_empty() => Some(Why::UnknownTopology(name())),
+        (Some(request), Some(levels)) => {
+            let known = request.levels.iter().all(|level| levels.contains(level));
+            (!known).then(|| Why::NoTopologyLevel(name()))
+        }
     }
-    let known = request.level.as_ref().is_none_or(|level| flavor.topology.contains(level));
-    (!known).then(|| Why::NoTopologyLevel(flavor.name.clone()))
 }
 
 fn untolerated_taint(pod_set: &PodSet, flavor: &Flavor) -> Option<Why> {

@@ -29,8 +29,9 @@ pub struct Flavor {
     pub taints: Vec<Taint>,
     /// Tolerations that every pod in this flavor is given.
     pub tolerations: Vec<Toleration>,
-    /// The node labels of the topology that places pods in this flavor, outermost first; empty if none does.
-    pub topology: Vec<String>,
+    /// The node labels of the topology that places pods in this flavor, outermost first. Empty if it is not known, and
+    /// `None` if pods are not placed at all.
+    pub topology: Option<Vec<String>>,
 }
 
 impl Flavor {
@@ -41,7 +42,7 @@ impl Flavor {
             labels: BTreeMap::new(),
             taints: Vec::new(),
             tolerations: Vec::new(),
-            topology: Vec::new(),
+            topology: None,
         }
     }
 }
@@ -136,7 +137,7 @@ impl ClusterQueue {
     pub fn is_topology_only<'a>(&self, mut flavor: impl FnMut(&FlavorName) -> Option<&'a Flavor>) -> bool {
         let mut flavors = self.groups.iter().flat_map(|group| &group.flavors).peekable();
         flavors.peek().is_some()
-            && flavors.all(|quotas| flavor(&quotas.name).is_some_and(|flavor| !flavor.topology.is_empty()))
+            && flavors.all(|quotas| flavor(&quotas.name).is_some_and(|flavor| flavor.topology.is_some()))
     }
 }
 

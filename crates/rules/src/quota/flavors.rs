@@ -419,7 +419,7 @@ impl Search<'_> {
             return None;
         }
         let has_topology = |name: &&FlavorName| {
-            self.world.snapshot.flavor(name).is_some_and(|flavor| !flavor.topology.is_empty())
+            self.world.snapshot.flavor(name).is_some_and(|flavor| flavor.topology.is_some())
         };
         let flavors: BTreeSet<&FlavorName> = assignment.flavors.values().filter(has_topology).collect();
         match flavors.len() {

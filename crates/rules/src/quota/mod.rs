@@ -8,7 +8,7 @@
 //! - [`fit`] and [`flavors`]: which flavor a resource gets, and what it takes.
 //! - [`preempt`], [`fair`] and [`share`]: who has to go.
 //! - [`queue`]: who waits, in which order, and who is tried again when.
-//! - [`cycle`]: all of it together.
+//! - [`cycle`] and [`plan`]: all of it together, and what comes of it.
 //!
 //! Nothing here knows objects of an API; what they say is reduced to [`config`] and [`workload`] first.
 
@@ -20,6 +20,7 @@ pub mod fit;
 pub mod flavors;
 pub mod names;
 pub mod partial;
+pub mod plan;
 pub mod preempt;
 pub mod queue;
 pub mod share;
@@ -30,5 +31,6 @@ pub mod tree;
 pub mod why;
 pub mod workload;
 
-pub use cycle::{Decision, Moment, Outcome, Plan, Policy, decide};
+pub use cycle::{Moment, Policy, decide};
+pub use plan::{Decision, Outcome, Plan};
 pub use snapshot::Snapshot;

@@ -32,6 +32,8 @@ pub enum Why {
     NoTopology(FlavorName),
     /// The pods ask for a level that the flavor's topology does not have.
     NoTopologyLevel(FlavorName),
+    /// The pods ask for a topology, and what the flavor's is like is not known.
+    UnknownTopology(FlavorName),
     /// The flavor is only for pods that ask for a topology.
     OnlyTopology(FlavorName),
     /// It is more than there would be if nobody else used anything.
@@ -77,6 +79,7 @@ impl fmt::Display for Why {
             Why::NoTopologyLevel(flavor) => {
                 write!(f, "Flavor \"{flavor}\" does not contain the requested level")
             }
+            Why::UnknownTopology(flavor) => write!(f, "Flavor \"{flavor}\" information missing in TAS cache"),
             Why::OnlyTopology(flavor) => {
                 write!(f, "Flavor \"{flavor}\" supports only TopologyAwareScheduling")
             }

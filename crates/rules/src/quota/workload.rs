@@ -94,8 +94,8 @@ impl PodSet {
 /// That pods ask to be placed by topology.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TopologyRequest {
-    /// The node label of the level that is required or preferred; `None` leaves the level open.
-    pub level: Option<String>,
+    /// The node labels of the levels that it names; none leaves the level open.
+    pub levels: Vec<String>,
     /// The resources that the pods themselves ask for, before transformation.
     pub pod_resources: Vec<ResourceName>,
 }

@@ -351,7 +351,7 @@ fn fa_1_groups_are_independent_and_grouped_pod_sets_are_not() {
 
 #[test]
 fn ta_2_and_ta_8_topology_is_left_to_who_places() {
-    let racks = Flavor { topology: vec!["rack".into()], ..Flavor::new("racks") };
+    let racks = Flavor { topology: Some(vec!["rack".into()]), ..Flavor::new("racks") };
     let scenario = |request: Option<TopologyRequest>, defers: bool, both: bool| {
         let mut flavors = vec![("racks", quota(4))];
         if both {
@@ -366,7 +366,7 @@ fn ta_2_and_ta_8_topology_is_left_to_who_places() {
         scenario().flavor(racks.clone()).queue(queue).head("q", workload("w", 0).asking(vec![pod_set]))
     };
     let request =
-        |level: &str| Some(TopologyRequest { level: Some(level.into()), pod_resources: vec!["cpu".into()] });
+        |level: &str| Some(TopologyRequest { levels: vec![level.into()], pod_resources: vec!["cpu".into()] });
     let racks_line = "admit ns/w to q with mainx1 cpu=1@racks";
     check("TA-2 not asked", &scenario(None, true, true), &["admit ns/w to q with mainx1 cpu=1@default"]);
     check("TA-2 asked", &scenario(request("rack"), true, true), &[racks_line]);

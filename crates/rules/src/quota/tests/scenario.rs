@@ -10,8 +10,9 @@ use crate::quota::{
         BorrowWithinCohort, ClusterQueue, Cohort, Config, Flavor, FlavorQuotas, Quota, ReclaimWithinCohort,
         ResourceGroup, WithinClusterQueue,
     },
-    cycle::{Moment, Plan, Policy, decide},
+    cycle::{Moment, Policy, decide},
     names::{FlavorResource, WorkloadKey},
+    plan::Plan,
     snapshot::Snapshot,
     workload::{Head, PodSet, Reservation, Workload},
 };
