@@ -10,7 +10,8 @@
 //! - [`queue`]: who waits, in which order, and who is tried again when.
 //! - [`cycle`] and [`plan`]: all of it together, and what comes of it.
 //!
-//! Nothing here knows objects of an API; what they say is reduced to [`config`] and [`workload`] first.
+//! None of these knows objects of an API. What those say is reduced to [`config`] and [`workload`] first, by [`wire`],
+//! and by [`requests`] for what a pod asks for.
 
 pub mod affinity;
 pub mod config;
@@ -23,12 +24,14 @@ pub mod partial;
 pub mod plan;
 pub mod preempt;
 pub mod queue;
+pub mod requests;
 pub mod share;
 pub mod snapshot;
 #[cfg(test)]
 mod tests;
 pub mod tree;
 pub mod why;
+pub mod wire;
 pub mod workload;
 
 pub use cycle::{Moment, Policy, decide};

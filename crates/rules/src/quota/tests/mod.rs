@@ -6,5 +6,7 @@ mod flavors;
 mod preempt;
 mod properties;
 mod queue;
+mod requests;
 mod scenario;
 mod tree;
+mod wire;

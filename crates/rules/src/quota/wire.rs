@@ -1,0 +1,339 @@
+//! From Kueue's objects to what a decision sees, and back.
+//!
+//! Each function reads one object. What follows from several of them (whether a ClusterQueue is active, which
+//! namespaces it serves) is an argument.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use types::{Amount, Quantity, kueue};
+
+use super::{
+    config::{
+        BorrowWithinCohort, ClusterQueue, Cohort, Flavor, FlavorQuotas, Fungibility, Preemption, Preference,
+        QueueingStrategy, Quota, ReclaimWithinCohort, ResourceGroup, WhenCanBorrow, WhenCanPreempt,
+        WithinClusterQueue,
+    },
+    names::{FlavorResource, ResourceName, WorkloadKey},
+    queue::Waiting,
+    requests::{self, Accounting, Limits, List, PodResources},
+    workload::{Obstacle, PodSet, PodSetAssignment, Reservation, TopologyRequest, Workload},
+};
+use crate::field::{self, Path};
+
+/// The label of a Workload with the uid of the Job that it stands for.
+pub const JOB_UID_LABEL: &str = "kueue.x-k8s.io/job-uid";
+
+/// A flavor. `levels` are those of its Topology, if that exists.
+pub fn flavor(object: &kueue::ResourceFlavor, levels: Option<&[String]>) -> Flavor {
+    let kueue::ResourceFlavorSpec { node_labels, node_taints, tolerations, topology_name } = &object.spec;
+    Flavor {
+        labels: node_labels.clone(),
+        taints: node_taints.clone(),
+        tolerations: tolerations.clone(),
+        topology: topology_name.as_ref().map(|_| levels.unwrap_or_default().to_vec()),
+        ..Flavor::new(object.metadata.name.as_deref().unwrap_or_default())
+    }
+}
+
+/// A Cohort.
+pub fn cohort(object: &kueue::Cohort) -> Cohort {
+    Cohort {
+        name: object.metadata.name.as_deref().unwrap_or_default().into(),
+        parent: object.spec.parent_name.as_deref().filter(|name| !name.is_empty()).map(Into::into),
+        groups: object.spec.resource_groups.iter().map(resource_group).collect(),
+        weight: weight(object.spec.fair_sharing.as_ref()),
+    }
+}
+
+/// A ClusterQueue. `active` is what its condition says, and `defers_topology` that it has a MultiKueue check.
+pub fn cluster_queue(object: &kueue::ClusterQueue, active: bool, defers_topology: bool) -> ClusterQueue {
+    let spec = &object.spec;
+    ClusterQueue {
+        name: object.metadata.name.as_deref().unwrap_or_default().into(),
+        cohort: spec.cohort_name.as_deref().filter(|name| !name.is_empty()).map(Into::into),
+        groups: spec.resource_groups.iter().map(resource_group).collect(),
+        strategy: match spec.queueing_strategy.unwrap_or_default() {
+            kueue::QueueingStrategy::StrictFifo => QueueingStrategy::StrictFifo,
+            kueue::QueueingStrategy::BestEffortFifo => QueueingStrategy::BestEffortFifo,
+        },
+        fungibility: fungibility(spec.flavor_fungibility.unwrap_or_default()),
+        preemption: preemption(spec.preemption.unwrap_or_default()),
+        weight: weight(spec.fair_sharing.as_ref()),
+        active,
+        defers_topology,
+    }
+}
+
+fn resource_group(group: &kueue::ResourceGroup) -> ResourceGroup {
+    let quota = |quota: &kueue::ResourceQuota| {
+        let amount = |quantity: &Quantity| Amount::from_quantity(&quota.name, quantity);
+        let numbers = Quota {
+            nominal: amount(&quota.nominal_quota),
+            borrowing_limit: quota.borrowing_limit.as_ref().map(amount),
+            lending_limit: quota.lending_limit.as_ref().map(amount),
+        };
+        (ResourceName::from(quota.name.as_str()), numbers)
+    };
+    let flavors = group.flavors.iter().map(|flavor| FlavorQuotas {
+        name: flavor.name.as_str().into(),
+        resources: flavor.resources.iter().map(quota).collect(),
+    });
+    ResourceGroup {
+        covered: group.covered_resources.iter().map(|name| name.as_str().into()).collect(),
+        flavors: flavors.collect(),
+    }
+}
+
+fn fungibility(given: kueue::FlavorFungibility) -> Fungibility {
+    use kueue::{FlavorFungibilityPolicy as Policy, FlavorFungibilityPreference as Preferred};
+    Fungibility {
+        when_can_borrow: match given.when_can_borrow {
+            None | Some(Policy::MayStopSearch) => WhenCanBorrow::MayStopSearch,
+            Some(Policy::TryNextFlavor) => WhenCanBorrow::TryNextFlavor,
+        },
+        when_can_preempt: match given.when_can_preempt {
+            None | Some(Policy::TryNextFlavor) => WhenCanPreempt::TryNextFlavor,
+            Some(Policy::MayStopSearch) => WhenCanPreempt::MayStopSearch,
+        },
+        preference: match given.preference {
+            None | Some(Preferred::BorrowingOverPreemption) => Preference::BorrowingOverPreemption,
+            Some(Preferred::PreemptionOverBorrowing) => Preference::PreemptionOverBorrowing,
+        },
+    }
+}
+
+/// The schema knows `Any` for other queues only, and newer equals for the own queue only. Elsewhere each counts as the
+/// next stricter policy.
+fn preemption(given: kueue::ClusterQueuePreemption) -> Preemption {
+    use kueue::PreemptionPolicy as Policy;
+    let borrow = given
+        .borrow_within_cohort
+        .filter(|borrow| borrow.policy.unwrap_or_default() == kueue::BorrowWithinCohortPolicy::LowerPriority);
+    Preemption {
+        within_cluster_queue: match given.within_cluster_queue.unwrap_or_default() {
+            Policy::Never | Policy::Any => WithinClusterQueue::Never,
+            Policy::LowerPriority => WithinClusterQueue::LowerPriority,
+            Policy::LowerOrNewerEqualPriority => WithinClusterQueue::LowerOrNewerEqualPriority,
+        },
+        reclaim_within_cohort: match given.reclaim_within_cohort.unwrap_or_default() {
+            Policy::Never => ReclaimWithinCohort::Never,
+            Policy::LowerPriority | Policy::LowerOrNewerEqualPriority => ReclaimWithinCohort::LowerPriority,
+            Policy::Any => ReclaimWithinCohort::Any,
+        },
+        borrow_within_cohort: borrow
+            .map(|borrow| BorrowWithinCohort { max_priority: borrow.max_priority_threshold.map(i64::from) }),
+    }
+}
+
+/// A weight, to the thousandth.
+#[expect(clippy::cast_precision_loss, reason = "nobody weighs that much")]
+fn weight(given: Option<&kueue::FairSharing>) -> f64 {
+    let weight = given.and_then(|sharing| sharing.weight.as_ref());
+    weight.map_or(1.0, |weight| weight.millis_saturating() as f64 / 1000.0)
+}
+
+/// What a Workload's pods are told by the cluster that they run in.
+#[derive(Debug, Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// The overhead of each RuntimeClass that has one.
+    pub runtime_overheads: &'a BTreeMap<String, List>,
+    /// The LimitRanges of the Workload's namespace.
+    pub limits: &'a Limits,
+    /// Which resources are counted, and as what.
+    pub accounting: &'a Accounting,
+}
+
+/// What the pod sets of a Workload ask for, or why they may not ask for it (QM-27).
+pub fn pod_sets(object: &kueue::Workload, around: Surroundings<'_>) -> Result<Vec<PodSet>, Obstacle> {
+    let mut pod_sets = Vec::new();
+    let mut above_own_limits = Vec::new();
+    let mut out_of_range = Vec::new();
+    for (index, given) in object.spec.pod_sets.iter().enumerate() {
+        let path = Path::new("spec").child("podSets").index(index).child("template").child("spec");
+        let spec = given.template.spec.clone().unwrap_or_default();
+        let mut resources =
+            PodResources::read(&spec, &path).map_err(|errors| invalid(VALIDATION_FAILED, &errors))?;
+        let overhead = spec.runtime_class_name.as_ref().and_then(|name| around.runtime_overheads.get(name));
+        resources.adjust(overhead, around.limits);
+        above_own_limits.extend(resources.above_own_limits(&path));
+        out_of_range.extend(resources.out_of_range(around.limits, &path));
+        let total = resources.total();
+        let node_affinity = spec.affinity.and_then(|affinity| affinity.node_affinity);
+        let required = node_affinity.and_then(|it| it.required_during_scheduling_ignored_during_execution);
+        let request = given.topology_request.as_ref();
+        pod_sets.push(PodSet {
+            name: given.name().into(),
+            count: given.count.try_into().unwrap_or_default(),
+            min_count: given.min_count.map(|least| least.try_into().unwrap_or_default()),
+            reclaimable: reclaimable(object, given.name()),
+            requests: requests::count(&total, around.accounting),
+            group: request.and_then(|request| request.pod_set_group_name.clone()),
+            node_selector: spec.node_selector.unwrap_or_default(),
+            node_affinity: required.map(|required| required.node_selector_terms).unwrap_or_default(),
+            tolerations: spec.tolerations.unwrap_or_default(),
+            topology: request.filter(|request| request.asks_for_placement()).map(|request| TopologyRequest {
+                levels: levels(request),
+                pod_resources: total.keys().map(|name| name.as_str().into()).collect(),
+            }),
+        });
+    }
+    if !above_own_limits.is_empty() {
+        return Err(invalid(VALIDATION_FAILED, &above_own_limits));
+    }
+    if !out_of_range.is_empty() {
+        return Err(invalid("resources didn't satisfy LimitRange constraints", &out_of_range));
+    }
+    Ok(pod_sets)
+}
+
+const VALIDATION_FAILED: &str = "resources validation failed";
+
+/// The errors in one line, as Go joins them: several in brackets, each of them once.
+fn invalid(what: &str, errors: &field::Errors) -> Obstacle {
+    let mut texts: Vec<String> = Vec::new();
+    for error in errors {
+        let text = error.to_string();
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    Obstacle::InvalidResources(match texts.as_slice() {
+        [one] => format!("{what}: {one}"),
+        several => format!("{what}: [{}]", several.join(", ")),
+    })
+}
+
+fn levels(request: &kueue::PodSetTopologyRequest) -> Vec<String> {
+    let main = request.required.as_ref().or(request.preferred.as_ref());
+    let slices = &request.podset_slice_required_topology_constraints;
+    let slices = slices.iter().map(|constraint| &constraint.topology);
+    main.into_iter().chain(&request.pod_set_slice_required_topology).chain(slices).cloned().collect()
+}
+
+fn reclaimable(object: &kueue::Workload, pod_set: &str) -> u32 {
+    let reclaimable = object.status.iter().flat_map(|status| &status.reclaimable_pods);
+    let mut counts =
+        reclaimable.filter(|it| it.name == pod_set).map(|it| u32::try_from(it.count).unwrap_or_default());
+    counts.next().unwrap_or_default()
+}
+
+/// From when a Workload counts that was evicted because its pods were not ready in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RequeuingTimestamp {
+    /// From its eviction: it goes to the back of the queue.
+    #[default]
+    Eviction,
+    /// From its creation: it keeps its place.
+    Creation,
+}
+
+/// A Workload that waits, with what its pod sets ask for.
+pub fn waiting(object: &kueue::Workload, pod_sets: Vec<PodSet>, from: RequeuingTimestamp) -> Waiting {
+    let requeue_at =
+        object.status.as_ref().and_then(|status| status.requeue_state.as_ref()?.requeue_at.as_ref());
+    Waiting {
+        held_back: condition(object, "Requeued").is_some_and(|requeued| requeued.status == "False"),
+        not_before: requeue_at.map(|time| time.0),
+        ..Waiting::new(Workload {
+            key: key(object),
+            uid: object.metadata.uid.clone().unwrap_or_default(),
+            job_uid: object.metadata.labels.as_ref().and_then(|labels| labels.get(JOB_UID_LABEL).cloned()),
+            priority: priority(object),
+            queued_at: queued_at(object, from),
+            pod_sets,
+        })
+    }
+}
+
+/// What a Workload holds, if it holds anything (SM-3): from what was written when it was admitted, less what pods that
+/// are done gave back (JF-62).
+pub fn reservation(object: &kueue::Workload, from: RequeuingTimestamp) -> Option<Reservation> {
+    let holds = |kind: &str| condition(object, kind).is_some_and(|condition| condition.status == "True");
+    let active = object.spec.active.unwrap_or(true);
+    if !holds("QuotaReserved") || holds("Finished") || !active {
+        return None;
+    }
+    let admission = object.status.as_ref()?.admission.as_ref()?;
+    let mut usage: BTreeMap<FlavorResource, Amount> = BTreeMap::new();
+    for assigned in &admission.pod_set_assignments {
+        let pod_set = object.spec.pod_sets.iter().find(|pod_set| pod_set.name() == assigned.name);
+        let size = pod_set.map_or(0, |pod_set| pod_set.count);
+        let count = i64::from(assigned.count.unwrap_or(size));
+        let remaining = i64::from(size) - i64::from(reclaimable(object, &assigned.name));
+        for (resource, flavor) in &assigned.flavors {
+            let given = assigned.resource_usage.get(resource);
+            let given = given.map_or(Amount::ZERO, |quantity| Amount::from_quantity(resource, quantity));
+            let left = if remaining < count && count > 0 {
+                Amount::new(given.units() / count).times(remaining.max(0))
+            } else {
+                given
+            };
+            *usage.entry(FlavorResource::new(flavor.as_str(), resource.as_str())).or_default() += left;
+        }
+    }
+    Some(Reservation {
+        key: key(object),
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+        priority: priority(object),
+        queued_at: queued_at(object, from),
+        reserved_at: condition(object, "QuotaReserved").map(|reserved| reserved.last_transition_time.0),
+        evicted: holds("Evicted"),
+        pods_ready: holds("PodsReady"),
+        cluster_queue: admission.cluster_queue.as_str().into(),
+        usage,
+    })
+}
+
+/// What is written about a Workload that got into `cluster_queue` (FA-11).
+pub fn admission(cluster_queue: &str, pod_sets: &[PodSetAssignment]) -> kueue::Admission {
+    let assignment = |given: &PodSetAssignment| kueue::PodSetAssignment {
+        name: given.name.to_string(),
+        flavors: given
+            .flavors
+            .iter()
+            .map(|(resource, flavor)| (resource.to_string(), flavor.to_string()))
+            .collect(),
+        resource_usage: given
+            .usage
+            .iter()
+            .map(|(resource, amount)| (resource.to_string(), amount.to_quantity(resource.as_str())))
+            .collect(),
+        count: Some(given.count.try_into().unwrap_or(i32::MAX)),
+        topology_assignment: None,
+        delayed_topology_request: given
+            .topology_pending
+            .then_some(kueue::DelayedTopologyRequestState::Pending),
+    };
+    kueue::Admission {
+        cluster_queue: cluster_queue.to_owned(),
+        pod_set_assignments: pod_sets.iter().map(assignment).collect(),
+    }
+}
+
+fn key(object: &kueue::Workload) -> WorkloadKey {
+    let name = |name: &Option<String>| name.clone().unwrap_or_default();
+    WorkloadKey::new(&name(&object.metadata.namespace), &name(&object.metadata.name))
+}
+
+fn priority(object: &kueue::Workload) -> i64 {
+    object.spec.priority.unwrap_or_default().into()
+}
+
+/// Since when a Workload queues (QU-3): its creation, or the eviction that sent it to the back.
+fn queued_at(object: &kueue::Workload, from: RequeuingTimestamp) -> Timestamp {
+    let created = object.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+    match condition(object, "Evicted") {
+        Some(evicted) if evicted.status == "True" => match evicted.reason.as_str() {
+            "AdmissionCheck" => evicted.last_transition_time.0,
+            "PodsReadyTimeout" if from == RequeuingTimestamp::Eviction => evicted.last_transition_time.0,
+            _ => created,
+        },
+        _ => created,
+    }
+}
+
+fn condition<'a>(object: &'a kueue::Workload, kind: &str) -> Option<&'a Condition> {
+    object.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == kind)
+}
