@@ -60,14 +60,27 @@ fn place(workload: &Workload) -> Place {
     (Reverse(workload.priority), workload.queued_at, workload.uid.clone())
 }
 
+/// A Workload and its [shape](Workload::shape), which is asked for more often than it changes.
+#[derive(Debug, Clone)]
+struct Item {
+    waiting: Waiting,
+    shape: u64,
+}
+
+impl Item {
+    fn new(waiting: Waiting) -> Item {
+        Item { shape: waiting.workload.shape(), waiting }
+    }
+}
+
 /// The Workloads that wait for one ClusterQueue. Each of them is in exactly one of three places: in line, parked, or
 /// taken out by [`Queue::pop`] (QU-1).
 #[derive(Debug, Clone)]
 pub struct Queue {
     strategy: QueueingStrategy,
     line: BTreeMap<Place, WorkloadKey>,
-    in_line: HashMap<WorkloadKey, Waiting>,
-    parked: BTreeMap<WorkloadKey, Waiting>,
+    in_line: HashMap<WorkloadKey, Item>,
+    parked: BTreeMap<WorkloadKey, Item>,
     popped: Option<WorkloadKey>,
     /// For whom others are on their way out.
     preemptor: Option<WorkloadKey>,
@@ -98,28 +111,35 @@ impl Queue {
     }
 
     /// Puts a Workload in line, or takes note that it changed. One that was popped is left alone until it comes back
-    /// (QU-14), and one that is parked stays so unless it asks for something else now (QU-12).
-    pub fn push(&mut self, waiting: Waiting, now: Timestamp) {
+    /// (QU-14), and one that is parked stays so unless it asks for something else now (QU-12). Where the search for
+    /// flavors stopped is not forgotten (FA-9).
+    pub fn push(&mut self, mut waiting: Waiting, now: Timestamp) {
         let key = waiting.workload.key.clone();
         if self.popped.as_ref() == Some(&key) {
             return;
         }
-        if let Some(before) = self.parked.get(&key) {
+        if waiting.progress.is_none() {
+            let before = self.in_line.get(&key).or_else(|| self.parked.get(&key));
+            waiting.progress = before.and_then(|item| item.waiting.progress.clone());
+        }
+        let item = Item::new(waiting);
+        let waiting = &item.waiting;
+        if let Some(Item { waiting: before, .. }) = self.parked.get(&key) {
             let same = before.workload == waiting.workload
                 && before.held_back == waiting.held_back
                 && before.not_before == waiting.not_before;
             if same {
-                self.parked.insert(key, waiting);
+                self.parked.insert(key, item);
                 return;
             }
             self.parked.remove(&key);
         }
         let newcomer = !self.in_line.contains_key(&key);
-        let hopeless = self.is_best_effort() && self.hopeless.contains(&waiting.workload.shape());
+        let hopeless = self.is_best_effort() && self.hopeless.contains(&item.shape);
         if newcomer && (!waiting.is_due(now) || hopeless) {
-            self.parked.insert(key, waiting);
+            self.parked.insert(key, item);
         } else {
-            self.put_in_line(key, waiting);
+            self.put_in_line(key, item);
         }
     }
 
@@ -140,9 +160,9 @@ impl Queue {
             .filter(|key| self.in_line.contains_key(*key))
             .or_else(|| self.line.values().next())?
             .clone();
-        let waiting = self.take_out_of_line(&key)?;
+        let item = self.take_out_of_line(&key)?;
         self.popped = Some(key);
-        Some(waiting)
+        Some(item.waiting)
     }
 
     /// Puts a popped Workload back that did not get in: in line to be tried in the next cycle, or parked until
@@ -161,12 +181,14 @@ impl Queue {
             ),
         };
         let more_flavors = waiting.progress.as_ref().is_some_and(ScanProgress::has_more);
-        if waiting.is_due(now) && (at_once || self.retried || more_flavors) {
-            self.put_in_line(key, waiting);
+        let due = waiting.is_due(now);
+        let item = Item::new(waiting);
+        if due && (at_once || self.retried || more_flavors) {
+            self.put_in_line(key, item);
             return;
         }
-        let shape = waiting.workload.shape();
-        self.parked.insert(key, waiting);
+        let shape = item.shape;
+        self.parked.insert(key, item);
         if self.is_best_effort() && matches!(how, Requeue::NoFit | Requeue::NoCandidates) {
             self.park_alike(shape);
         }
@@ -177,11 +199,12 @@ impl Queue {
     pub fn retry(&mut self, now: Timestamp, serves: impl Fn(&Workload) -> bool) -> bool {
         self.retried = true;
         self.hopeless.clear();
-        let due = self.parked.values().filter(|waiting| waiting.is_due(now) && serves(&waiting.workload));
+        let waiting = self.parked.values().map(|item| &item.waiting);
+        let due = waiting.filter(|waiting| waiting.is_due(now) && serves(&waiting.workload));
         let freed: Vec<WorkloadKey> = due.map(|waiting| waiting.workload.key.clone()).collect();
         for key in &freed {
-            if let Some(waiting) = self.parked.remove(key) {
-                self.put_in_line(key.clone(), waiting);
+            if let Some(item) = self.parked.remove(key) {
+                self.put_in_line(key.clone(), item);
             }
         }
         !freed.is_empty()
@@ -199,7 +222,8 @@ impl Queue {
 
     /// All Workloads but a popped one, in the order of the queue.
     pub fn in_order(&self) -> Vec<&Waiting> {
-        let mut all: Vec<&Waiting> = self.in_line.values().chain(self.parked.values()).collect();
+        let mut all: Vec<&Waiting> =
+            self.in_line.values().chain(self.parked.values()).map(|item| &item.waiting).collect();
         let sticky = self.preemptor.as_ref().filter(|_| self.is_best_effort());
         all.sort_by_cached_key(|waiting| (sticky != Some(&waiting.workload.key), place(&waiting.workload)));
         all
@@ -208,25 +232,25 @@ impl Queue {
     /// Parks everybody who asks for the same as one who did not fit (QU-13).
     fn park_alike(&mut self, shape: u64) {
         self.hopeless.insert(shape);
-        let alike = self.in_line.values().filter(|waiting| waiting.workload.shape() == shape);
-        let keys: Vec<WorkloadKey> = alike.map(|waiting| waiting.workload.key.clone()).collect();
+        let alike = self.in_line.values().filter(|item| item.shape == shape);
+        let keys: Vec<WorkloadKey> = alike.map(|item| item.waiting.workload.key.clone()).collect();
         for key in keys {
-            if let Some(waiting) = self.take_out_of_line(&key) {
-                self.parked.insert(key, waiting);
+            if let Some(item) = self.take_out_of_line(&key) {
+                self.parked.insert(key, item);
             }
         }
     }
 
-    fn put_in_line(&mut self, key: WorkloadKey, waiting: Waiting) {
+    fn put_in_line(&mut self, key: WorkloadKey, item: Item) {
         self.take_out_of_line(&key);
-        self.line.insert(place(&waiting.workload), key.clone());
-        self.in_line.insert(key, waiting);
+        self.line.insert(place(&item.waiting.workload), key.clone());
+        self.in_line.insert(key, item);
     }
 
-    fn take_out_of_line(&mut self, key: &WorkloadKey) -> Option<Waiting> {
-        let waiting = self.in_line.remove(key)?;
-        self.line.remove(&place(&waiting.workload));
-        Some(waiting)
+    fn take_out_of_line(&mut self, key: &WorkloadKey) -> Option<Item> {
+        let item = self.in_line.remove(key)?;
+        self.line.remove(&place(&item.waiting.workload));
+        Some(item)
     }
 
     fn is_best_effort(&self) -> bool {

@@ -146,3 +146,13 @@ fn qu_14_a_popped_workload_is_left_alone() {
     queue.remove(&popped.workload.key);
     assert!(queue.is_empty());
 }
+
+#[test]
+fn fa_9_an_update_does_not_forget_where_the_search_stopped() {
+    let mut queue = queue_of(BestEffortFifo, &[waiting("a", 0, 0)]);
+    let mut popped = queue.pop().expect("one was pushed");
+    popped.progress = Some(ScanProgress { cycle: 7, ..ScanProgress::default() });
+    queue.requeue(popped.clone(), Requeue::FailedAfterNomination, second(0));
+    queue.push(waiting("a", 0, 0), second(0));
+    assert_eq!(queue.pop().expect("it is in line").progress, popped.progress);
+}
