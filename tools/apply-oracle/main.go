@@ -48,7 +48,9 @@ func respond(q question) (a answer) {
 	}()
 	switch q.Op {
 	case "schema":
-		return answer{"schema": builtinSchema()}
+		return answer{"schema": asJSON(builtinSchema())}
+	case "convert":
+		return answer{"schema": asJSON(convertedSchema(q.Schema))}
 	case "typed":
 		return typedAnswer(q.typedQuestion)
 	case "apply":

@@ -3,19 +3,16 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 
+	"k8s.io/kube-openapi/pkg/schemaconv"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/kubernetes/pkg/generated/openapi"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
-	"sigs.k8s.io/yaml"
 )
 
 type typedQuestion struct {
@@ -60,8 +57,7 @@ func typedAnswer(q typedQuestion) answer {
 	} else {
 		a["added"], a["modified"], a["removed"] = text(c.Added), text(c.Modified), text(c.Removed)
 	}
-	schema, ref := left.Schema(), left.TypeRef()
-	a["named"] = text(items.EnsureNamedFieldsAreMembers(schema, ref))
+	a["named"] = text(items.EnsureNamedFieldsAreMembers(left.Schema(), left.TypeRef()))
 	a["without"] = left.RemoveItems(items).AsValue().Unstructured()
 	a["only"] = left.ExtractItems(items).AsValue().Unstructured()
 	a["onlyWithKeys"] = left.ExtractItems(items, typed.WithAppendKeyFields()).AsValue().Unstructured()
@@ -82,44 +78,100 @@ func text(set *fieldpath.Set) string {
 
 var parsers = map[string]*typed.Parser{}
 
-func parserOf(schema json.RawMessage) *typed.Parser {
-	if p := parsers[string(schema)]; p != nil {
+func parserOf(source json.RawMessage) *typed.Parser {
+	if p := parsers[string(source)]; p != nil {
 		return p
 	}
-	source := typed.YAMLObject(schema)
-	if len(schema) == 0 {
-		source = typed.YAMLObject(builtinYAML())
+	p := &typed.Parser{Schema: schema.Schema{Types: builtinSchema().Types}}
+	if len(source) > 0 {
+		var err error
+		p, err = typed.NewParser(typed.YAMLObject(source))
+		must(err)
 	}
-	p, err := typed.NewParser(source)
-	must(err)
-	parsers[string(schema)] = p
+	parsers[string(source)] = p
 	return p
 }
 
-// builtinSchema is the schema that client-go brings along, as JSON.
-func builtinSchema() any {
-	var v any
-	must(yaml.Unmarshal([]byte(builtinYAML()), &v))
-	return v
+// builtinSchema is what kube-apiserver makes of the OpenAPI definitions of the built-in kinds.
+var builtinSchema = sync.OnceValue(func() *schema.Schema {
+	definitions := openapi.GetOpenAPIDefinitions(func(path string) spec.Ref {
+		return spec.MustCreateRef("#/components/schemas/" + path)
+	})
+	models := map[string]*spec.Schema{}
+	for path, definition := range definitions {
+		models[path] = &definition.Schema
+	}
+	converted, err := schemaconv.ToSchemaFromOpenAPI(models, false)
+	must(err)
+	return converted
+})
+
+// convertedSchema is what kube-apiserver makes of the structural schema of a custom resource.
+func convertedSchema(source json.RawMessage) *schema.Schema {
+	structural := &spec.Schema{}
+	must(json.Unmarshal(source, structural))
+	converted, err := schemaconv.ToSchemaFromOpenAPI(map[string]*spec.Schema{"root": structural}, false)
+	must(err)
+	return converted
 }
 
-// builtinYAML finds the schema of the built-in kinds in client-go, which keeps it in a package that cannot be imported.
-var builtinYAML = sync.OnceValue(func() string {
-	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/client-go")
-	list.Dir = os.Getenv("APPLY_ORACLE_SOURCE")
-	dir, err := list.Output()
-	must(err)
-	path := filepath.Join(strings.TrimSpace(string(dir)), "applyconfigurations/internal/internal.go")
-	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-	must(err)
-	found := ""
-	ast.Inspect(file, func(n ast.Node) bool {
-		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && strings.Contains(lit.Value, "types:") {
-			text, err := strconv.Unquote(lit.Value)
-			must(err)
-			found = text
+// asJSON is a schema in the form in which schemas are written.
+func asJSON(s *schema.Schema) any {
+	types := []any{}
+	for _, t := range s.Types {
+		of := atom(t.Atom)
+		of["name"] = t.Name
+		types = append(types, of)
+	}
+	return map[string]any{"types": types}
+}
+
+func reference(r schema.TypeRef) map[string]any {
+	if r.NamedType == nil {
+		return atom(r.Inlined)
+	}
+	of := map[string]any{"namedType": *r.NamedType}
+	if r.ElementRelationship != nil {
+		of["elementRelationship"] = *r.ElementRelationship
+	}
+	return of
+}
+
+func atom(a schema.Atom) map[string]any {
+	of := map[string]any{}
+	if a.Scalar != nil {
+		of["scalar"] = *a.Scalar
+	}
+	if a.List != nil {
+		list := map[string]any{
+			"elementType":         reference(a.List.ElementType),
+			"elementRelationship": a.List.ElementRelationship,
 		}
-		return true
-	})
-	return found
-})
+		if len(a.List.Keys) > 0 {
+			list["keys"] = a.List.Keys
+		}
+		of["list"] = list
+	}
+	if a.Map != nil {
+		m := map[string]any{"elementRelationship": a.Map.ElementRelationship}
+		fields := []any{}
+		for _, f := range a.Map.Fields {
+			field := map[string]any{"name": f.Name, "type": reference(f.Type)}
+			if f.Default != nil {
+				field["default"] = f.Default
+			}
+			fields = append(fields, field)
+		}
+		slices.SortFunc(fields, func(a, b any) int {
+			return strings.Compare(a.(map[string]any)["name"].(string), b.(map[string]any)["name"].(string))
+		})
+		if len(fields) > 0 {
+			m["fields"] = fields
+		}
+		if rest := a.Map.ElementType; rest.NamedType != nil || rest.Inlined != (schema.Atom{}) {
+			m["elementType"] = reference(rest)
+		}
+		of["map"] = m
+	}
+	return of
+}

@@ -6,10 +6,14 @@
 //!
 //! Objects are JSON. Nothing here knows HTTP, storage or the time of day.
 
+mod built_in;
 mod conflict;
+mod custom;
 mod field_manager;
 pub mod filter;
 pub(crate) mod go;
+#[cfg(test)]
+mod hostile;
 pub mod managers;
 pub mod path;
 pub mod scale;
@@ -18,7 +22,9 @@ pub mod set;
 pub mod typed;
 mod updater;
 
+pub use built_in::{BuiltIn, empty};
 pub use conflict::{Conflict, Conflicts};
+pub use custom::custom_resource;
 pub use field_manager::{ApplyError, FieldManager, UpdateError};
 pub use filter::{Filter, Filters};
 pub use path::{Path, PathElement};

@@ -23,7 +23,6 @@ pub(crate) fn is_here(test: &str) -> bool {
 /// Puts all questions to Kubernetes' own code.
 pub(crate) fn ask(questions: &[Value]) -> Vec<Value> {
     let mut oracle = Command::new(oracle())
-        .env("APPLY_ORACLE_SOURCE", source())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -4,6 +4,7 @@
 //! `FERRY_REQUIRE_KUBERNETES` is set, that is a failure. `FERRY_SEED` and `FERRY_CASES` choose other input and more.
 
 mod go;
+mod kinds;
 mod patches;
 mod random;
 mod schema;

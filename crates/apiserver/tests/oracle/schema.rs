@@ -39,7 +39,9 @@ impl Reader {
             let atom = self.atom(of);
             return self.schema.add(atom);
         };
-        let Some(relationship) = of["elementRelationship"].as_str() else { return self.names[name] };
+        // Some definitions of other components have names that references to them do not find.
+        let Some(&known) = self.names.get(name) else { return Schema::ANY };
+        let Some(relationship) = of["elementRelationship"].as_str() else { return known };
         let mut atom = self.atom(&self.source[name].clone());
         if let Some(map) = &mut atom.map {
             map.atomic = relationship == "atomic";
