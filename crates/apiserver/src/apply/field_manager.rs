@@ -96,18 +96,19 @@ impl FieldManager<'_> {
         let live = live.map_err(|why| {
             ApplyError::Failed(format!("failed to create typed live object ({shown_live}): {why}"))
         })?;
-        let (mut object, managers) =
-            match self.apply_once(&live, &config, managers.clone(), manager, force, now) {
-                Err(updater::Error::Conflicts(conflicts)) if manager == KUBECTL => {
-                    self.forgive(&live, conflicts)?;
-                    self.apply_once(&live, &config, managers, manager, true, now)
-                }
-                result => result,
+        // Only kubectl is forgiven conflicts, and needs the managers a second time for that.
+        let before = (manager == KUBECTL && !force).then(|| managers.clone());
+        let result = match (self.apply_once(&live, &config, managers, manager, force, now), before) {
+            (Err(updater::Error::Conflicts(conflicts)), Some(before)) => {
+                self.forgive(&live, conflicts)?;
+                self.apply_once(&live, &config, before, manager, true, now)
             }
-            .map_err(|error| match error {
-                updater::Error::Conflicts(conflicts) => ApplyError::Conflicts(conflicts),
-                other => ApplyError::Failed(other.to_string()),
-            })?;
+            (result, _) => result,
+        };
+        let (mut object, managers) = result.map_err(|error| match error {
+            updater::Error::Conflicts(conflicts) => ApplyError::Conflicts(conflicts),
+            other => ApplyError::Failed(other.to_string()),
+        })?;
         if manager == KUBECTL {
             refresh_last_applied(&mut object, config.value());
         }
