@@ -144,7 +144,7 @@ impl Checker {
         let selected = match &inner {
             Type::Dyn => Type::Dyn,
             Type::Map(entry) => entry.1.clone(),
-            Type::Object(object) => match object.fields.get(field) {
+            Type::Object(object) => match object.field(field) {
                 Some(field) => field.r#type.clone(),
                 None => self.issue(at, format!("undefined field '{field}'")),
             },
@@ -172,7 +172,16 @@ impl Checker {
         if let Some(target) = target {
             types.push(self.check(target));
         }
-        types.extend(args.iter().map(|arg| self.check(arg)));
+        for arg in args {
+            types.push(match &arg.kind {
+                // What is formatted may be of any types, though it stands in a list.
+                Kind::List(items) if name == "format" => {
+                    items.iter().for_each(|item| drop(self.check(&item.value)));
+                    Type::list(Type::Dyn)
+                }
+                _ => self.check(arg),
+            });
+        }
         if signatures::overloads(name).is_empty() {
             return self.issue(at, format!("undeclared reference to '{name}' (in container '')"));
         }
@@ -304,7 +313,7 @@ fn wrong_literal(name: &str, target: Option<&Expr>, args: &[Expr]) -> Option<Str
         ("timestamp", false, 1) if super::time::timestamp(text).is_none() => {
             Some("invalid timestamp argument".into())
         }
-        ("matches", true, 1) | ("matches", false, 2) if regex::Regex::new(text).is_err() => {
+        ("matches", true, 1) | ("matches", false, 2) if crate::crd::pattern::compile(text).is_err() => {
             Some("invalid matches argument".into())
         }
         _ => None,

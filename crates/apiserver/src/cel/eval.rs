@@ -50,14 +50,15 @@ impl Budget {
 /// The value of `expr` where the names in `scope` have those values.
 pub(super) fn evaluate<'a>(
     expr: &'a Expr,
-    scope: Vec<(&'a str, Value<'a>)>,
+    scope: Vec<(&'a str, Outcome<'a>)>,
     budget: &mut Budget,
 ) -> Outcome<'a> {
     Evaluator { scope, budget }.eval(expr)
 }
 
 struct Evaluator<'a, 'b> {
-    scope: Vec<(&'a str, Value<'a>)>,
+    /// What cannot be read is an error where it is used, and only there.
+    scope: Vec<(&'a str, Outcome<'a>)>,
     budget: &'b mut Budget,
 }
 
@@ -103,7 +104,7 @@ impl<'a> Evaluator<'a, '_> {
     }
 
     fn within(&mut self, name: &'a str, value: Value<'a>, body: &'a Expr) -> Outcome<'a> {
-        self.scope.push((name, value));
+        self.scope.push((name, Ok(value)));
         let result = self.eval(body);
         self.scope.pop();
         result
@@ -111,7 +112,7 @@ impl<'a> Evaluator<'a, '_> {
 
     fn name(&mut self, name: &str) -> Outcome<'a> {
         if let Some((_, value)) = self.scope.iter().rev().find(|(known, _)| *known == name) {
-            return Ok(value.clone());
+            return value.clone();
         }
         let named = Type::named(name).map(Value::Type);
         named.ok_or_else(|| Error::failed(format!("no such attribute(s): {name}")))
@@ -254,10 +255,10 @@ impl<'a> Evaluator<'a, '_> {
     fn bind(&mut self, fold: &'a Fold, key: &Value<'a>, item: Value<'a>, outside: usize) {
         self.scope.truncate(outside);
         match &fold.second {
-            None => self.scope.push((&fold.first, item)),
+            None => self.scope.push((&fold.first, Ok(item))),
             Some(second) => {
-                self.scope.push((&fold.first, key.clone()));
-                self.scope.push((second, item));
+                self.scope.push((&fold.first, Ok(key.clone())));
+                self.scope.push((second, Ok(item)));
             }
         }
     }

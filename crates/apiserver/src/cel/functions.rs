@@ -525,9 +525,9 @@ pub(super) fn sorted<'a>(
     Ok(keyed.into_iter().map(|(_, item)| item).collect())
 }
 
-/// Compiles a pattern of the RE2 family, which both Go and we have.
+/// Compiles a pattern.
 pub(super) fn pattern(text: &str) -> Result<Regex, Error> {
-    Regex::new(text).map_err(|_| Error::failed(format!("error parsing regexp: {text}")))
+    crate::crd::pattern::compile(text).map_err(Error::Failed)
 }
 
 /// A value as text, as `string()` and `%s` have it.

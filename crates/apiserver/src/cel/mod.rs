@@ -69,7 +69,7 @@ impl Program {
     }
 
     /// Runs the program.
-    pub fn run<'a>(&'a self, variables: Vec<(&'a str, Value<'a>)>, budget: &mut Budget) -> Outcome<'a> {
+    pub fn run<'a>(&'a self, variables: Vec<(&'a str, Outcome<'a>)>, budget: &mut Budget) -> Outcome<'a> {
         eval::evaluate(&self.expr, variables, budget)
     }
 }

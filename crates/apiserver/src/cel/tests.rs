@@ -54,7 +54,7 @@ fn run(source: &str) -> Result<String, String> {
     let program =
         Program::compile(source, &[("self", this.clone())]).map_err(|issues| format!("! {issues}"))?;
     let json = value();
-    let view = super::Value::view(&json, &this).map_err(|error| error.to_string())?;
+    let view = super::Value::view(&json, &this);
     let result = program.run(vec![("self", view)], &mut Budget::new(100_000));
     result.map(|value| print(&value)).map_err(|error| error.to_string())
 }

@@ -95,6 +95,15 @@ pub struct Field {
     pub r#type: Type,
 }
 
+impl Object {
+    /// The field an expression means: reserved words may be written plainly where they can only be a field.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.fields
+            .get(name)
+            .or_else(|| self.fields.get(&format!("__{name}__")).filter(|field| field.name == name))
+    }
+}
+
 impl Type {
     /// An ordinary list.
     pub fn list(item: Type) -> Type {

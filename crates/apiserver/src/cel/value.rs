@@ -13,7 +13,6 @@ use super::{
     types::{Library, ListKind, Object as ObjectType, Type},
 };
 
-static DYN: Type = Type::Dyn;
 static ATOMIC: ListKind = ListKind::Atomic;
 
 /// A value, borrowing from the object it is a part of.
@@ -110,43 +109,49 @@ impl Error {
 pub type Outcome<'a> = Result<Value<'a>, Error>;
 
 impl<'a> Value<'a> {
-    /// The view of `json` that its declared type allows.
+    /// The view of `json` that its declared type allows. What is of another type, as an object may be that was stored
+    /// under another schema, is an error where it is looked at.
     pub fn view(json: &'a Json, r#type: &'a Type) -> Outcome<'a> {
-        Ok(match (json, r#type) {
-            (Json::Null, _) => Value::Null,
-            (Json::Bool(value), _) => Value::Bool(*value),
-            (Json::Number(number), Type::Double) => Value::Double(number.as_f64().unwrap_or(f64::NAN)),
-            (Json::Number(number), Type::Int) => match number.as_i64() {
-                Some(value) => Value::Int(value),
-                None => Value::Int(truncated(number.as_f64().unwrap_or(0.0))),
-            },
-            (Json::Number(number), _) => match number.as_i64() {
-                Some(value) => Value::Int(value),
-                None => Value::Double(number.as_f64().unwrap_or(f64::NAN)),
-            },
-            (Json::String(text), Type::Timestamp) => {
-                let at = time::timestamp(text).or_else(|| time::date(text));
-                Value::Timestamp(
-                    at.ok_or_else(|| Error::failed(format!("Invalid date formatted string {text}")))?,
-                )
+        let other_than = |expected: &str| {
+            Err(Error::failed(format!(
+                "invalid data, expected {expected}, got {}",
+                crate::crd::go::type_name(json)
+            )))
+        };
+        match (r#type, json) {
+            (_, Json::Null) => Ok(Value::Null),
+            (Type::Object(object), Json::Object(json)) => Ok(Value::Object(Object { json, r#type: object })),
+            (Type::Map(entry), Json::Object(json)) => Ok(Value::Map(Map::Json(json, &entry.1))),
+            (Type::Object(_) | Type::Map(_), _) => {
+                Err(Error::failed("invalid data, expected a map for the provided schema with type=object"))
             }
-            (Json::String(text), Type::Duration) => {
-                let nanos = crate::crd::formats::duration(text);
-                Value::Duration(nanos.ok_or_else(|| Error::failed(format!("Invalid duration {text}")))?)
+            (Type::List(list), Json::Array(items)) => {
+                Ok(Value::List(List::Json(items, &list.item, &list.kind)))
             }
-            (Json::String(text), Type::Bytes) => {
-                let bytes = base64::engine::general_purpose::STANDARD.decode(text);
-                Value::Bytes(
-                    bytes.map_err(|_| Error::failed(format!("Invalid base64 string {text}")))?.into(),
-                )
+            (Type::List(_), _) => {
+                Err(Error::failed("invalid data, expected an array for the provided schema with type=array"))
             }
-            (Json::String(text), _) => Value::String(Cow::Borrowed(text)),
-            (Json::Array(items), Type::List(list)) => Value::List(List::Json(items, &list.item, &list.kind)),
-            (Json::Array(items), _) => Value::List(List::Json(items, &DYN, &ATOMIC)),
-            (Json::Object(json), Type::Object(object)) => Value::Object(Object { json, r#type: object }),
-            (Json::Object(json), Type::Map(entry)) => Value::Map(Map::Json(json, &entry.1)),
-            (Json::Object(json), _) => Value::Map(Map::Json(json, &DYN)),
-        })
+            (Type::String | Type::Bytes | Type::Duration | Type::Timestamp, Json::String(text)) => {
+                view_text(text, r#type)
+            }
+            (Type::String | Type::Bytes | Type::Duration | Type::Timestamp, _) => other_than("string"),
+            (Type::Bool, Json::Bool(value)) => Ok(Value::Bool(*value)),
+            (Type::Bool, _) => other_than("bool"),
+            (Type::Double, Json::Number(number)) => Ok(Value::Double(number.as_f64().unwrap_or(f64::NAN))),
+            (Type::Double, _) => other_than("float"),
+            (Type::Int, Json::Number(number)) if number.is_i64() => {
+                Ok(Value::Int(number.as_i64().unwrap_or_default()))
+            }
+            (Type::Int, _) => other_than("int"),
+            // Of the types that a schema declares, only int-or-string is left.
+            (_, Json::String(text)) => Ok(Value::String(Cow::Borrowed(text))),
+            (_, Json::Number(number)) if number.is_i64() => {
+                Ok(Value::Int(number.as_i64().unwrap_or_default()))
+            }
+            _ => Err(Error::failed(
+                "invalid data, expected XIntOrString value to be either a string or integer",
+            )),
+        }
     }
 
     /// Text that was computed.
@@ -277,12 +282,30 @@ impl<'a> Value<'a> {
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "`as` saturates, which is what is wanted of a wild number"
-)]
-fn truncated(value: f64) -> i64 {
-    value as i64
+/// Text of a string that stands for something else.
+fn view_text<'a>(text: &'a str, r#type: &Type) -> Outcome<'a> {
+    Ok(match r#type {
+        Type::Timestamp => {
+            let read = || time::timestamp(text).or_else(|| time::date(text));
+            let at = if text.is_empty() { Some(Timestamp::UNIX_EPOCH) } else { read() };
+            Value::Timestamp(
+                at.ok_or_else(|| Error::failed(format!("Invalid date-time formatted string {text}")))?,
+            )
+        }
+        Type::Duration => {
+            let nanos = crate::crd::formats::duration(text);
+            let wrong =
+                || Error::failed(format!("Invalid duration {text}: unable to parse {text} as duration"));
+            Value::Duration(nanos.ok_or_else(wrong)?)
+        }
+        Type::Bytes => {
+            let bytes = base64::engine::general_purpose::STANDARD.decode(text);
+            Value::Bytes(
+                bytes.map_err(|_| Error::failed(format!("Invalid byte formatted string {text}")))?.into(),
+            )
+        }
+        _ => Value::String(Cow::Borrowed(text)),
+    })
 }
 
 /// Types compare by their outermost name: `type([1]) == list`.
@@ -421,7 +444,7 @@ impl<'a> Map<'a> {
 impl<'a> Object<'a> {
     /// A field by the name an expression uses; none if the object does not have it. A `null` is not there either.
     pub fn get(&self, field: &str) -> Option<Outcome<'a>> {
-        let declared = self.r#type.fields.get(field)?;
+        let declared = self.r#type.field(field)?;
         let json = self.json.get(&declared.name).filter(|json| !json.is_null())?;
         Some(Value::view(json, &declared.r#type))
     }

@@ -51,17 +51,17 @@ impl<'a> Correlated<'a> {
     }
 }
 
-/// The item of a map list with the same keys as `like`.
+/// The item of a map list with the same keys as `like`; an item without a key, or with one that is no scalar, has no
+/// counterpart.
 pub(crate) fn same_key<'a>(items: &'a [Value], like: &Value, schema: &Schema) -> Option<&'a Value> {
-    if schema.list_type != ListType::Map || !like.is_object() {
+    if schema.list_type != ListType::Map || schema.list_map_keys.is_empty() {
         return None;
     }
-    let key = |item: &Value, name: &str| {
-        let default = || schema.items.as_ref()?.properties.get(name)?.default.clone();
-        item.get(name).cloned().or_else(default)
-    };
-    items
-        .iter()
-        .filter(|item| item.is_object())
-        .find(|item| schema.list_map_keys.iter().all(|name| key(item, name) == key(like, name)))
+    let wanted = keys(like, schema)?;
+    items.iter().find(|item| keys(item, schema).as_ref() == Some(&wanted))
+}
+
+fn keys<'a>(item: &'a Value, schema: &Schema) -> Option<Vec<&'a Value>> {
+    let scalar = |value: &&Value| value.is_boolean() || value.is_number() || value.is_string();
+    schema.list_map_keys.iter().map(|name| item.get(name).filter(scalar)).collect()
 }

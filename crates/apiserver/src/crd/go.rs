@@ -13,6 +13,19 @@ pub(crate) fn shown(value: &Value) -> field::Value {
     }
 }
 
+/// The Go type that holds a JSON value.
+pub(crate) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::String(_) => "string",
+        Value::Number(number) if number.is_i64() => "int64",
+        Value::Number(_) => "float64",
+        Value::Bool(_) => "bool",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
 /// A number as `%v` prints it.
 pub(crate) fn number(number: &serde_json::Number) -> String {
     match (number.as_i64(), number.as_f64()) {

@@ -19,6 +19,7 @@ pub mod lists;
 pub mod meta;
 mod object;
 pub mod openapi;
+pub mod pattern;
 pub mod prune;
 pub mod rules;
 pub mod scale;

@@ -303,10 +303,7 @@ impl Run {
         if transition && old.is_none() && !optional {
             return;
         }
-        let variables = match variables(rules, value, old, optional) {
-            Ok(variables) => variables,
-            Err(error) => return self.failed(&error, rules, rule, path),
-        };
+        let variables = variables(rules, value, old, optional);
         match self.evaluate(program, variables.clone()) {
             Ok(cel::Value::Bool(true)) => {}
             Ok(_) => {
@@ -322,7 +319,7 @@ impl Run {
     fn evaluate<'a>(
         &mut self,
         program: &'a Program,
-        variables: Vec<(&'a str, cel::Value<'a>)>,
+        variables: Vec<(&'a str, cel::Outcome<'a>)>,
     ) -> cel::Outcome<'a> {
         let allowed = self.budget.left().min(PER_RULE);
         let mut budget = Budget::new(allowed);
@@ -354,7 +351,7 @@ impl Run {
         compiled: &Compiled,
         rules: &Rules,
         value: &Value,
-        variables: Vec<(&str, cel::Value<'_>)>,
+        variables: Vec<(&str, cel::Outcome<'_>)>,
         path: &Path,
     ) -> Error {
         let path = compiled.field_path.as_ref().map_or_else(|| path.clone(), |field| path.child(field));
@@ -383,15 +380,16 @@ fn variables<'a>(
     value: &'a Value,
     old: Option<&'a Value>,
     optional: bool,
-) -> Result<Vec<(&'a str, cel::Value<'a>)>, cel::Error> {
-    let mut variables = vec![("self", cel::Value::view(value, &rules.r#type)?)];
-    let old = old.map(|old| cel::Value::view(old, &rules.r#type)).transpose()?;
+) -> Vec<(&'a str, cel::Outcome<'a>)> {
+    let view = |value: &'a Value| cel::Value::view(value, &rules.r#type);
+    let mut variables = vec![("self", view(value))];
     if optional {
-        variables.push(("oldSelf", cel::Value::Optional(old.map(std::rc::Rc::new))));
+        let old = old.map(view).transpose();
+        variables.push(("oldSelf", old.map(|old| cel::Value::Optional(old.map(std::rc::Rc::new)))));
     } else if let Some(old) = old {
-        variables.push(("oldSelf", old));
+        variables.push(("oldSelf", view(old)));
     }
-    Ok(variables)
+    variables
 }
 
 fn usable_message(text: &str) -> Option<String> {

@@ -4,6 +4,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use rules::field::{Errors, Path};
 use serde_json::{Map, Value, json};
 
+use super::go::{number, type_name};
+
 /// Why there is no Scale of an object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -92,7 +94,7 @@ fn find<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> 
             return Err(format!(
                 "{gone} accessor error: {} is of the type {}, expected map[string]interface{{}}",
                 print(at),
-                go_type(at)
+                type_name(at)
             ));
         };
         gone = format!("{gone}.{name}");
@@ -111,7 +113,7 @@ fn integer(object: &Value, path: &str) -> Result<Option<i64>, String> {
         Some(other) => Err(format!(
             "{path} accessor error: {} is of the type {}, expected int64",
             print(other),
-            go_type(other)
+            type_name(other)
         )),
     }
 }
@@ -123,7 +125,7 @@ fn text(object: &Value, path: &str) -> Result<Option<String>, String> {
         Some(other) => Err(format!(
             "{path} accessor error: {} is of the type {}, expected string",
             print(other),
-            go_type(other)
+            type_name(other)
         )),
     }
 }
@@ -132,7 +134,7 @@ fn print(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
-        Value::Number(number) => super::go::number(number),
+        Value::Number(number) => self::number(number),
         Value::Bool(value) => value.to_string(),
         Value::Array(items) => format!("[{}]", items.iter().map(print).collect::<Vec<_>>().join(" ")),
         Value::Object(fields) => {
@@ -140,18 +142,6 @@ fn print(value: &Value) -> String {
                 fields.iter().map(|(name, value)| format!("{name}:{}", print(value))).collect();
             format!("map[{}]", fields.join(" "))
         }
-    }
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::String(_) => "string",
-        Value::Number(number) if number.is_i64() => "int64",
-        Value::Number(_) => "float64",
-        Value::Bool(_) => "bool",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
     }
 }
 

@@ -7,15 +7,15 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fmt,
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
 };
-use regex::Regex;
 use serde_json::Value;
+
+use super::pattern::Pattern;
 
 /// What a value must be, node by node.
 #[derive(Debug, Clone, Default)]
@@ -135,45 +135,6 @@ pub struct Rule {
     pub reason: Option<String>,
     pub field_path: String,
     pub optional_old_self: Option<bool>,
-}
-
-/// A regular expression that is compiled when it is first needed: large definitions repeat a few patterns thousands of
-/// times.
-pub struct Pattern {
-    text: String,
-    compiled: OnceLock<Result<Regex, String>>,
-}
-
-impl Pattern {
-    fn new(text: &str) -> Pattern {
-        Pattern { text: text.to_owned(), compiled: OnceLock::new() }
-    }
-
-    /// The pattern as written.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// Whether the pattern is found in `text`; an error says why there is no such pattern.
-    pub fn is_match(&self, text: &str) -> Result<bool, &str> {
-        let compiled = self.compiled.get_or_init(|| compile_pattern(&self.text));
-        compiled.as_ref().map(|regex| regex.is_match(text)).map_err(String::as_str)
-    }
-}
-
-impl fmt::Debug for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "/{}/", self.text)
-    }
-}
-
-/// Compiles a pattern, or says why not, in one line.
-pub(crate) fn compile_pattern(text: &str) -> Result<Regex, String> {
-    Regex::new(text).map_err(|error| {
-        let message = error.to_string();
-        let last = message.lines().last().unwrap_or_default();
-        format!("error parsing regexp: {}", last.trim_start_matches("error: "))
-    })
 }
 
 impl Schema {

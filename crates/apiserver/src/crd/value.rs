@@ -407,10 +407,6 @@ fn number_bounds(value: &serde_json::Number, bounds: &Bounds, path: &str, found:
         Some(integer) => Some(integer.cmp(&i64_of(bound))),
         None => double.partial_cmp(&bound),
     };
-    let mut add = |what: String| {
-        let message = format!("{path} in body {what}");
-        found.add(Fault { at: path.to_owned(), message, what: What::Invalid(Value::Number(value.clone())) });
-    };
     if let Some(factor) = bounds.multiple_of {
         let positive = if integer.is_some() { i64_of(factor) > 0 } else { factor > 0.0 };
         let multiple = match integer {
@@ -419,19 +415,22 @@ fn number_bounds(value: &serde_json::Number, bounds: &Bounds, path: &str, found:
             _ => is_whole(double / factor),
         };
         if !positive {
-            let message =
-                format!("factor MultipleOf declared for {path} must be positive: {}", shown(factor));
+            let factor = if integer.is_some() { Value::from(i64_of(factor)) } else { Value::from(factor) };
+            let message = format!("factor MultipleOf declared for {path} must be positive: {factor}");
+            found.add(Fault { at: path.to_owned(), message, what: What::Invalid(factor) });
+        } else if !multiple {
+            let message = format!("{path} in body should be a multiple of {}", shown(factor));
             found.add(Fault {
                 at: path.to_owned(),
                 message,
                 what: What::Invalid(Value::Number(value.clone())),
             });
-            return;
-        }
-        if !multiple {
-            add(format!("should be a multiple of {}", shown(factor)));
         }
     }
+    let mut add = |what: String| {
+        let message = format!("{path} in body {what}");
+        found.add(Fault { at: path.to_owned(), message, what: What::Invalid(Value::Number(value.clone())) });
+    };
     if let Some(min) = bounds.minimum {
         let below =
             cmp(min).is_some_and(|order| order.is_lt() || (bounds.exclusive_minimum && order.is_eq()));

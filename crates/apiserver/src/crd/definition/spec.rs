@@ -131,8 +131,9 @@ pub(crate) fn names(names: &CustomResourceDefinitionNames, path: &Path) -> Error
 /// What must hold for all versions together.
 fn versions(spec: &CustomResourceDefinitionSpec, path: &Path) -> Errors {
     let mut errors = Errors::new();
-    let shown =
-        || if spec.versions.is_empty() { Value::printed("null") } else { Value::json(&spec.versions) };
+    // Without a spec there is no list at all, and Go prints that.
+    let absent = spec.group.is_empty() && spec.names.plural.is_empty() && spec.versions.is_empty();
+    let shown = || if absent { Value::printed("null") } else { Value::json(&spec.versions) };
     let names: HashSet<&String> = spec.versions.iter().map(|version| &version.name).collect();
     if names.len() != spec.versions.len() {
         errors.push(path.invalid(shown(), "must contain unique version names"));

@@ -8,7 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use rules::field::{Errors, Path};
 
 use super::{is_set, spec::text};
-use crate::crd::schema::compile_pattern;
+use crate::crd::pattern;
 
 /// What keeps a schema from being structural, sorted as upstream sorts it.
 pub(super) fn validate(schema: &JSONSchemaProps, path: &Path) -> Errors {
@@ -186,33 +186,13 @@ fn value_validation(schema: &JSONSchemaProps, path: &Path, outermost: bool) -> E
         errors.extend(nested(inner, &path.child("oneOf").index(index), false));
     }
     errors.extend(schema.not.iter().flat_map(|inner| nested(inner, &path.child("not"), false)));
-    if let Some(pattern) = schema.pattern.as_ref().filter(|pattern| !pattern.is_empty()) {
-        if let Err(why) = known_pattern(pattern) {
+    if let Some(text) = schema.pattern.as_ref().filter(|text| !text.is_empty()) {
+        if let Err(why) = pattern::compile(text) {
             let detail = format!("must be a valid regular expression, but isn't: {why}");
-            errors.push(path.child("pattern").invalid(pattern, detail));
+            errors.push(path.child("pattern").invalid(text, detail));
         }
     }
     errors
-}
-
-/// Large schemas repeat a few patterns; each is compiled once per thread.
-fn known_pattern(pattern: &str) -> Result<(), String> {
-    use std::{cell::RefCell, collections::HashMap};
-    const KEPT: usize = 1024;
-    thread_local! {
-        static KNOWN: RefCell<HashMap<String, Result<(), String>>> = RefCell::default();
-    }
-    KNOWN.with_borrow_mut(|known| {
-        if let Some(verdict) = known.get(pattern) {
-            return verdict.clone();
-        }
-        if known.len() >= KEPT {
-            known.clear();
-        }
-        let verdict = compile_pattern(pattern).map(|_| ());
-        known.insert(pattern.to_owned(), verdict.clone());
-        verdict
-    })
 }
 
 fn nested(schema: &JSONSchemaProps, path: &Path, spelled_out: bool) -> Errors {

@@ -16,7 +16,7 @@ fn every_definition_is_accepted_and_every_rule_compiles_3_29() {
     let Some(definitions) = definitions() else { return };
     assert_eq!(definitions.len(), 28, "{:?}", definitions.keys());
     let mut rules = 0;
-    for (name, definition) in &definitions {
+    for (name, definition) in definitions {
         let errors: Vec<String> = definition::validate(definition).iter().map(ToString::to_string).collect();
         assert!(errors.is_empty(), "{name}: {errors:#?}");
         for version in Version::all(definition) {
@@ -29,7 +29,7 @@ fn every_definition_is_accepted_and_every_rule_compiles_3_29() {
         let again = definition::validate_update(&stored(definition), &stored(definition));
         assert!(again.is_empty(), "{name} may stay as it is: {again:?}");
     }
-    assert!(rules > 200, "{rules} rules");
+    assert!(rules > 140, "{rules} rules");
 }
 
 /// How many rules are written, counted without the code under test.
@@ -72,10 +72,15 @@ struct Bench {
 }
 
 impl Bench {
-    fn new() -> Option<Bench> {
-        let versions = definitions()?.values().flat_map(Version::all).collect::<Vec<_>>();
+    /// Knows the versions of these kinds.
+    fn new(kinds: &[&str]) -> Option<Bench> {
+        let named = kinds.iter().map(|kind| format!("{kind}s.").to_lowercase());
+        let named: Vec<String> = named.map(|name| name.replace("ys.", "ies.")).collect();
+        let definitions =
+            definitions()?.iter().filter(|(name, _)| named.iter().any(|kind| name.starts_with(kind)));
+        let versions = definitions.flat_map(|(_, definition)| Version::all(definition));
         let name = |version: &Version| format!("{}/{}", version.names.kind, version.version);
-        Some(Bench { versions: versions.into_iter().map(|version| (name(&version), version)).collect() })
+        Some(Bench { versions: versions.map(|version| (name(&version), version)).collect() })
     }
 
     fn object(&self, kind: &str, changes: &[(&str, Value)]) -> Value {
@@ -150,7 +155,7 @@ fn group(covered: Value, flavors: Value) -> Value {
 
 #[test]
 fn kueue_queues_and_flavors() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::new(&["ClusterQueue", "ResourceFlavor"]) else { return };
     for (version, cohort) in
         [("ClusterQueue/v1beta1", "spec.cohort"), ("ClusterQueue/v1beta2", "spec.cohortName")]
     {
@@ -232,13 +237,16 @@ fn kueue_queues_and_flavors() {
         flavor,
         &with_topology,
         &[("spec.topologyName", json!("t")), ("spec.nodeLabels", json!({"a": "c"}))],
-        "resourceFlavor are immutable when topologyName is set",
+        "nodeLabels are immutable when topologyName is set",
     );
 }
 
 #[test]
 fn kueue_admission_checks_topologies_and_multikueue() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::new(&["AdmissionCheck", "Topology", "MultiKueueConfig", "MultiKueueCluster"])
+    else {
+        return;
+    };
     let check = |name: &str| vec![("spec.controllerName", json!(name))];
     bench.update("AdmissionCheck/v1beta2", &check("a"), &check("a"), "");
     bench.update(
@@ -277,7 +285,7 @@ fn workload(extra: &[(&'static str, Value)]) -> Vec<(&'static str, Value)> {
 
 #[test]
 fn kueue_workloads() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::new(&["Workload"]) else { return };
     let kind = "Workload/v1beta2";
     bench.create(kind, &workload(&[]), "");
     bench.create(kind, &workload(&[("spec.podSets.0.minCount", json!(1))]), "");
@@ -291,7 +299,16 @@ fn kueue_workloads() {
         workload(&[("spec.priorityClassRef", class(group, kind)), ("spec.priority", json!(1))])
     };
     bench.create(kind, &by_class("scheduling.k8s.io", "PriorityClass"), "");
-    bench.create(kind, &by_class("scheduling.k8s.io", "WorkloadPriorityClass"), "");
+    bench.create(
+        kind,
+        &by_class("scheduling.k8s.io", "WorkloadPriorityClass"),
+        "only the PriorityClass kind is allowed",
+    );
+    bench.create(
+        kind,
+        &by_class("kueue.x-k8s.io", "PriorityClass"),
+        "only the WorkloadPriorityClass kind is allowed",
+    );
     bench.create(
         kind,
         &workload(&[("spec.priorityClassRef", class("kueue.x-k8s.io", "WorkloadPriorityClass"))]),
@@ -302,7 +319,12 @@ fn kueue_workloads() {
         workload(&[("status.conditions", condition("QuotaReserved")), ("spec.queueName", json!(queue))])
     };
     bench.update(kind, &reserved("a"), &reserved("a"), "");
-    bench.update(kind, &reserved("a"), &reserved("b"), "");
+    bench.update(
+        kind,
+        &reserved("a"),
+        &reserved("b"),
+        "queueName is immutable while workload quota reserved",
+    );
     let admitted = |seconds: i64| {
         workload(&[
             ("status.conditions", condition("Admitted")),
@@ -310,7 +332,12 @@ fn kueue_workloads() {
         ])
     };
     bench.update(kind, &admitted(1), &admitted(1), "");
-    bench.update(kind, &admitted(1), &admitted(2), "maximumExecutionTimeSeconds is immutable while admitted");
+    bench.update(
+        kind,
+        &admitted(1),
+        &admitted(2),
+        "maximumExecutionTimeSeconds is immutable while workload quota reserved",
+    );
     let on = |cluster: &str| workload(&[("status.clusterName", json!(cluster))]);
     bench.update(kind, &on("east"), &on("east"), "");
     bench.update(kind, &on("east"), &on("west"), "status: Invalid value: clusterName is immutable once set");
@@ -331,7 +358,7 @@ fn kueue_workloads() {
 
 #[test]
 fn job_sets_and_train_jobs() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::new(&["JobSet", "TrainJob"]) else { return };
     let job = json!({"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
     let jobs = |depends: bool| {
         let mut second = json!({"name": "b", "template": job});
@@ -373,13 +400,13 @@ fn job_sets_and_train_jobs() {
         train,
         &managed("kueue.x-k8s.io/multikueue"),
         &managed("trainer.kubeflow.org/trainjob-controller"),
-        "ManagedBy value is immutable",
+        "spec.managedBy: Invalid value: \"trainer.kubeflow.org/trainjob-controller\": field is immutable",
     );
 }
 
 #[test]
 fn ray_and_app_wrappers() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::new(&["RayCluster", "RayJob", "AppWrapper"]) else { return };
     let head = |managed: &str| {
         vec![
             (

@@ -2,4 +2,5 @@
 
 mod differential;
 mod ecosystem;
+mod generate;
 mod modules;

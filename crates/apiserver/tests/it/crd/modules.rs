@@ -6,6 +6,7 @@ use std::{
     io::{self, Write as _},
     path::{Path, PathBuf},
     process::Command,
+    sync::OnceLock,
 };
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -22,7 +23,12 @@ const DIRECTORIES: [(&str, &str); 6] = [
 ];
 
 /// All definitions by name; `None`, said aloud, where there is no Go to fetch them with and none is required.
-pub fn definitions() -> Option<BTreeMap<String, CustomResourceDefinition>> {
+pub(super) fn definitions() -> Option<&'static BTreeMap<String, CustomResourceDefinition>> {
+    static READ: OnceLock<Option<BTreeMap<String, CustomResourceDefinition>>> = OnceLock::new();
+    READ.get_or_init(read_all).as_ref()
+}
+
+fn read_all() -> Option<BTreeMap<String, CustomResourceDefinition>> {
     let required =
         env::var_os(testkit::kubernetes::REQUIRED).is_some_and(|value| value != "0" && !value.is_empty());
     let directories = match download() {
