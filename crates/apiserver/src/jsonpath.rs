@@ -159,7 +159,6 @@ fn bracket(text: &str) -> Result<(&str, &str), Error> {
             _ if escaped => escaped = false,
             (_, '\\') => escaped = true,
             (Some(open), c) if c == open => quote = None,
-            (Some(_), _) => {}
             (None, '\'' | '"') => quote = Some(c),
             (None, '[') => depth += 1,
             (None, ']') => {
@@ -168,7 +167,7 @@ fn bracket(text: &str) -> Result<(&str, &str), Error> {
                     return Ok((text[1..at].trim(), &text[at + 1..]));
                 }
             }
-            (None, _) => {}
+            (Some(_) | None, _) => {}
         }
     }
     Err(Error::Unterminated("array"))
@@ -317,12 +316,12 @@ fn holds(item: &Value, left: &Operand, operator: Operator, right: &Operand) -> b
     };
     match operator {
         Operator::Exists => true,
-        Operator::Equal => left == right || order.is_some_and(|order| order.is_eq()),
-        Operator::NotEqual => left != right && order.is_none_or(|order| order.is_ne()),
-        Operator::Less => order.is_some_and(|order| order.is_lt()),
-        Operator::LessOrEqual => order.is_some_and(|order| order.is_le()),
-        Operator::Greater => order.is_some_and(|order| order.is_gt()),
-        Operator::GreaterOrEqual => order.is_some_and(|order| order.is_ge()),
+        Operator::Equal => left == right || order.is_some_and(std::cmp::Ordering::is_eq),
+        Operator::NotEqual => left != right && order.is_none_or(std::cmp::Ordering::is_ne),
+        Operator::Less => order.is_some_and(std::cmp::Ordering::is_lt),
+        Operator::LessOrEqual => order.is_some_and(std::cmp::Ordering::is_le),
+        Operator::Greater => order.is_some_and(std::cmp::Ordering::is_gt),
+        Operator::GreaterOrEqual => order.is_some_and(std::cmp::Ordering::is_ge),
     }
 }
 

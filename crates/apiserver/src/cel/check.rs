@@ -176,7 +176,9 @@ impl Checker {
             types.push(match &arg.kind {
                 // What is formatted may be of any types, though it stands in a list.
                 Kind::List(items) if name == "format" => {
-                    items.iter().for_each(|item| drop(self.check(&item.value)));
+                    for item in items {
+                        self.check(&item.value);
+                    }
                     Type::list(Type::Dyn)
                 }
                 _ => self.check(arg),
@@ -339,8 +341,7 @@ fn unify(param: &Type, arg: &Type, bound: &mut BTreeMap<char, Type>) -> bool {
                 true
             }
             Some(Type::Dyn) => true,
-            Some(known @ Type::Null) if nullable(arg) => {
-                let _ = known;
+            Some(Type::Null) if nullable(arg) => {
                 bound.insert(*name, arg.clone());
                 true
             }
@@ -348,14 +349,13 @@ fn unify(param: &Type, arg: &Type, bound: &mut BTreeMap<char, Type>) -> bool {
         };
     }
     match (param, arg) {
-        (Type::Dyn, _) | (_, Type::Dyn) => true,
+        (Type::Dyn, _) | (_, Type::Dyn) | (Type::Type(_), Type::Type(_)) => true,
         (param, Type::Null) | (Type::Null, param) if nullable(param) => true,
         (Type::List(param), Type::List(arg)) => unify(&param.item, &arg.item, bound),
         (Type::Map(param), Type::Map(arg)) => {
             unify(&param.0, &arg.0, bound) && unify(&param.1, &arg.1, bound)
         }
         (Type::Optional(param), Type::Optional(arg)) => unify(param, arg, bound),
-        (Type::Type(_), Type::Type(_)) => true,
         (param, arg) => param == arg,
     }
 }

@@ -30,15 +30,12 @@ impl Budget {
     }
 
     pub(super) fn spend(&mut self, steps: usize) -> Result<(), Error> {
-        match self.left.checked_sub(steps as u64) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
-            }
-            None => {
-                self.left = 0;
-                Err(Error::Budget)
-            }
+        if let Some(left) = self.left.checked_sub(steps as u64) {
+            self.left = left;
+            Ok(())
+        } else {
+            self.left = 0;
+            Err(Error::Budget)
         }
     }
 
@@ -229,7 +226,7 @@ impl<'a> Evaluator<'a, '_> {
                 let index = |i| Value::Int(i64::try_from(i).unwrap_or(i64::MAX));
                 list.items().enumerate().map(|(i, item)| (index(i), item)).collect()
             }
-            Value::Map(map) => map.entries().map(|(key, value)| (key, value)).collect(),
+            Value::Map(map) => map.entries().collect(),
             _ => return Err(Error::NoOverload),
         };
         self.budget.spend(pairs.len())?;

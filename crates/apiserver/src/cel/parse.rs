@@ -357,8 +357,14 @@ fn shown(token: &Token) -> String {
 fn node(at: usize, kind: Kind) -> Parsed {
     let deepest = |exprs: &[Expr]| exprs.iter().map(|expr| expr.depth).max().unwrap_or(0);
     let below = match &kind {
-        Kind::Null | Kind::Bool(_) | Kind::Int(_) | Kind::Uint(_) | Kind::Double(_) | Kind::String(_) => 0,
-        Kind::Bytes(_) | Kind::Ident(_) => 0,
+        Kind::Null
+        | Kind::Bool(_)
+        | Kind::Int(_)
+        | Kind::Uint(_)
+        | Kind::Double(_)
+        | Kind::String(_)
+        | Kind::Bytes(_)
+        | Kind::Ident(_) => 0,
         Kind::Select { operand, .. } | Kind::Has { operand, .. } => operand.depth,
         Kind::And(terms) | Kind::Or(terms) => deepest(terms),
         Kind::Conditional(parts) => deepest(parts.as_slice()),

@@ -220,12 +220,17 @@ fn clause(verb: char, precision: Option<usize>, arg: &Value<'_>) -> Result<Strin
         ('x', Value::Uint(value)) => format!("{value:x}"),
         ('X', Value::Int(value)) => signed(*value, |value| format!("{value:X}")),
         ('X', Value::Uint(value)) => format!("{value:X}"),
-        ('x', Value::String(text)) => text.bytes().map(|b| format!("{b:02x}")).collect(),
-        ('X', Value::String(text)) => text.bytes().map(|b| format!("{b:02X}")).collect(),
-        ('x', Value::Bytes(bytes)) => bytes.iter().map(|b| format!("{b:02x}")).collect(),
-        ('X', Value::Bytes(bytes)) => bytes.iter().map(|b| format!("{b:02X}")).collect(),
+        ('x', Value::String(text)) => hex(text.as_bytes()),
+        ('X', Value::String(text)) => hex(text.as_bytes()).to_uppercase(),
+        ('x', Value::Bytes(bytes)) => hex(bytes),
+        ('X', Value::Bytes(bytes)) => hex(bytes).to_uppercase(),
         _ => return Err(wrong()),
     })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
 fn signed(value: i64, print: impl Fn(u64) -> String) -> String {

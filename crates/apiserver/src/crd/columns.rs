@@ -56,10 +56,8 @@ impl Column {
         let Some(value) = self.path.first(object) else { return Value::Null };
         match (self.r#type.as_str(), value) {
             ("string", value) => Value::String(text(value)),
-            (_, Value::Null) => Value::Null,
             ("integer", Value::Number(number)) => integer(number),
-            ("number", Value::Number(_)) => value.clone(),
-            ("boolean", Value::Bool(_)) => value.clone(),
+            ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => value.clone(),
             ("date", Value::String(time)) => Value::String(age(time, now)),
             _ => Value::Null,
         }
@@ -138,7 +136,7 @@ mod tests {
         ] {
             let (type_, json_path) = (r#type.to_owned(), path.to_owned());
             let column = CustomResourceColumnDefinition { type_, json_path, ..Default::default() };
-            assert_eq!(Column::all(&[column])[0].cell(&object, now), cell, "{type} {path}", type = r#type);
+            assert_eq!(Column::all(&[column])[0].cell(&object, now), cell, "{type} {path}");
         }
     }
 

@@ -25,7 +25,9 @@ pub(crate) fn drop_nulls(value: &mut Value, schema: Option<&Schema>) {
         }),
         Value::Array(items) => {
             let inner = schema.and_then(|schema| schema.items.as_deref());
-            items.iter_mut().for_each(|item| drop_nulls(item, inner));
+            for item in items {
+                drop_nulls(item, inner);
+            }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
@@ -54,7 +56,9 @@ fn fill(value: &mut Value, schema: &Schema) {
         }
         Value::Array(items) => {
             if let Some(inner) = &schema.items {
-                items.iter_mut().for_each(|item| replace(item, inner));
+                for item in items {
+                    replace(item, inner);
+                }
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

@@ -34,11 +34,11 @@ pub(crate) fn resolve<'a>(
             _ => return Err(NOWHERE.to_owned()),
         }
         if !named {
-            resolved.push_str(&format!("[{name}]"));
+            resolved.extend(["[", &name, "]"]);
         } else if resolved.is_empty() {
             resolved.push_str(&name);
         } else {
-            resolved.push_str(&format!(".{name}"));
+            resolved.extend([".", &name]);
         }
     }
     Ok((resolved, schema))

@@ -231,7 +231,7 @@ fn validate_embedded(fields: &Map<String, Value>, path: &Path) -> Errors {
         match fields.get(name) {
             None => errors.push(path.required("")),
             Some(Value::String(text)) if text.is_empty() => {
-                errors.push(path.invalid("", "must not be empty"))
+                errors.push(path.invalid("", "must not be empty"));
             }
             Some(Value::String(text)) => errors.extend(syntax(text).map(|why| path.invalid(text, why))),
             Some(other) => errors.push(path.invalid(shown(other), "must be a string")),

@@ -1,5 +1,6 @@
 //! CustomResourceDefinitions and custom resources (3.4), as functions over values: no HTTP, no store, no clock.
 //!
+//! - [`decode`]: a body's text, with the fields that stand in it twice.
 //! - [`definition`]: whether a definition is acceptable.
 //! - [`Version`]: one version of an accepted definition, compiled; with the steps of a write ([`object`]).
 //! - [`schema`]: the compiled schema, and what is done by it: [`prune`], [`defaults`], [`meta`], [`value`], [`lists`],
@@ -10,6 +11,7 @@
 
 pub mod columns;
 mod correlate;
+pub mod decode;
 pub mod defaults;
 pub mod definition;
 mod field_path;

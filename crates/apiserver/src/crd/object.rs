@@ -130,7 +130,7 @@ impl Version {
         if !wrong_type.is_empty() {
             return wrong_type;
         }
-        let mut errors = self.validate_metadata_update(object, old);
+        let mut errors = validate_metadata_update(object, old);
         let correlated = Correlated::new(object, old, &self.schema);
         errors.extend(value::validate_update(object, &self.schema, Some(correlated), None));
         errors.extend(self.scale.iter().flat_map(|scale| scale::validate(object, scale, true)));
@@ -148,7 +148,7 @@ impl Version {
         if !wrong_type.is_empty() {
             return wrong_type;
         }
-        let mut errors = self.validate_metadata_update(object, old);
+        let mut errors = validate_metadata_update(object, old);
         if let (Some(status), Some(schema)) = (object.get("status"), self.schema.properties.get("status")) {
             let correlated = Correlated::new(object, old, &self.schema).field("status");
             errors.extend(value::validate_update(status, schema, correlated, Some(&Path::new("status"))));
@@ -215,10 +215,6 @@ impl Version {
         errors
     }
 
-    fn validate_metadata_update(&self, object: &Value, old: &Value) -> Errors {
-        rules_meta::validate_update(&object_meta(object), &object_meta(old), &Path::new("metadata"))
-    }
-
     fn validate_lists(&self, object: &Value) -> Errors {
         object
             .as_object()
@@ -233,6 +229,10 @@ impl Version {
             None => errors.extend(rules.validate(object, old, &self.schema, &Path::root())),
         }
     }
+}
+
+fn validate_metadata_update(object: &Value, old: &Value) -> Errors {
+    rules_meta::validate_update(&object_meta(object), &object_meta(old), &Path::new("metadata"))
 }
 
 fn object_meta(object: &Value) -> ObjectMeta {

@@ -40,7 +40,7 @@ impl Pruner {
         }
         for (index, item) in items.iter_mut().enumerate() {
             let end = self.path.len();
-            self.path.push_str(&format!("[{index}]"));
+            self.path.extend(["[", &index.to_string(), "]"]);
             let embedded = inner.is_some_and(|inner| inner.embedded);
             match item {
                 Value::Object(fields) if keep => self.object(fields, inner, embedded, true),

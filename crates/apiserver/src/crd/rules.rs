@@ -157,34 +157,27 @@ pub fn judge(schema: &Schema, root: bool) -> Vec<Option<Result<Accepted, Refused
 }
 
 impl Rules {
-    /// Compiles the rules of an accepted schema; none if it has none. A rule that does not compile was refused with
-    /// its definition, and is left out.
+    /// Compiles the rules of an accepted schema; none if it has none, or if expressions cannot see such values at all. A
+    /// rule that does not compile was refused with its definition, and is left out.
     pub fn new(schema: &Schema, root: bool) -> Option<Rules> {
         if !schema.has_rules() {
             return None;
         }
-        let this = declare(schema, root);
-        let own = match &this {
-            Some(this) => schema.rules.iter().filter_map(|rule| compile(rule, this, schema).ok()).collect(),
-            None => Vec::new(),
-        };
-        // A field whose type expressions cannot see is not looked into either.
-        let visible = |schema: &Schema| declare(schema, schema.embedded).is_some();
-        let properties = schema.properties.iter().filter(|(_, inner)| inner.has_rules() && visible(inner));
+        let this = declare(schema, root)?;
+        let properties = schema.properties.iter();
         let additional = match &schema.additional {
             Additional::Schema(inner) => Rules::new(inner, inner.embedded).map(Box::new),
             _ => None,
         };
-        let items = schema.items.as_ref().and_then(|inner| Rules::new(inner, inner.embedded)).map(Box::new);
         Some(Rules {
-            own,
-            r#type: this.unwrap_or_default(),
+            own: schema.rules.iter().filter_map(|rule| compile(rule, &this, schema).ok()).collect(),
+            r#type: this,
             type_name: schema.type_name(),
             properties: properties
                 .filter_map(|(name, inner)| Some((name.clone(), Rules::new(inner, inner.embedded)?)))
                 .collect(),
             additional,
-            items,
+            items: schema.items.as_ref().and_then(|inner| Rules::new(inner, inner.embedded)).map(Box::new),
         })
     }
 

@@ -65,7 +65,7 @@ pub(crate) fn validate(object: &Value, paths: &CustomResourceSubresourceScale, s
         match integer(object, path) {
             Err(why) => errors.push(at.invalid(0, why)),
             Ok(Some(count)) if count < 0 => {
-                errors.push(at.invalid(count, "should be a non-negative integer"))
+                errors.push(at.invalid(count, "should be a non-negative integer"));
             }
             Ok(Some(count)) if count > i64::from(i32::MAX) => {
                 errors.push(at.invalid(count, format!("should be less than or equal to {}", i32::MAX)));
@@ -73,10 +73,10 @@ pub(crate) fn validate(object: &Value, paths: &CustomResourceSubresourceScale, s
             Ok(_) => {}
         }
     }
-    if let Some(path) = &paths.label_selector_path {
-        if let Err(why) = text(object, path) {
-            errors.push(Path::new(path).invalid("", why));
-        }
+    if let Some(path) = &paths.label_selector_path
+        && let Err(why) = text(object, path)
+    {
+        errors.push(Path::new(path).invalid("", why));
     }
     errors
 }

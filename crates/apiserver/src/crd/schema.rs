@@ -19,6 +19,7 @@ use super::pattern::Pattern;
 
 /// What a value must be, node by node.
 #[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an extension of its own in the definition")]
 pub struct Schema {
     /// The type; none where `x-kubernetes-int-or-string` or `x-kubernetes-preserve-unknown-fields` stands instead.
     pub r#type: Option<Type>,

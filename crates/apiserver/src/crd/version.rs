@@ -26,6 +26,7 @@ pub struct Names {
 
 /// One version of a custom resource.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own in the definition")]
 pub struct Version {
     /// How the resource is called.
     pub names: Names,

@@ -86,9 +86,10 @@ fn visit<'a>(
     path: &Path,
 ) -> Errors {
     let embedded = root || schema.embedded;
-    let (in_meta, object) = match embedded {
-        true => (false, Enclosing { root: schema, steps: Vec::new() }),
-        false => (in_meta, object.clone()),
+    let (in_meta, object) = if embedded {
+        (false, Enclosing { root: schema, steps: Vec::new() })
+    } else {
+        (in_meta, object.clone())
     };
     let mut errors = Errors::new();
     if let Some(default) = &schema.default {

@@ -28,10 +28,10 @@ const APPROVED: &str = "api-approved.kubernetes.io";
 /// Fills in what a definition leaves open: names derived from others, no conversion, the first stored version.
 pub fn apply_defaults(definition: &mut CustomResourceDefinition) {
     let spec = &mut definition.spec;
-    if text(&spec.names.singular).is_empty() {
+    if text(spec.names.singular.as_ref()).is_empty() {
         spec.names.singular = Some(spec.names.kind.to_lowercase());
     }
-    if text(&spec.names.list_kind).is_empty() && !spec.names.kind.is_empty() {
+    if text(spec.names.list_kind.as_ref()).is_empty() && !spec.names.kind.is_empty() {
         spec.names.list_kind = Some(format!("{}List", spec.names.kind));
     }
     let conversion = spec.conversion.get_or_insert_with(|| CustomResourceConversion {
@@ -214,6 +214,7 @@ fn preserve_unknown(spec: &CustomResourceDefinitionSpec) -> Errors {
 
 /// What all versions have in common.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "four independent answers")]
 pub(crate) struct Hoisted {
     pub schema: bool,
     pub subresources: bool,
@@ -241,6 +242,7 @@ impl Hoisted {
 
 /// Which checks are made: all of a new definition, and of a changed one those that the old one passes.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each switches one check")]
 pub(crate) struct Options {
     valid_types: bool,
     structural: bool,

@@ -20,8 +20,8 @@ use crate::crd::{
 };
 
 /// An absent text is an empty one.
-pub(crate) fn text(text: &Option<String>) -> &str {
-    text.as_deref().unwrap_or_default()
+pub(crate) fn text(text: Option<&String>) -> &str {
+    text.map_or("", String::as_str)
 }
 
 /// Every error of a definition's spec.
@@ -48,9 +48,9 @@ pub(super) fn validate(spec: &CustomResourceDefinitionSpec, options: &Options, p
     let names_path = path.child("names");
     for (name, value) in [
         ("plural", spec.names.plural.as_str()),
-        ("singular", text(&spec.names.singular)),
+        ("singular", text(spec.names.singular.as_ref())),
         ("kind", &spec.names.kind),
-        ("listKind", text(&spec.names.list_kind)),
+        ("listKind", text(spec.names.list_kind.as_ref())),
     ] {
         if value.is_empty() {
             errors.push(names_path.child(name).required(""));
@@ -104,12 +104,12 @@ fn label(name: &str, path: &Path) -> Errors {
 /// Names that clients use for the resource.
 pub(crate) fn names(names: &CustomResourceDefinitionNames, path: &Path) -> Errors {
     let mut errors = Errors::new();
-    for (name, value) in [("plural", names.plural.as_str()), ("singular", text(&names.singular))] {
+    for (name, value) in [("plural", names.plural.as_str()), ("singular", text(names.singular.as_ref()))] {
         if !value.is_empty() {
             errors.extend(label(value, &path.child(name)));
         }
     }
-    for (name, value) in [("kind", names.kind.as_str()), ("listKind", text(&names.list_kind))] {
+    for (name, value) in [("kind", names.kind.as_str()), ("listKind", text(names.list_kind.as_ref()))] {
         let problems = syntax::dns_1035_label(&value.to_lowercase());
         if !value.is_empty() && !problems.is_empty() {
             let detail = format!("may have mixed case, but should otherwise match: {}", problems.join(","));
@@ -121,7 +121,7 @@ pub(crate) fn names(names: &CustomResourceDefinitionNames, path: &Path) -> Error
         list.flat_map(|(index, name)| label(name, &path.index(index))).collect()
     };
     errors.extend(all(&names.short_names, path.child("shortNames")));
-    if !names.kind.is_empty() && names.kind == text(&names.list_kind) {
+    if !names.kind.is_empty() && names.kind == text(names.list_kind.as_ref()) {
         errors.push(path.child("listKind").invalid(&names.kind, "kind and listKind may not be the same"));
     }
     errors.extend(all(&names.categories, path.child("categories")));
@@ -212,9 +212,10 @@ fn deprecation(version: &CustomResourceDefinitionVersion, path: &Path) -> Errors
 }
 
 fn simple_path(json_path: &str, path: &Path) -> Errors {
-    match json_path.starts_with('.') {
-        true => Errors::new(),
-        false => vec![path.invalid(json_path, "must be a simple json path starting with .")],
+    if json_path.starts_with('.') {
+        Errors::new()
+    } else {
+        vec![path.invalid(json_path, "must be a simple json path starting with .")]
     }
 }
 
@@ -265,7 +266,7 @@ fn column(column: &CustomResourceColumnDefinition, path: &Path) -> Errors {
     } else if !TYPES.contains(&column.type_.as_str()) {
         errors.push(path.child("type").invalid(&column.type_, types));
     }
-    let format = text(&column.format);
+    let format = text(column.format.as_ref());
     if !format.is_empty() && !FORMATS.contains(&format) {
         errors.push(path.child("format").invalid(format, format!("must be one of {}", FORMATS.join(","))));
     }

@@ -68,7 +68,7 @@ fn additional(schema: &JSONSchemaProps) -> Option<&JSONSchemaProps> {
 
 fn invariants(schema: &JSONSchemaProps, level: Level, path: &Path) -> Errors {
     let mut errors = Errors::new();
-    let r#type = text(&schema.type_);
+    let r#type = text(schema.type_.as_ref());
     let (embedded, preserve) =
         (is_set(schema.x_kubernetes_embedded_resource), is_set(schema.x_kubernetes_preserve_unknown_fields));
     let int_or_string = is_set(schema.x_kubernetes_int_or_string);
@@ -134,15 +134,16 @@ fn object_meta(schema: &JSONSchemaProps, level: Level, embedded: bool, path: &Pa
     let property = |name: &str| schema.properties.as_ref().and_then(|properties| properties.get(name));
     let checked = level == Level::Root || embedded;
     for name in ["kind", "apiVersion"] {
-        if let Some(found) = property(name).filter(|found| checked && text(&found.type_) != "string") {
+        if let Some(found) = property(name).filter(|found| checked && text(found.type_.as_ref()) != "string")
+        {
             let path = path.child("properties").key(name).child("type");
-            errors.push(path.invalid(text(&found.type_), "must be string"));
+            errors.push(path.invalid(text(found.type_.as_ref()), "must be string"));
         }
     }
     if let Some(metadata) = property("metadata") {
         let path = path.child("properties").key("metadata");
-        if checked && text(&metadata.type_) != "object" {
-            errors.push(path.child("type").invalid(text(&metadata.type_), "must be object"));
+        if checked && text(metadata.type_.as_ref()) != "object" {
+            errors.push(path.child("type").invalid(text(metadata.type_.as_ref()), "must be object"));
         }
         let names: BTreeSet<&str> =
             metadata.properties.iter().flatten().map(|(name, _)| name.as_str()).collect();
@@ -186,11 +187,11 @@ fn value_validation(schema: &JSONSchemaProps, path: &Path, outermost: bool) -> E
         errors.extend(nested(inner, &path.child("oneOf").index(index), false));
     }
     errors.extend(schema.not.iter().flat_map(|inner| nested(inner, &path.child("not"), false)));
-    if let Some(text) = schema.pattern.as_ref().filter(|text| !text.is_empty()) {
-        if let Err(why) = pattern::compile(text) {
-            let detail = format!("must be a valid regular expression, but isn't: {why}");
-            errors.push(path.child("pattern").invalid(text, detail));
-        }
+    if let Some(text) = schema.pattern.as_ref().filter(|text| !text.is_empty())
+        && let Err(why) = pattern::compile(text)
+    {
+        let detail = format!("must be a valid regular expression, but isn't: {why}");
+        errors.push(path.child("pattern").invalid(text, detail));
     }
     errors
 }
@@ -208,11 +209,11 @@ fn nested(schema: &JSONSchemaProps, path: &Path, spelled_out: bool) -> Errors {
         "must be false to be structural",
     );
     for (name, found, detail) in [
-        ("type", !text(&schema.type_).is_empty(), empty),
+        ("type", !text(schema.type_.as_ref()).is_empty(), empty),
         ("additionalProperties", allows, undefined),
         ("default", schema.default.as_ref().is_some_and(|default| !default.0.is_null()), undefined),
-        ("title", !text(&schema.title).is_empty(), empty),
-        ("description", !text(&schema.description).is_empty(), empty),
+        ("title", !text(schema.title.as_ref()).is_empty(), empty),
+        ("description", !text(schema.description.as_ref()).is_empty(), empty),
         ("nullable", is_set(schema.nullable), unset),
         ("x-kubernetes-preserve-unknown-fields", is_set(schema.x_kubernetes_preserve_unknown_fields), unset),
         ("x-kubernetes-embedded-resource", is_set(schema.x_kubernetes_embedded_resource), unset),

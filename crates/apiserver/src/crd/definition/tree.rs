@@ -53,7 +53,7 @@ fn root_fields(schema: &JSONSchemaProps, path: &Path) -> Errors {
     const ALLOWED: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength \
                            MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties \
                            ExternalDocs Example XPreserveUnknownFields XValidations]";
-    let r#type = text(&schema.type_);
+    let r#type = text(schema.type_.as_ref());
     if !r#type.is_empty() && r#type != "object" {
         let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
         return vec![path.child("type").invalid(r#type, detail)];
@@ -180,14 +180,14 @@ impl Walk<'_> {
 
 /// Whether the type is one of JSON Schema's.
 pub(super) fn has_valid_type(schema: &JSONSchemaProps) -> bool {
-    let r#type = text(&schema.type_);
+    let r#type = text(schema.type_.as_ref());
     r#type.is_empty() || TYPES.contains(&r#type)
 }
 
 fn supported(schema: &JSONSchemaProps, context: &Context, valid_types: bool, path: &Path) -> Errors {
     let mut errors = Errors::new();
     if valid_types && !has_valid_type(schema) {
-        errors.push(path.child("type").not_supported(text(&schema.type_), &TYPES));
+        errors.push(path.child("type").not_supported(text(schema.type_.as_ref()), &TYPES));
     }
     if let (Some(_), Some(why)) = (&schema.default, &context.no_default) {
         errors.push(path.child("default").forbidden(format!("must not be set {why}")));
@@ -204,7 +204,7 @@ fn supported(schema: &JSONSchemaProps, context: &Context, valid_types: bool, pat
             errors.push(path.child(name).forbidden(format!("{name} is not supported")));
         }
     }
-    if text(&schema.type_) == "null" {
+    if text(schema.type_.as_ref()) == "null" {
         errors
             .push(path.child("type").forbidden("type cannot be set to null, use nullable as an alternative"));
     }
@@ -225,7 +225,7 @@ fn extensions(schema: &JSONSchemaProps, options: &Options, path: &Path) -> Error
             path.child("x-kubernetes-preserve-unknown-fields").invalid(false, "must be true or undefined"),
         );
     }
-    let r#type = text(&schema.type_);
+    let r#type = text(schema.type_.as_ref());
     let mut must_be = |name: &str, extension: &str| {
         let path = path.child("type");
         let detail = format!("must be {name} if {extension} is specified");
@@ -276,7 +276,7 @@ pub(super) fn set_items(schema: &JSONSchemaProps, path: &Path) -> Errors {
     };
     let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
     let shown = Value::json(&items.x_kubernetes_list_type);
-    match text(&items.type_) {
+    match text(items.type_.as_ref()) {
         "array" if !matches!(items.x_kubernetes_list_type.as_deref(), None | Some("atomic")) => {
             vec![path.child("items").child("x-kubernetes-list-type").invalid(shown, detail)]
         }
@@ -305,18 +305,18 @@ fn map_list(schema: &JSONSchemaProps, keys: &[String], path: &Path) -> Errors {
         }
         Some(JSONSchemaPropsOrArray::Schema(items)) => items,
     };
-    if text(&items.type_) != "object" {
+    if text(items.type_.as_ref()) != "object" {
         let detail = "must be object if parent array's x-kubernetes-list-type is map";
-        errors.push(path.child("items").child("type").invalid(text(&items.type_), detail));
+        errors.push(path.child("items").child("type").invalid(text(items.type_.as_ref()), detail));
         return errors;
     }
     let mut known = HashSet::new();
     for key in keys {
         match items.properties.as_ref().and_then(|properties| properties.get(key)) {
-            Some(property) if matches!(text(&property.type_), "array" | "object") => {
+            Some(property) if matches!(text(property.type_.as_ref()), "array" | "object") => {
                 let path = path.child("items").child("properties").key(key).child("type");
                 errors.push(path.invalid(
-                    text(&items.type_),
+                    text(items.type_.as_ref()),
                     "must be a scalar type if parent array's x-kubernetes-list-type is map",
                 ));
             }
@@ -369,7 +369,7 @@ pub(super) fn list_keys(schema: &JSONSchemaProps, path: &Path) -> Errors {
 /// What is wrong with a rule's texts, whether or not it compiles.
 fn rule_texts(rule: &ValidationRule, schema: &JSONSchemaProps, path: &Path) -> Errors {
     let broken = |text: &str| text.contains(['\n', '\r']);
-    let (message, expression) = (text(&rule.message), text(&rule.message_expression));
+    let (message, expression) = (text(rule.message.as_ref()), text(rule.message_expression.as_ref()));
     let mut errors = Errors::new();
     if rule.rule.trim().is_empty() {
         errors.push(path.child("rule").required("rule is not specified"));
@@ -387,7 +387,7 @@ fn rule_texts(rule: &ValidationRule, schema: &JSONSchemaProps, path: &Path) -> E
     if let Some(reason) = rule.reason.as_deref().filter(|reason| !REASONS.contains(reason)) {
         errors.push(path.child("reason").not_supported(reason, &REASONS));
     }
-    let field = text(&rule.field_path);
+    let field = text(rule.field_path.as_ref());
     let path = path.child("fieldPath");
     if !field.is_empty() && field.trim().is_empty() {
         errors.push(path.invalid(field, "must be non-empty if specified"));
@@ -409,8 +409,8 @@ fn compile(rules: &[ValidationRule], schema: &Schema, context: &Context, path: &
         // As upstream prints its own structure.
         let shown = || {
             Value::json(&json!({
-                "Rule": rule.rule, "Message": text(&rule.message), "MessageExpression": text(&rule.message_expression),
-                "Reason": rule.reason, "FieldPath": text(&rule.field_path), "OptionalOldSelf": rule.optional_old_self,
+                "Rule": rule.rule, "Message": text(rule.message.as_ref()), "MessageExpression": text(rule.message_expression.as_ref()),
+                "Reason": rule.reason, "FieldPath": text(rule.field_path.as_ref()), "OptionalOldSelf": rule.optional_old_self,
             }))
         };
         let uses_old_self = Cell::new(false);

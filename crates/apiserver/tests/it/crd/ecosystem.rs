@@ -22,7 +22,7 @@ fn every_definition_is_accepted_and_every_rule_compiles_3_29() {
         for version in Version::all(definition) {
             let written = definition.spec.versions.iter().find(|known| known.name == version.version);
             let schema = written.and_then(|version| version.schema.as_ref()?.open_api_v3_schema.as_ref());
-            let compiled = version.rules.as_ref().map_or(0, |rules| rules.count());
+            let compiled = version.rules.as_ref().map_or(0, apiserver::crd::rules::Rules::count);
             assert_eq!(compiled, schema.map_or(0, count), "{name} {}", version.version);
             rules += compiled;
         }
@@ -118,7 +118,7 @@ fn expect(errors: &rules::field::Errors, expected: &str) {
     match expected {
         "" => assert!(errors.is_empty(), "{errors:#?}"),
         expected => {
-            assert!(errors.len() == 1 && errors[0].contains(expected), "{errors:#?} instead of {expected}")
+            assert!(errors.len() == 1 && errors[0].contains(expected), "{errors:#?} instead of {expected}");
         }
     }
 }
@@ -127,23 +127,20 @@ fn expect(errors: &rules::field::Errors, expected: &str) {
 fn set(object: &mut Value, path: &str, value: Value) {
     let mut at = object;
     for step in path.split('.') {
-        at = match step.parse::<usize>() {
-            Ok(index) => {
-                if !at.is_array() {
-                    *at = json!([]);
-                }
-                let items = at.as_array_mut().expect("made so");
-                while items.len() <= index {
-                    items.push(Value::Null);
-                }
-                &mut items[index]
+        at = if let Ok(index) = step.parse::<usize>() {
+            if !at.is_array() {
+                *at = json!([]);
             }
-            Err(_) => {
-                if !at.is_object() {
-                    *at = json!({});
-                }
-                at.as_object_mut().expect("made so").entry(step).or_insert(Value::Null)
+            let items = at.as_array_mut().expect("made so");
+            while items.len() <= index {
+                items.push(Value::Null);
             }
+            &mut items[index]
+        } else {
+            if !at.is_object() {
+                *at = json!({});
+            }
+            at.as_object_mut().expect("made so").entry(step).or_insert(Value::Null)
         };
     }
     *at = value;
@@ -383,7 +380,7 @@ fn job_sets_and_train_jobs() {
     bench.update(set, &policy(1), &policy(2), "spec.failurePolicy: Invalid value: Value is immutable");
     let train = "TrainJob/v1alpha1";
     let runtime = ("spec.runtimeRef.name", json!("r"));
-    bench.create(train, &[runtime.clone()], "");
+    bench.create(train, std::slice::from_ref(&runtime), "");
     bench.create(
         train,
         &[runtime.clone(), ("metadata.name", json!("1a"))],

@@ -10,7 +10,7 @@ pub(super) struct Random {
 
 impl Random {
     pub(super) fn new(seed: u64) -> Random {
-        Random { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, careful: seed % 2 == 0 }
+        Random { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, careful: seed.is_multiple_of(2) }
     }
 
     fn next(&mut self) -> u64 {
@@ -52,10 +52,11 @@ const TEXTS: [&str; 14] = [
 
 /// A value for `schema`, a JSON schema as it stands in a definition.
 pub(super) fn value(schema: &Value, random: &mut Random) -> Value {
-    if random.careful && random.chance(95) {
-        if let Some(value) = right(schema, random) {
-            return value;
-        }
+    if random.careful
+        && random.chance(95)
+        && let Some(value) = right(schema, random)
+    {
+        return value;
     }
     if !random.careful && random.chance(4) {
         return random.pick(&[

@@ -1,0 +1,128 @@
+//! The text of a body into a value, with the fields that stand in it twice: a value cannot tell of those any more, and
+//! strict field validation wants to know (2.65, 2.67).
+
+use std::{cell::RefCell, fmt};
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+/// A value and the paths of its duplicate fields, as strict field validation names them, in the order of the text. Of a
+/// duplicate the last one counts.
+pub fn json(body: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
+    let duplicates = RefCell::new(Vec::new());
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let value = Node { path: String::new(), duplicates: &duplicates }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok((value, duplicates.into_inner()))
+}
+
+struct Node<'a> {
+    path: String,
+    duplicates: &'a RefCell<Vec<String>>,
+}
+
+impl Node<'_> {
+    fn child(&self, name: &str) -> Self {
+        let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
+        Node { path, duplicates: self.duplicates }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        let number = serde_json::Number::from_f64(value);
+        number.map(Value::Number).ok_or_else(|| E::custom("number out of range"))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut found = Vec::new();
+        let at = |index: usize| Node { path: format!("{}[{index}]", self.path), duplicates: self.duplicates };
+        while let Some(item) = items.next_element_seed(at(found.len()))? {
+            found.push(item);
+        }
+        Ok(Value::Array(found))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut found = Map::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            let node = self.child(&name);
+            if found.contains_key(&name) {
+                let mut duplicates = self.duplicates.borrow_mut();
+                if duplicates.len() >= MAX_DUPLICATES {
+                    return Err(A::Error::custom("too many duplicate fields"));
+                }
+                duplicates.push(node.path.clone());
+            }
+            found.insert(name, fields.next_value_seed(node)?);
+        }
+        Ok(Value::Object(found))
+    }
+}
+
+/// More than anyone could read; a body made of nothing else must not cost its square.
+const MAX_DUPLICATES: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::json as decode;
+
+    #[test]
+    fn duplicates_2_67() {
+        let body = br#"{"a": 1, "spec": {"x": 1, "x": {"y": 2, "y": 3}, "l": [{"z": 1}, {"z": 1, "z": 2}]}, "a": 2}"#;
+        let (value, duplicates) = decode(body).expect("JSON");
+        assert_eq!(value, json!({"a": 2, "spec": {"x": {"y": 3}, "l": [{"z": 1}, {"z": 2}]}}));
+        assert_eq!(duplicates, ["spec.x", "spec.x.y", "spec.l[1].z", "a"]);
+        assert!(decode(b"{\"a\": 1} x").is_err() && decode(b"{").is_err());
+        assert!(decode("[".repeat(10_000).as_bytes()).is_err(), "nesting is bounded");
+    }
+
+    proptest! {
+        #[test]
+        fn reads_what_serde_json_reads(text in r#"[\[\]{}",:0-9a-e.\-tru ]{0,40}"#) {
+            let ours = decode(text.as_bytes()).map(|(value, _)| value).ok();
+            prop_assert_eq!(ours, serde_json::from_str(&text).ok());
+        }
+    }
+}
