@@ -1,6 +1,6 @@
 //! Judges a value by its schema: types, bounds, enumerations, formats and combined schemas, in go-openapi's words.
 
-use rules::field::{self, Errors, Kind, Path};
+use rules::field::{self, Errors, Path};
 use serde_json::{Map, Value};
 use types::go::quote;
 
