@@ -320,6 +320,16 @@ macro_rules! printed_bare {
 }
 printed_bare!(i32, i64, usize, bool);
 
+/// Asserts that there are as many errors as expected, and that each begins as expected.
+#[cfg(test)]
+pub(crate) fn assert_starts(errors: &Errors, expected: &[&str]) {
+    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(errors.len(), expected.len(), "{errors:#?}");
+    for (error, start) in errors.iter().zip(expected) {
+        assert!(error.starts_with(start), "{error:?} does not start with {start:?}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

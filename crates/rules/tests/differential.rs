@@ -4,12 +4,14 @@
 //! `cargo test -p rules --test differential -- --cases 5000 --seed 7`. A difference is shrunk and printed as a line for
 //! `tests/data/found.jsonl`, with the real server's answers.
 
+mod chance;
 mod judge;
 
 use std::process::ExitCode;
 
+use chance::Chance;
 use clap::Parser as _;
-use judge::generate::{Chance, Edit, apply, edit, smaller};
+use judge::generate::{Edit, apply, edit, smaller};
 use judge::live::Live;
 use judge::pure::Pure;
 use judge::{Answer, Step, Verb, differences, play};

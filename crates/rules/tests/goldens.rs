@@ -4,6 +4,7 @@
 //! Further recordings are named in `FERRY_GOLDENS`, separated by colons. The last line of each run is
 //! `N passed, M failed`.
 
+mod chance;
 mod judge;
 
 use std::path::PathBuf;

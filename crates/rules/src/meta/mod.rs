@@ -289,6 +289,7 @@ pub(crate) fn non_empty(text: Option<&String>) -> Option<&String> {
 
 #[cfg(test)]
 mod tests {
+    use crate::field::assert_starts;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use k8s_openapi::jiff::Timestamp;
     use serde_json::json;
@@ -303,15 +304,7 @@ mod tests {
 
     fn check(value: serde_json::Value, expected: &[&str]) {
         let errors = validate_built_in(&meta(value), names::dns_subdomain, &Path::new("metadata"));
-        starts(&errors, expected);
-    }
-
-    fn starts(errors: &Errors, expected: &[&str]) {
-        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        assert_eq!(errors.len(), expected.len(), "{errors:#?}");
-        for (error, start) in errors.iter().zip(expected) {
-            assert!(error.starts_with(start), "{error:?} does not start with {start:?}");
-        }
+        assert_starts(&errors, expected);
     }
 
     #[test]
@@ -390,7 +383,7 @@ mod tests {
             json!({"name": "a", "uid": "u", "resourceVersion": "1", "generation": 2, "finalizers": ["x/y"]}),
         );
         let check = |new: &ObjectMeta, old: &ObjectMeta, expected: &[&str]| {
-            starts(&validate_update(new, old, &Path::new("metadata")), expected);
+            assert_starts(&validate_update(new, old, &Path::new("metadata")), expected);
         };
         check(&old, &old, &[]);
         let mut new = old.clone();

@@ -89,23 +89,16 @@ fn requirement_matches(requirement: &LabelSelectorRequirement, labels: &Map) -> 
 
 #[cfg(test)]
 mod tests {
+    use crate::field::assert_starts;
     use serde_json::json;
 
     use super::*;
-
-    fn starts(errors: &Errors, expected: &[&str]) {
-        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        assert_eq!(errors.len(), expected.len(), "{errors:#?}");
-        for (error, start) in errors.iter().zip(expected) {
-            assert!(error.starts_with(start), "{error:?} does not start with {start:?}");
-        }
-    }
 
     #[test]
     fn c_66_selectors() {
         let selector = |value| serde_json::from_value::<LabelSelector>(value).expect("a test's selector");
         let check = |value, expected: &[&str]| {
-            starts(&validate(&selector(value), false, &Path::new("s")), expected);
+            assert_starts(&validate(&selector(value), false, &Path::new("s")), expected);
         };
         check(json!({}), &[]);
         check(json!({"matchLabels": {"a": "-"}}), &["s.matchLabels: Invalid value: \"-\""]);

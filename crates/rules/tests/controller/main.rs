@@ -8,7 +8,9 @@
 //!
 //! After the scripted lives come random ones: `cargo test -p rules --test controller -- --lives 200 --seed 7`.
 
+#[path = "../chance/mod.rs"]
 mod chance;
+mod lives;
 mod ours;
 mod scenarios;
 mod script;
@@ -53,7 +55,7 @@ struct Arguments {
 async fn main() -> ExitCode {
     let arguments = Arguments::parse_from(std::env::args().filter(|argument| argument != "--nocapture"));
     let first = arguments.seed.wrapping_mul(1_000_003);
-    let lives = (0..arguments.lives).map(|life| chance::life_from(first.wrapping_add(life), arguments.steps));
+    let lives = (0..arguments.lives).map(|life| lives::life_from(first.wrapping_add(life), arguments.steps));
     let mut all: Vec<Scenario> = scenarios().into_iter().chain(lives).collect();
     let wanted =
         |name: &str| arguments.names.is_empty() || arguments.names.iter().any(|part| name.contains(part));

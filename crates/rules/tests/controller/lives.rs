@@ -5,33 +5,18 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
+use crate::chance::Chance;
 use crate::scenarios::{Scenario, Script, parallelism, scale, suspend, with_template};
 use crate::script::{Life, Step, Which, index, life};
 use crate::world::{JOB, World};
 
-/// Chance from a seed: splitmix64.
-#[derive(Clone)]
-pub(crate) struct Chance(u64);
-
 impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+    fn count(&mut self, limit: usize) -> i32 {
+        i32::try_from(self.below(limit)).expect("a small number")
     }
 
-    fn below(&mut self, limit: i32) -> i32 {
-        i32::try_from(self.next() % u64::from(limit.unsigned_abs())).expect("below an i32")
-    }
-
-    fn percent(&mut self, chance: i32) -> bool {
-        self.below(100) < chance
-    }
-
-    fn pick<T: Clone>(&mut self, items: &[T]) -> T {
-        items[usize::try_from(self.next() % items.len() as u64).expect("a position")].clone()
+    fn choose<T: Clone>(&mut self, items: &[T]) -> T {
+        self.pick(items).clone()
     }
 
     /// What happens next in this world; `None` when the Job is finished.
@@ -48,22 +33,22 @@ impl Chance {
         if lives.is_empty() {
             return Ok(Some(self.edit(&job)));
         }
-        let pod = self.pick(&lives);
+        let pod = self.choose(&lives);
         Ok(Some(self.befall(&job, pod)))
     }
 
     fn edit(&mut self, job: &Job) -> Step {
         let spec = rules::job::spec(job);
-        match self.below(3) {
+        match self.count(3) {
             0 => suspend(spec.suspend != Some(true)),
             // A policy about indexes needs one at least.
             1 if spec.success_policy.is_some() || spec.max_failed_indexes.is_some() => {
-                scale(1 + self.below(4))
+                scale(1 + self.count(4))
             }
-            1 if rules::job::is_indexed(spec) => scale(self.below(5)),
+            1 if rules::job::is_indexed(spec) => scale(self.count(5)),
             // Which of several pods goes, when they are as good as each other, nobody knows; with indexes it shows.
-            _ if rules::job::is_indexed(spec) => parallelism(self.pick(&[0, 4])),
-            _ => parallelism(self.below(4)),
+            _ if rules::job::is_indexed(spec) => parallelism(self.choose(&[0, 4])),
+            _ => parallelism(self.count(4)),
         }
     }
 
@@ -74,24 +59,24 @@ impl Chance {
             spec.template.spec.as_ref().is_some_and(|pod| pod.restart_policy.as_deref() == Some("OnFailure"));
         let life = life(pod).expect("something can happen to it");
         let which = Which::Exactly(life, index(pod));
-        let code = self.pick(&[0, 0, 1, 3, 4, 7]);
-        match (life, self.below(6)) {
+        let code = self.choose(&[0, 0, 1, 3, 4, 7]);
+        match (life, self.count(6)) {
             (Life::New, 0..3) => Step::Start(which),
             // A pod that is replaced at once after its deletion makes both worlds wait for ten seconds and more.
             (Life::New | Life::Running, 3) if careful => Step::Delete(which),
-            (Life::Running, 4) if restarts => Step::Restart(which, self.below(3)),
+            (Life::Running, 4) if restarts => Step::Restart(which, self.count(3)),
             (Life::Running, 5) => Step::FailWith(which, "DisruptionTarget"),
             (Life::New | Life::Running, _) => Step::End(which, code),
             (Life::Terminating, 0) | (Life::Ended, _) => Step::Remove(which),
-            (Life::Terminating, _) => Step::End(which, self.pick(&[0, 143])),
+            (Life::Terminating, _) => Step::End(which, self.choose(&[0, 143])),
         }
     }
 
     fn spec(&mut self) -> Value {
         let indexed = self.percent(60);
-        let mut spec = json!({"parallelism": self.below(4), "backoffLimit": self.below(4)});
+        let mut spec = json!({"parallelism": self.count(4), "backoffLimit": self.count(4)});
         if indexed || self.percent(70) {
-            spec["completions"] = json!(self.below(5));
+            spec["completions"] = json!(self.count(5));
         }
         if self.percent(40) {
             spec["podReplacementPolicy"] = json!("Failed");
@@ -103,21 +88,21 @@ impl Chance {
             if self.percent(30) {
                 let rule = json!({"succeededIndexes": "0", "succeededCount": 1});
                 spec["successPolicy"] = json!({"rules": [rule]});
-                spec["completions"] = json!(1 + self.below(4));
+                spec["completions"] = json!(1 + self.count(4));
             }
         }
         if per_index {
-            spec["backoffLimitPerIndex"] = json!(self.below(2));
-            spec["backoffLimit"] = json!(2 + self.below(4));
+            spec["backoffLimitPerIndex"] = json!(self.count(2));
+            spec["backoffLimit"] = json!(2 + self.count(4));
             if self.percent(40) {
-                spec["maxFailedIndexes"] = json!(self.below(2));
-                spec["completions"] = json!(1 + self.below(4));
+                spec["maxFailedIndexes"] = json!(self.count(2));
+                spec["completions"] = json!(1 + self.count(4));
             }
         }
         if policy {
             let on_exit = |action: &str, code: i32| json!({"action": action, "onExitCodes": {"operator": "In", "values": [code]}});
             let mut rules = vec![on_exit("Ignore", 3), on_exit("FailJob", 4)];
-            rules.push(json!({"action": self.pick(&["Ignore", "Count", "FailJob"]),
+            rules.push(json!({"action": self.choose(&["Ignore", "Count", "FailJob"]),
                 "onPodConditions": [{"type": "DisruptionTarget"}]}));
             if per_index {
                 rules.push(on_exit("FailIndex", 7));
@@ -133,7 +118,7 @@ impl Chance {
 
 /// A random life of so many steps.
 pub(crate) fn life_from(seed: u64, steps: usize) -> Scenario {
-    let mut chance = Chance(seed);
+    let mut chance = Chance::new(seed);
     let spec = with_template(chance.spec());
     Scenario {
         name: format!("life-{seed}"),
