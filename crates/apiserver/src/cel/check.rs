@@ -33,10 +33,10 @@ struct Checker {
 }
 
 impl Checker {
-    /// Notes an issue; the part it is about counts as [`Type::Dyn`], so that one mistake is reported once.
+    /// Notes an issue; the part it is about fits everywhere from then on, so that one mistake is reported once.
     fn issue(&mut self, at: usize, message: impl Into<String>) -> Type {
         self.issues.push(Issue::at(at, message));
-        Type::Dyn
+        Type::Wrong
     }
 
     fn check(&mut self, expr: &Expr) -> Type {
@@ -85,16 +85,12 @@ impl Checker {
                 }
                 Type::map(keys.unwrap_or(Type::Dyn), values.unwrap_or(Type::Dyn))
             }
-            Kind::Fold(fold) => self.fold(fold),
-            Kind::Bind { name, value, body } => {
-                let bound = self.check(value);
-                self.within(vec![(name.clone(), bound)], |checker| checker.check(body))
-            }
+            Kind::Fold(fold) => self.fold(expr.at, fold),
             Kind::OptionalMap { target, name, body, flat } => {
                 let found = self.check(target);
                 let inner = match &found {
                     Type::Optional(inner) => (**inner).clone(),
-                    Type::Dyn => Type::Dyn,
+                    Type::Dyn | Type::Wrong => Type::Dyn,
                     other => {
                         self.issue(target.at, format!("expected type 'optional_type' but found '{other}'"))
                     }
@@ -143,6 +139,7 @@ impl Checker {
         };
         let selected = match &inner {
             Type::Dyn => Type::Dyn,
+            Type::Wrong => Type::Wrong,
             Type::Map(entry) => entry.1.clone(),
             Type::Object(object) => match object.field(field) {
                 Some(field) => field.r#type.clone(),
@@ -160,7 +157,7 @@ impl Checker {
     fn chain(&mut self, at: usize, name: &str, terms: &[Expr]) -> Type {
         let types: Vec<Type> = terms.iter().map(|term| self.check(term)).collect();
         for pair in types.windows(2) {
-            if !pair.iter().all(|term| matches!(term, Type::Bool | Type::Dyn)) {
+            if !pair.iter().all(|term| matches!(term, Type::Bool | Type::Dyn | Type::Wrong)) {
                 return self.no_overload(at, name, pair, false);
             }
         }
@@ -237,10 +234,10 @@ impl Checker {
         }
     }
 
-    fn fold(&mut self, fold: &Fold) -> Type {
+    fn fold(&mut self, at: usize, fold: &Fold) -> Type {
         let range = self.check(&fold.range);
         let (key, value, item) = match &range {
-            Type::Dyn => (Type::Dyn, Type::Dyn, Type::Dyn),
+            Type::Dyn | Type::Wrong => (Type::Dyn, Type::Dyn, Type::Dyn),
             Type::List(list) => (Type::Int, list.item.clone(), list.item.clone()),
             Type::Map(entry) => (entry.0.clone(), entry.1.clone(), entry.0.clone()),
             other => {
@@ -255,36 +252,62 @@ impl Checker {
             Some(second) => vec![(fold.first.clone(), key.clone()), (second.clone(), value)],
             None => vec![(fold.first.clone(), item.clone())],
         };
-        self.within(names, |checker| {
-            if let Some(filter) = &fold.filter {
-                checker.must_be_bool(filter);
+        self.within(names, |checker| match fold.step {
+            Step::All | Step::Exists => {
+                checker.must_be_bool(&fold.body);
+                Type::Bool
             }
-            match fold.step {
-                Step::All | Step::Exists | Step::ExistsOne => {
-                    checker.must_be_bool(&fold.body);
-                    Type::Bool
-                }
-                Step::Filter => {
-                    checker.must_be_bool(&fold.body);
-                    Type::list(item)
-                }
-                Step::Collect => Type::list(checker.check(&fold.body)),
-                Step::TransformMap => Type::map(key, checker.check(&fold.body)),
-                Step::TransformEntry => match checker.check(&fold.body) {
-                    entry @ (Type::Map(_) | Type::Dyn) => entry,
+            Step::ExistsOne => {
+                checker.decides(at, &fold.body, &Type::Int);
+                Type::Bool
+            }
+            Step::Filter => {
+                let kept = Type::list(item);
+                checker.decides(at, &fold.body, &kept);
+                kept
+            }
+            Step::Collect => {
+                let collected = Type::list(checker.check(&fold.body));
+                checker.filters(at, fold, &collected);
+                collected
+            }
+            Step::TransformMap => {
+                let made = Type::map(key, checker.check(&fold.body));
+                checker.filters(at, fold, &made);
+                made
+            }
+            Step::TransformEntry => {
+                let made = match checker.check(&fold.body) {
+                    entry @ (Type::Map(_) | Type::Dyn | Type::Wrong) => entry,
                     other => checker.issue(fold.body.at, format!("expected type 'map' but found '{other}'")),
-                },
-                Step::SortBy => {
-                    checker.check(&fold.body);
-                    Type::list(item)
-                }
+                };
+                checker.filters(at, fold, &made);
+                made
+            }
+            Step::SortBy => {
+                checker.check(&fold.body);
+                Type::list(item)
             }
         })
     }
 
+    fn filters(&mut self, at: usize, fold: &Fold, result: &Type) {
+        if let Some(filter) = &fold.filter {
+            self.decides(at, filter, result);
+        }
+    }
+
+    /// A macro's condition chooses between two results, which is how cel-go speaks of it.
+    fn decides(&mut self, at: usize, condition: &Expr, result: &Type) {
+        match self.check(condition) {
+            Type::Bool | Type::Dyn | Type::Wrong => {}
+            other => drop(self.no_overload(at, "_?_:_", &[other, result.clone(), result.clone()], false)),
+        }
+    }
+
     fn must_be_bool(&mut self, expr: &Expr) {
         match self.check(expr) {
-            Type::Bool | Type::Dyn => {}
+            Type::Bool | Type::Dyn | Type::Wrong => {}
             other => {
                 self.issue(expr.at, format!("expected type 'bool' but found '{other}'"));
             }
@@ -340,7 +363,7 @@ fn unify(param: &Type, arg: &Type, bound: &mut BTreeMap<char, Type>) -> bool {
                 bound.insert(*name, arg.clone());
                 true
             }
-            Some(Type::Dyn) => true,
+            Some(Type::Dyn | Type::Wrong) => true,
             Some(Type::Null) if nullable(arg) => {
                 bound.insert(*name, arg.clone());
                 true
@@ -349,7 +372,7 @@ fn unify(param: &Type, arg: &Type, bound: &mut BTreeMap<char, Type>) -> bool {
         };
     }
     match (param, arg) {
-        (Type::Dyn, _) | (_, Type::Dyn) | (Type::Type(_), Type::Type(_)) => true,
+        (Type::Dyn | Type::Wrong, _) | (_, Type::Dyn | Type::Wrong) | (Type::Type(_), Type::Type(_)) => true,
         (param, Type::Null) | (Type::Null, param) if nullable(param) => true,
         (Type::List(param), Type::List(arg)) => unify(&param.item, &arg.item, bound),
         (Type::Map(param), Type::Map(arg)) => {

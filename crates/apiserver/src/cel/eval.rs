@@ -85,10 +85,6 @@ impl<'a> Evaluator<'a, '_> {
             Kind::List(items) => self.list(items),
             Kind::Map(entries) => self.map(entries),
             Kind::Fold(fold) => self.fold(fold),
-            Kind::Bind { name, value, body } => {
-                let value = self.eval(value)?;
-                self.within(name, value, body)
-            }
             Kind::OptionalMap { target, name, body, flat } => match self.eval(target)? {
                 Value::Optional(None) => Ok(Value::Optional(None)),
                 Value::Optional(Some(value)) => {

@@ -1,8 +1,8 @@
 //! The Common Expression Language, as far as validation rules of custom resources speak it.
 //!
 //! An own, small implementation, because the published crates (cel 0.15 and kube-cel 0.8, both tried) leave out what
-//! Kubernetes' users write or what an API server must be able to say: optional values (`a.?b`, `x[?k]`), `cel.bind` and
-//! the two-variable macros, the libraries added since Kubernetes 1.30, and above all the static check by which a rule
+//! Kubernetes' users write or what an API server must be able to say: optional values (`a.?b`, `x[?k]`) and the
+//! two-variable macros, the libraries added since Kubernetes 1.30, and above all the static check by which a rule
 //! with a misspelt field is refused when the definition is created and not when an object fails. They also copy the
 //! whole object into their own values before the first comparison; here an expression sees a view of the JSON tree
 //! and pays only for what it looks at.

@@ -379,7 +379,6 @@ fn node(at: usize, kind: Kind) -> Parsed {
         Kind::Fold(fold) => {
             fold.range.depth.max(fold.body.depth).max(fold.filter.as_ref().map_or(0, |filter| filter.depth))
         }
-        Kind::Bind { value, body, .. } => value.depth.max(body.depth),
         Kind::OptionalMap { target, body, .. } => target.depth.max(body.depth),
     };
     if below >= MAX_DEPTH {
@@ -402,11 +401,6 @@ fn global_call(at: usize, name: String, mut args: Vec<Expr>) -> Parsed {
 
 fn member_call(at: usize, target: Expr, name: String, args: Vec<Expr>) -> Parsed {
     if let Kind::Ident(namespace) = &target.kind {
-        if namespace == "cel" && name == "bind" && args.len() == 3 {
-            let [variable, value, body] = <[Expr; 3]>::try_from(args).expect("three were counted");
-            let name = variable_name(&variable)?;
-            return node(at, Kind::Bind { name, value: Box::new(value), body: Box::new(body) });
-        }
         let qualified = format!("{namespace}.{name}");
         if signatures::is_function(&qualified) {
             return node(at, Kind::Call { name: qualified, target: None, args });

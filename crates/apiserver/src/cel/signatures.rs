@@ -210,7 +210,7 @@ isURL(string) -> bool
 
 quantity(string) -> quantity
 isQuantity(string) -> bool
-.sign(quantity) -> int
+sign(quantity) -> int
 .isGreaterThan .isLessThan(quantity, quantity) -> bool
 .compareTo(quantity, quantity) -> int
 .asApproximateFloat(quantity) -> double

@@ -49,12 +49,6 @@ pub(super) enum Kind {
     List(Vec<Item>),
     Map(Vec<Entry>),
     Fold(Box<Fold>),
-    /// `cel.bind(name, value, body)`
-    Bind {
-        name: String,
-        value: Box<Expr>,
-        body: Box<Expr>,
-    },
     /// `target.optMap(name, body)`, or with `flat`, `target.optFlatMap(name, body)`.
     OptionalMap {
         target: Box<Expr>,

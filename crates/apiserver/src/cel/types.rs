@@ -8,6 +8,8 @@ pub enum Type {
     /// Whatever the value turns out to be.
     #[default]
     Dyn,
+    /// Of what could not be typed: as good as [`Type::Dyn`], but said.
+    Wrong,
     /// The type of `null`.
     Null,
     /// `true` or `false`.
@@ -127,7 +129,7 @@ impl Type {
 
     /// Whether the value is only known at run time.
     pub fn is_dyn(&self) -> bool {
-        matches!(self, Type::Dyn)
+        matches!(self, Type::Dyn | Type::Wrong)
     }
 
     /// The type that a bare name like `string` stands for.
@@ -174,6 +176,7 @@ impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Type::Dyn => f.write_str("dyn"),
+            Type::Wrong => f.write_str("!error!"),
             Type::Null => f.write_str("null"),
             Type::Bool => f.write_str("bool"),
             Type::Int => f.write_str("int"),

@@ -10,6 +10,7 @@ use rules::{
     meta::validate as validate_meta,
     names,
 };
+use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 use super::{go::shown, schema::Schema};
@@ -111,7 +112,7 @@ fn canonical(metadata: &Value) -> Result<(Map<String, Value>, Vec<String>), Stri
     if metadata.is_null() {
         return Ok(Default::default());
     }
-    let meta = ObjectMeta::deserialize_from(metadata)?;
+    let meta = object_meta(metadata)?;
     let unknown = unknown_fields(metadata);
     let Ok(Value::Object(mut fields)) = serde_json::to_value(&meta) else { return Ok(Default::default()) };
     for name in ["creationTimestamp", "deletionTimestamp"] {
@@ -121,7 +122,9 @@ fn canonical(metadata: &Value) -> Result<(Map<String, Value>, Vec<String>), Stri
     }
     for entry in fields.get_mut("managedFields").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(entry) = entry.as_object_mut() {
-            entry.get_mut("time").map(to_seconds).unwrap_or_default();
+            if let Some(time) = entry.get_mut("time") {
+                to_seconds(time);
+            }
             entry.retain(|_, value| !is_empty(value));
         }
     }
@@ -129,14 +132,8 @@ fn canonical(metadata: &Value) -> Result<(Map<String, Value>, Vec<String>), Stri
     Ok((fields, unknown))
 }
 
-trait DeserializeFrom: Sized {
-    fn deserialize_from(value: &Value) -> Result<Self, String>;
-}
-
-impl DeserializeFrom for ObjectMeta {
-    fn deserialize_from(value: &Value) -> Result<Self, String> {
-        serde::Deserialize::deserialize(value).map_err(|error: serde_json::Error| error.to_string())
-    }
+fn object_meta(metadata: &Value) -> Result<ObjectMeta, String> {
+    ObjectMeta::deserialize(metadata).map_err(|error| error.to_string())
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -239,7 +236,7 @@ fn validate_embedded(fields: &Map<String, Value>, path: &Path) -> Errors {
     }
     if let Some(metadata) = fields.get("metadata") {
         let path = path.child("metadata");
-        match ObjectMeta::deserialize_from(metadata) {
+        match object_meta(metadata) {
             Err(why) => errors.push(path.invalid(shown(metadata), why)),
             Ok(mut meta) => {
                 let given = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());

@@ -110,11 +110,10 @@ fn clean(value: &mut Value, descriptions: &Descriptions) {
             fields.insert("anyOf".to_owned(), spelled_out);
         }
     }
-    for name in ["properties"] {
-        for inner in fields.get_mut(name).and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut)
-        {
-            clean(inner, descriptions);
-        }
+    for inner in
+        fields.get_mut("properties").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut)
+    {
+        clean(inner, descriptions);
     }
     for name in ["items", "additionalProperties", "not"] {
         if let Some(inner) = fields.get_mut(name) {

@@ -1,6 +1,6 @@
 //! A definition's schema, node by node: what the API server supports, list and map types, and rules.
 
-use std::{cell::Cell, collections::HashSet};
+use std::collections::HashSet;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
@@ -413,20 +413,16 @@ fn compile(rules: &[ValidationRule], schema: &Schema, context: &Context, path: &
                 "Reason": rule.reason, "FieldPath": text(rule.field_path.as_ref()), "OptionalOldSelf": rule.optional_old_self,
             }))
         };
-        let uses_old_self = Cell::new(false);
-        match verdict {
-            None => {}
-            Some(Ok(accepted)) => uses_old_self.set(accepted.uses_old_self),
-            Some(Err(refused)) if refused.in_message => {
-                errors.push(path.child("messageExpression").invalid(shown(), refused.why));
-                continue;
-            }
+        let uses_old_self = match verdict {
+            None => false,
+            Some(Ok(accepted)) => accepted.uses_old_self,
             Some(Err(refused)) => {
-                errors.push(path.child("rule").invalid(shown(), refused.why));
+                let part = if refused.in_message { "messageExpression" } else { "rule" };
+                errors.push(path.child(part).invalid(shown(), refused.why));
                 continue;
             }
-        }
-        if !uses_old_self.get() {
+        };
+        if !uses_old_self {
             if let Some(optional) = rule.optional_old_self {
                 let detail = "may not be set if oldSelf is not used in rule";
                 errors.push(path.child("optionalOldSelf").invalid(optional, detail));

@@ -10,105 +10,16 @@ use rules::field::Errors;
 use serde_json::{Value, json};
 use testkit::{ControlPlane, Shared};
 
-use super::generate::{self, Random};
+use super::{
+    generate::{self, Random},
+    schemas::{combined, crd, rules, values, wrong_definitions},
+};
 
 static CLUSTER: Shared = Shared::new(ControlPlane::builder);
 
-const CREATES_PER_SCHEMA: u64 = 60;
-const UPDATES_PER_SCHEMA: u64 = 40;
-
-/// Plain values: types, bounds, formats, enumerations, defaults, nulls, lists of every type.
-fn values() -> Value {
-    json!({"type": "object", "required": ["spec"], "properties": {"spec": {"type": "object", "required": ["name"], "properties": {
-        "name": {"type": "string", "minLength": 1, "maxLength": 4},
-        "pattern": {"type": "string", "pattern": "^[a-z-]*$"},
-        "choice": {"type": "string", "enum": ["a", "b"], "default": "a"},
-        "count": {"type": "integer", "minimum": 0, "maximum": 7, "default": 1},
-        "ratio": {"type": "number", "minimum": 0.5, "exclusiveMinimum": true, "multipleOf": 0.5},
-        "when": {"type": "string", "format": "date-time"},
-        "day": {"type": "string", "format": "date"},
-        "span": {"type": "string", "format": "duration"},
-        "address": {"type": "string", "format": "ipv4"},
-        "link": {"type": "string", "format": "uri"},
-        "flag": {"type": "boolean", "nullable": true},
-        "amount": {"x-kubernetes-int-or-string": true, "pattern": "^[0-9]+%?$"},
-        "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
-        "map": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": {"type": "object",
-            "required": ["k"], "properties": {"k": {"type": "string"}, "v": {"type": "integer", "default": 3}}}},
-        "few": {"type": "array", "maxItems": 2, "minItems": 1, "items": {"type": "integer"}},
-        "labels": {"type": "object", "maxProperties": 2, "additionalProperties": {"type": "string", "maxLength": 3}},
-        "nested": {"type": "object", "default": {}, "properties": {"deep": {"type": "object", "properties": {"leaf": {"type": "integer", "default": 9}}}}},
-    }}}})
-}
-
-/// Combined schemas, embedded objects and preserved fields.
-fn combined() -> Value {
-    json!({"type": "object", "properties": {"spec": {"type": "object",
-    "properties": {
-        "one": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}},
-            "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
-        "any": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}},
-            "anyOf": [{"required": ["a"], "properties": {"a": {"minLength": 2}}}, {"properties": {"b": {"minimum": 2}}, "required": ["b"]}]},
-        "all": {"type": "integer", "allOf": [{"minimum": 1}, {"maximum": 3}]},
-        "not": {"type": "string", "not": {"enum": ["a"]}},
-        "either": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]},
-        "kept": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"known": {"type": "object", "properties": {"a": {"type": "string"}}}}},
-        "embedded": {"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true},
-        "closed": {"type": "object", "properties": {"a": {"type": "string"}}},
-    }}}})
-}
-
-/// Rules of most kinds.
-fn rules() -> Value {
-    json!({"type": "object",
-    "x-kubernetes-validations": [
-        {"rule": "self.metadata.name.size() < 60", "message": "long name"},
-        {"rule": "has(self.spec)"},
-    ],
-    "properties": {"spec": {"type": "object",
-    "x-kubernetes-validations": [
-        {"rule": "!has(self.min) || !has(self.max) || self.min <= self.max", "message": "min over max", "fieldPath": ".min"},
-        {"rule": "!has(self.words) || self.words.all(w, w.matches('^[a-z-]*$'))", "messageExpression": "'bad words: ' + self.words.join(',')"},
-        {"rule": "!has(self.word) || self.word != 'b'", "reason": "FieldValueForbidden", "message": "not b"},
-        {"rule": "self.?word.orValue('') != 'abc' || self.?min.orValue(0) > 0", "message": "abc needs min"},
-        {"rule": "!has(self.span) || self.span <= duration('1m')", "message": "too long a span"},
-        {"rule": "!has(self.size) || !isQuantity(self.size) || quantity(self.size).isLessThan(quantity('1Gi'))", "message": "too big"},
-        {"rule": "!has(self.when) || self.when > timestamp('2026-01-02T00:00:00Z')", "message": "too early"},
-        {"rule": "!has(self.items) || self.items.map(i, has(i.v) ? i.v : 0).sum() < 10"},
-        {"rule": "!has(self.amount) || (type(self.amount) == int ? self.amount < 50 : self.amount.endsWith('%'))", "message": "amount"},
-        {"rule": "!has(self.labels) || self.labels.all(k, self.labels[k].size() < 3)", "message": "label values"},
-        {"rule": "duration(self.word) < duration('1h') || true", "message": "absorbed"},
-        {"rule": "!has(self.link) || isURL(self.link) == self.link.startsWith('http')", "message": "links"},
-    ],
-    "properties": {
-        "min": {"type": "integer"},
-        "max": {"type": "integer", "x-kubernetes-validations": [{"rule": "self < 1000", "message": "max too high"}]},
-        "word": {"type": "string", "maxLength": 100, "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "fixed"}]},
-        "words": {"type": "array", "maxItems": 10, "items": {"type": "string", "maxLength": 100}},
-        "span": {"type": "string", "format": "duration"},
-        "when": {"type": "string", "format": "date-time"},
-        "size": {"type": "string", "maxLength": 100},
-        "link": {"type": "string", "maxLength": 100},
-        "amount": {"x-kubernetes-int-or-string": true},
-        "labels": {"type": "object", "maxProperties": 5, "additionalProperties": {"type": "string", "maxLength": 100}},
-        "items": {"type": "array", "maxItems": 10, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": {
-            "type": "object", "required": ["k"], "properties": {"k": {"type": "string", "maxLength": 100}, "v": {"type": "integer"}},
-            "x-kubernetes-validations": [
-                {"rule": "!has(self.v) || !has(oldSelf.v) || self.v >= oldSelf.v", "message": "v only grows"},
-                {"rule": "oldSelf.hasValue() || self.?v.orValue(0) < 100", "optionalOldSelf": true, "message": "new ones start small"},
-            ]}},
-    }}}})
-}
-
-/// A definition of its own for each schema.
-fn crd(plural: &str, schema: &Value) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.differential.example.com")},
-        "spec": {"group": "differential.example.com", "scope": "Namespaced",
-            "names": {"plural": plural, "kind": "Widget".to_owned() + plural, "listKind": "List".to_owned() + plural},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]},
-    })
+/// Objects per schema; set `FERRY_DIFFERENTIAL_CASES` for a longer run.
+fn cases() -> u64 {
+    std::env::var("FERRY_DIFFERENTIAL_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
 }
 
 fn parsed(definition: &Value) -> CustomResourceDefinition {
@@ -280,7 +191,7 @@ async fn random_objects_are_judged_and_stored_alike() -> anyhow::Result<()> {
     for (plural, schema) in [("values", values()), ("combined", combined()), ("rules", rules())] {
         let version = server.install(plural, &schema).await?;
         let mut accepted = Vec::new();
-        for seed in 0..CREATES_PER_SCHEMA {
+        for seed in 0..cases() {
             let name = format!("o{seed}");
             let sent = object(&version, &server.namespace, &name, &schema, &mut Random::new(seed));
             let (code, answer) = server.send("POST", &server.objects(plural), &sent).await?;
@@ -289,7 +200,7 @@ async fn random_objects_are_judged_and_stored_alike() -> anyhow::Result<()> {
             }
             tally.note(code, &answer, created(&version, &sent), plural, &sent);
         }
-        for (seed, old) in (1000..1000 + UPDATES_PER_SCHEMA).zip(accepted.iter().cycle()) {
+        for (seed, old) in (100_000..100_000 + cases() / 2).zip(accepted.iter().cycle()) {
             let name = old["metadata"]["name"].as_str().context("a name")?;
             let path = format!("{}/{name}", server.objects(plural));
             let (_, old) = server.send("GET", &path, &json!(null)).await?;
@@ -313,7 +224,7 @@ async fn unchanged_parts_may_stay_invalid() -> anyhow::Result<()> {
     for (plural, schema) in [("strictvalues", values()), ("strictrules", rules())] {
         let version = server.install(plural, &lax).await?;
         let path = server.objects(plural);
-        for seed in 0..UPDATES_PER_SCHEMA {
+        for seed in 0..cases() / 2 {
             let sent =
                 object(&version, &server.namespace, &format!("o{seed}"), &schema, &mut Random::new(seed));
             let (code, answer) = server.send("POST", &path, &sent).await?;
@@ -331,11 +242,11 @@ async fn unchanged_parts_may_stay_invalid() -> anyhow::Result<()> {
             server.send("DELETE", &format!("{path}/w"), &json!(null)).await?;
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        for seed in 0..UPDATES_PER_SCHEMA {
+        for seed in 0..cases() / 2 {
             let path = format!("{path}/o{seed}");
             let (_, old) = server.send("GET", &path, &json!(null)).await?;
             let mut sent = old.clone();
-            let fresh = object(&version, &server.namespace, "x", &schema, &mut Random::new(seed + 500));
+            let fresh = object(&version, &server.namespace, "x", &schema, &mut Random::new(seed + 50_000));
             // One field of the spec changes, or none.
             let fields: Vec<&String> =
                 fresh["spec"].as_object().into_iter().flat_map(|fields| fields.keys()).collect();
@@ -370,6 +281,52 @@ fn updated(version: &Version, sent: &Value, old: &Value) -> Result<Value, Errors
     if errors.is_empty() { Ok(object) } else { Err(errors) }
 }
 
+/// Status has an endpoint of its own, and unknown fields are refused to those who ask for it (2.35, 2.65).
+#[tokio::test]
+async fn statuses_and_unknown_fields_alike() -> anyhow::Result<()> {
+    let Some(cluster) = CLUSTER.for_test().await else { return Ok(()) };
+    let server = Server { client: cluster.client(), namespace: cluster.namespace("status").await? };
+    let mut schema = values();
+    schema["properties"]["status"] = schema["properties"]["spec"].clone();
+    schema["properties"]["status"]["x-kubernetes-validations"] =
+        json!([{"rule": "!has(self.count) || self.count < 3", "message": "few"}]);
+    schema["properties"]["spec"] = json!({"type": "object", "properties": {"kept": combined()["properties"]["spec"]["properties"]["kept"],
+        "embedded": combined()["properties"]["spec"]["properties"]["embedded"], "list": {"type": "array", "items": {"type": "object"}}}});
+    let version = server.install("statuses", &schema).await?;
+    let path = server.objects("statuses");
+    let mut tally = Tally { cases: 0, refused: 0, differences: Vec::new() };
+    for seed in 0..cases() {
+        let mut sent =
+            object(&version, &server.namespace, &format!("o{seed}"), &schema, &mut Random::new(seed));
+        let mut decoded = sent.clone();
+        let unknown = version.decode(&mut decoded).map_err(|error| anyhow::anyhow!("{error}"))?;
+        let (code, answer) = server.send("POST", &format!("{path}?fieldValidation=Strict"), &sent).await?;
+        let said =
+            unknown.iter().map(|field| format!("unknown field \"{field}\"")).collect::<Vec<_>>().join(", ");
+        let refused = answer["message"].as_str().unwrap_or_default().rsplit_once("strict decoding error: ");
+        if code == 400 || !unknown.is_empty() {
+            assert_eq!(refused.map(|(_, fields)| fields), Some(said.as_str()), "{sent}");
+            continue;
+        }
+        tally.note(code, &answer, created(&version, &sent), "strict", &sent);
+        if code != 201 {
+            continue;
+        }
+        sent["metadata"] = answer["metadata"].clone();
+        let (code, changed) = server.send("PUT", &format!("{path}/o{seed}/status"), &sent).await?;
+        let expected = {
+            let mut old = answer.clone();
+            version.read(&mut old);
+            version.prepare_status_update(&mut decoded, &old);
+            let errors = version.validate_status_update(&decoded, &old);
+            if errors.is_empty() { Ok(decoded) } else { Err(errors) }
+        };
+        tally.note(code, &changed, expected, "status", &sent);
+    }
+    tally.judge();
+    Ok(())
+}
+
 /// Definitions that are wrong in one way each, tried without storing them.
 #[tokio::test]
 async fn wrong_definitions_are_refused_alike() -> anyhow::Result<()> {
@@ -384,171 +341,4 @@ async fn wrong_definitions_are_refused_alike() -> anyhow::Result<()> {
     }
     tally.judge();
     Ok(())
-}
-
-fn wrong_definitions() -> Vec<Value> {
-    let spec = |inner: Value| json!({"type": "object", "properties": {"spec": inner}});
-    let rule = |rule: Value| {
-        spec(
-            json!({"type": "object", "properties": {"s": {"type": "string", "maxLength": 9}, "i": {"type": "integer"},
-            "l": {"type": "array", "maxItems": 3, "items": {"type": "string", "maxLength": 9}}}, "x-kubernetes-validations": [rule]}),
-        )
-    };
-    let of = |rule_text: &str| rule(json!({"rule": rule_text}));
-    let schemas = vec![
-        spec(json!({"type": "object"})),
-        spec(json!({})),
-        json!({"type": "string"}),
-        json!({"type": "object", "nullable": true}),
-        json!({"type": "object", "additionalProperties": {"type": "string"}}),
-        json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {"labels": {"type": "object"}}}}}),
-        json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}}}}}),
-        json!({"type": "object", "properties": {"kind": {"type": "integer"}, "apiVersion": {"type": "string", "default": "x"}}}),
-        spec(json!({"type": "array"})),
-        spec(json!({"type": "unknown"})),
-        spec(json!({"type": "null"})),
-        spec(json!({"type": "array", "items": {}})),
-        spec(json!({"type": "array", "items": [{"type": "string"}]})),
-        spec(json!({"type": "string", "pattern": "^[a-z"})),
-        spec(json!({"type": "string", "default": 5})),
-        spec(json!({"type": "string", "default": "long", "maxLength": 2})),
-        spec(json!({"type": "object", "default": {"x": 1}})),
-        spec(json!({"type": "object", "default": {"a": 1}, "properties": {"a": {"type": "string"}}})),
-        spec(json!({"type": "array", "uniqueItems": true, "items": {"type": "string"}})),
-        spec(
-            json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false}),
-        ),
-        spec(
-            json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "string"}}),
-        ),
-        spec(json!({"type": "object", "patternProperties": {"a": {"type": "string"}}})),
-        spec(json!({"type": "object", "x-kubernetes-preserve-unknown-fields": false})),
-        spec(json!({"type": "string", "x-kubernetes-embedded-resource": true})),
-        spec(json!({"type": "object", "x-kubernetes-embedded-resource": true})),
-        spec(json!({"x-kubernetes-int-or-string": true, "x-kubernetes-preserve-unknown-fields": true})),
-        spec(json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]})),
-        spec(json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "string"}, {"type": "integer"}]})),
-        spec(
-            json!({"type": "object", "properties": {"a": {"type": "string"}}, "anyOf": [{"properties": {"b": {"minLength": 1}}}]}),
-        ),
-        spec(
-            json!({"type": "object", "allOf": [{"type": "object", "description": "x", "nullable": true, "default": {}}]}),
-        ),
-        spec(json!({"type": "object", "not": {"properties": {"metadata": {}}}})),
-        spec(json!({"type": "string", "x-kubernetes-list-type": "set"})),
-        spec(json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "bag"})),
-        spec(json!({"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "set"})),
-        spec(
-            json!({"type": "array", "items": {"type": "string", "nullable": true}, "x-kubernetes-list-type": "set"}),
-        ),
-        spec(json!({"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "map"})),
-        spec(
-            json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}),
-        ),
-        spec(
-            json!({"type": "array", "items": {"type": "object", "properties": {"k": {"type": "string"}}}, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}),
-        ),
-        spec(
-            json!({"type": "array", "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "object"}}}, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k", "k", "z"]}),
-        ),
-        spec(json!({"type": "array", "items": {"type": "object"}, "x-kubernetes-list-map-keys": ["k"]})),
-        spec(json!({"type": "object", "x-kubernetes-map-type": "odd"})),
-        spec(json!({"type": "string", "x-kubernetes-map-type": "atomic"})),
-        of("self.s.size() > 1"),
-        of("self.nope == 1"),
-        of("self.s == 1"),
-        of("self.s"),
-        of("nope"),
-        of("self.s.frob()"),
-        of("self.l.all(x, x)"),
-        of("self.i.all(x, true)"),
-        of("self.s.size(1) > 1"),
-        of("[1, 'a'].size() > 0"),
-        of("duration('x') > duration('1s')"),
-        of("self.s.matches('[')"),
-        of("true || self.s in 5"),
-        of("has(self)"),
-        of("'%s %d'.format(['a', 1]) == ''"),
-        of("self.i > 1.5 && self.i == 2"),
-        of("self.i == 1.5"),
-        of("self.s == null"),
-        of("self.l == ['a'] && self.l[0] == 'a' && 'a' in self.l"),
-        of("self.?s.orValue(1) == 1"),
-        of("self.l.exists(x, y, true)"),
-        of(""),
-        rule(json!({"rule": "true", "message": " "})),
-        rule(json!({"rule": "true", "message": "a\nb"})),
-        rule(json!({"rule": "true\n"})),
-        rule(json!({"rule": "true &&\n true"})),
-        rule(json!({"rule": "true", "messageExpression": "1"})),
-        rule(json!({"rule": "true", "messageExpression": "self.nope"})),
-        rule(json!({"rule": "true", "messageExpression": " "})),
-        rule(json!({"rule": "true", "reason": "Because"})),
-        rule(json!({"rule": "true", "fieldPath": ".s"})),
-        rule(json!({"rule": "true", "fieldPath": ".z"})),
-        rule(json!({"rule": "true", "fieldPath": "s"})),
-        rule(json!({"rule": "true", "optionalOldSelf": true})),
-        rule(json!({"rule": "oldSelf.hasValue()", "optionalOldSelf": true})),
-        rule(json!({"rule": "self == oldSelf"})),
-        spec(
-            json!({"type": "array", "maxItems": 5, "items": {"type": "string", "maxLength": 5, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}),
-        ),
-        spec(
-            json!({"type": "string", "default": "x", "x-kubernetes-validations": [{"rule": "self != 'x'", "message": "not x"}]}),
-        ),
-    ];
-    let mut definitions: Vec<Value> = schemas.iter().map(|schema| crd("wrongs", schema)).collect();
-    let plain = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}, "n": {"type": "integer"}}},
-        "status": {"type": "object"}}});
-    let changed = |path: &str, value: Value| {
-        let mut definition = crd("wrongs", &plain);
-        let (parent, name) = path.rsplit_once('/').expect("a pointer");
-        definition.pointer_mut(parent).expect("a place")[name] = value;
-        definition
-    };
-    let version = "/spec/versions/0";
-    definitions.extend([
-        changed("/metadata/name", json!("other")),
-        changed("/spec/group", json!("nodots")),
-        changed("/spec/group", json!("Bad.example.com")),
-        changed("/spec/group", json!("x.k8s.io")),
-        changed("/spec/scope", json!("Somewhere")),
-        changed("/spec/names/kind", json!("a b")),
-        changed("/spec/names/listKind", json!("Widgetwrongs")),
-        changed("/spec/names/shortNames", json!(["ok", "Not_"])),
-        changed("/spec/names/singular", json!("Sing")),
-        changed("/spec/names/categories", json!(["a b"])),
-        changed(&format!("{version}/name"), json!("V1")),
-        changed(&format!("{version}/storage"), json!(false)),
-        changed(&format!("{version}/schema"), json!(null)),
-        changed(&format!("{version}/deprecationWarning"), json!("x")),
-        changed(&format!("{version}/subresources"), json!({"scale": {"specReplicasPath": "bad", "statusReplicasPath": ".spec.x"}})),
-        changed(&format!("{version}/subresources"), json!({"scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n", "labelSelectorPath": ".x"}})),
-        changed(&format!("{version}/additionalPrinterColumns"), json!([{"name": "", "type": "bad", "jsonPath": "x[", "format": "odd"}])),
-        changed(&format!("{version}/selectableFields"), json!([{"jsonPath": ".spec.a"}, {"jsonPath": ".spec.a"}, {"jsonPath": ".spec.zz"}, {"jsonPath": "spec.a"}, {"jsonPath": ".spec"}])),
-        changed("/spec/conversion", json!({"strategy": "Webhook"})),
-        changed("/spec/conversion", json!({"strategy": "Webhook", "webhook": {"clientConfig": {"url": "http://x"}, "conversionReviewVersions": ["v2", "v2"]}})),
-        changed("/spec/conversion", json!({"strategy": "None", "webhook": {"clientConfig": {"url": "https://x"}, "conversionReviewVersions": ["v1"]}})),
-        changed("/spec/conversion", json!({"strategy": "Odd"})),
-        changed("/spec/preserveUnknownFields", json!(true)),
-        changed("/spec/versions", json!([])),
-    ]);
-    let two = |second: Value| {
-        let mut definition = crd("wrongs", &plain);
-        let mut version = definition["spec"]["versions"][0].clone();
-        version["name"] = "v2".into();
-        version["storage"] = false.into();
-        version.as_object_mut().expect("a version").extend(second.as_object().expect("changes").clone());
-        definition["spec"]["versions"].as_array_mut().expect("versions").push(version);
-        definition
-    };
-    definitions.extend([
-        two(json!({})),
-        two(json!({"name": "v1"})),
-        two(json!({"storage": true})),
-        two(json!({"schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "array"}}}}})),
-        two(json!({"subresources": {"scale": {"specReplicasPath": ".x", "statusReplicasPath": ".status.x"}}})),
-        two(json!({"additionalPrinterColumns": [{"name": "A", "type": "string", "jsonPath": "a"}]})),
-    ]);
-    definitions
 }

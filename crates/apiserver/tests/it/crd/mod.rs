@@ -4,3 +4,4 @@ mod differential;
 mod ecosystem;
 mod generate;
 mod modules;
+mod schemas;
