@@ -7,6 +7,7 @@
 //! On update, checks that the stored definition already fails are not held against the new one.
 
 mod defaulted;
+mod naming;
 mod spec;
 mod structural;
 mod tree;
@@ -20,6 +21,7 @@ use rules::{
     meta, names,
 };
 
+pub use naming::{prepare_create, prepare_update, settle};
 pub(crate) use spec::{names as validate_names, text};
 
 /// Where groups of the Kubernetes project must show that their API was reviewed.
