@@ -19,12 +19,14 @@
 //!
 //! This crate knows nothing of the rest of the workspace, so that every other crate can test itself with it.
 
+pub mod go;
 pub mod kubernetes;
 mod process;
 pub mod simulator;
 
 use std::io::{self, Write as _};
 
+use kubernetes::is_required;
 pub use kubernetes::{Binary, Borrowed, Builder, ControlPlane, Error, Fault, Proxy, Shared};
 pub use simulator::{Behaviour, Simulator};
 

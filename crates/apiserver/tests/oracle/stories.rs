@@ -230,7 +230,7 @@ fn integers(value: &mut Value) {
 
 #[test]
 fn oracle_stories_of_several_managers() {
-    if !go::is_here("oracle_stories_of_several_managers") {
+    if !go::is_here() {
         return;
     }
     let source = schema::widgets();

@@ -1,16 +1,10 @@
 //! Go programs and modules, pinned in `tools/schema`.
 
-use std::fs::{self, File};
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use serde::Deserialize;
-
-/// The flags with which `testkit` builds Kubernetes, too, so that Go compiles their common packages once.
-const TRIMPATH: &str = "-trimpath";
-const READONLY: &str = "-mod=readonly";
+use testkit::go::{Program, Tools};
 
 /// What the oracle says about one document.
 #[derive(Debug, Default, Deserialize)]
@@ -36,60 +30,37 @@ pub(crate) struct Question {
 }
 
 /// Whether there is a Go toolchain. Says so if not, and panics if there has to be one.
-pub(crate) fn is_here(test: &str) -> bool {
-    static HERE: OnceLock<bool> = OnceLock::new();
-    let here =
-        *HERE.get_or_init(|| Command::new("go").arg("version").output().is_ok_and(|it| it.status.success()));
-    if !here {
-        let required = std::env::var_os("FERRY_REQUIRE_KUBERNETES").is_some_and(|value| !value.is_empty());
-        assert!(!required, "{test} needs a Go toolchain, which FERRY_REQUIRE_KUBERNETES asks for");
-        eprintln!("SKIPPED {test}: there is no Go toolchain");
-    }
-    here
+pub(crate) fn is_here() -> bool {
+    Tools::for_test("schema").is_some()
+}
+
+fn tools() -> Tools {
+    Tools::for_test("schema").expect("a test asks first whether there is Go")
 }
 
 /// The folder of a module that `tools/schema` pins, fetched if need be.
 pub(crate) fn module(path: &str) -> PathBuf {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "PascalCase")]
-    struct Module {
-        dir: PathBuf,
-    }
-    let output = go(["mod", "download", "-json", path]);
-    let module: Module = serde_json::from_slice(&output).expect("go mod download prints JSON");
-    module.dir
+    tools().module(path)
 }
 
 /// What the pack's generator prints.
 pub(crate) fn pack_lines() -> Vec<u8> {
-    go(["run", TRIMPATH, READONLY, "./pack"])
+    tools().go(["run", "-trimpath", "-mod=readonly", "./pack"])
 }
 
 /// Puts all documents to Kubernetes' own decoder, converter and encoders.
 pub(crate) fn ask(questions: &[Question]) -> Vec<Answer> {
-    let mut oracle = Command::new(oracle())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the oracle was built and starts");
-    let mut input = oracle.stdin.take().expect("the oracle's input is a pipe");
-    let lines: String = questions.iter().map(line).collect();
-    let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
-    let output = oracle.wait_with_output().expect("the oracle answers");
-    writer.join().expect("writing does not panic").expect("the oracle reads everything");
-    assert!(output.status.success(), "the oracle failed: {}", output.status);
-    let text = String::from_utf8(output.stdout).expect("the oracle prints UTF-8");
-    let answers: Vec<Answer> =
-        text.lines().map(|line| serde_json::from_str(line).expect("the oracle prints JSON")).collect();
-    assert_eq!(answers.len(), questions.len(), "the oracle answers every question");
-    answers
+    static ORACLE: OnceLock<Program> = OnceLock::new();
+    let oracle = ORACLE.get_or_init(|| tools().program("./oracle").expect("the oracle is built"));
+    let answers = oracle.ask(questions.iter().map(line));
+    answers.iter().map(|answer| serde_json::from_str(answer).expect("the oracle prints JSON")).collect()
 }
 
 fn line(question: &Question) -> String {
     let Question { group, version, kind, body, protobuf } = question;
     let body = base64(body);
-    let json = serde_json::json!({"group": group, "version": version, "kind": kind, "body": body, "protobuf": protobuf});
-    format!("{json}\n")
+    serde_json::json!({"group": group, "version": version, "kind": kind, "body": body, "protobuf": protobuf})
+        .to_string()
 }
 
 pub(crate) fn from_base64(text: &str) -> Vec<u8> {
@@ -123,36 +94,4 @@ fn base64(bytes: &[u8]) -> String {
         }
     }
     text
-}
-
-/// The oracle, built once a test run; Go keeps what has not changed, and a lock keeps other runs from building at once.
-fn oracle() -> &'static Path {
-    static ORACLE: OnceLock<PathBuf> = OnceLock::new();
-    ORACLE.get_or_init(|| {
-        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        let cache = cache.or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
-        let folder = cache.expect("XDG_CACHE_HOME or HOME is set").join("ferry/schema");
-        fs::create_dir_all(&folder).expect("the cache can be written");
-        let lock = File::create(folder.join("lock")).expect("the cache can be written");
-        lock.lock().expect("the cache can be locked");
-        let path = folder.join("oracle");
-        eprintln!("building {} (minutes the first time)", path.display());
-        go([
-            "build",
-            TRIMPATH,
-            READONLY,
-            "-o",
-            path.to_str().expect("the cache's path is UTF-8"),
-            "./oracle",
-        ]);
-        path
-    })
-}
-
-fn go<const N: usize>(arguments: [&str; N]) -> Vec<u8> {
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/schema");
-    let output = Command::new("go").args(arguments).current_dir(tools).output().expect("go starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "go {} failed:\n{said}", arguments.join(" "));
-    output.stdout
 }

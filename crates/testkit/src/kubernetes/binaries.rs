@@ -14,7 +14,7 @@ use std::{
     time::Instant,
 };
 
-use crate::{process::Process, say};
+use crate::{go::cache, process::Process, say};
 
 /// A program that tests run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -203,9 +203,7 @@ impl Recipe {
 
     /// `$XDG_CACHE_HOME/ferry/kubernetes/v1.35.8`; flat, so that it can serve as `KUBEBUILDER_ASSETS` itself.
     fn directory(&self) -> Result<PathBuf, Error> {
-        let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
-        let cache = cache.ok_or(Error::NoCache(self.binary))?;
+        let cache = cache().map_err(|_| Error::NoCache(self.binary))?;
         Ok(cache.join("ferry/kubernetes").join(&self.kubernetes))
     }
 

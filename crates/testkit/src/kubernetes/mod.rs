@@ -24,12 +24,16 @@ use crate::say;
 /// The environment variable that turns a skipped test into a failed one.
 pub const REQUIRED: &str = "FERRY_REQUIRE_KUBERNETES";
 
+/// Whether a test that cannot have Kubernetes fails instead of being skipped.
+pub(crate) fn is_required() -> bool {
+    env::var_os(REQUIRED).is_some_and(|value| value != "0" && !value.is_empty())
+}
+
 /// What a test gets that asked for Kubernetes: `None`, said aloud, if there is none to be had and none is required.
 ///
 /// Only a missing toolchain is a reason to skip; whatever else goes wrong is a failure of the test.
 fn for_test<T>(result: Result<T, Error>) -> Option<T> {
-    let required = env::var_os(REQUIRED).is_some_and(|value| value != "0" && !value.is_empty());
-    match decide(result, required) {
+    match decide(result, is_required()) {
         Ok(got) => Some(got),
         Err(Refusal::Skip(why)) => {
             let test = std::thread::current().name().unwrap_or("a test").to_owned();

@@ -1,16 +1,10 @@
 //! The definitions of other projects, read from the Go module cache: `tools/crds/go.mod` pins them, nothing is copied.
 
-use std::{
-    collections::BTreeMap,
-    env, fs,
-    io::{self, Write as _},
-    path::{Path, PathBuf},
-    process::Command,
-    sync::OnceLock,
-};
+use std::{collections::BTreeMap, fs, path::Path, sync::OnceLock};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
+use testkit::go::Tools;
 
 /// Where each project keeps its definitions.
 const DIRECTORIES: [(&str, &str); 6] = [
@@ -29,21 +23,10 @@ pub(super) fn definitions() -> Option<&'static BTreeMap<String, CustomResourceDe
 }
 
 fn read_all() -> Option<BTreeMap<String, CustomResourceDefinition>> {
-    let required =
-        env::var_os(testkit::kubernetes::REQUIRED).is_some_and(|value| value != "0" && !value.is_empty());
-    let directories = match download() {
-        Ok(directories) => directories,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !required => {
-            let test = std::thread::current().name().unwrap_or("a test").to_owned();
-            let _ =
-                writeln!(io::stderr(), "SKIPPED {test}: there is no Go toolchain to fetch definitions with");
-            return None;
-        }
-        Err(error) => panic!("go mod download: {error}"),
-    };
+    let tools = Tools::for_test("crds")?;
     let mut found = BTreeMap::new();
     for (module, directory) in DIRECTORIES {
-        let directory = directories[module].join(directory);
+        let directory = tools.module(module).join(directory);
         for entry in fs::read_dir(&directory).expect("a module has its definitions") {
             let path = entry.expect("a directory entry").path();
             if path.extension().is_some_and(|extension| extension == "yaml") {
@@ -71,24 +54,4 @@ fn read(path: &Path) -> Vec<CustomResourceDefinition> {
             definition
         })
         .collect()
-}
-
-fn download() -> io::Result<BTreeMap<String, PathBuf>> {
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/crds");
-    let go_mod = fs::read_to_string(tools.join("go.mod"))?;
-    let pinned = go_mod.lines().filter_map(|line| {
-        let (module, version) = line.strip_prefix('\t')?.split_once(' ')?;
-        Some(format!("{module}@{version}"))
-    });
-    let output =
-        Command::new("go").args(["mod", "download", "-json"]).args(pinned).current_dir(&tools).output()?;
-    if !output.status.success() {
-        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
-    }
-    let answers = serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Value>();
-    let text = |answer: &Value, field: &str| answer[field].as_str().expect("go says so").to_owned();
-    Ok(answers
-        .map(|answer| answer.expect("go answers in JSON"))
-        .map(|answer| (text(&answer, "Path"), PathBuf::from(text(&answer, "Dir"))))
-        .collect())
 }

@@ -40,7 +40,7 @@ fn sc_v1_who_waits_for_quota_reserves_it() {
 
 #[test]
 fn sc_9_a_queue_in_debt_reserves_nothing_for_others() {
-    // Found by comparison: Kueue books a negative reservation here, and so lets `b` have what `a` owes.
+    // Kueue books a negative reservation here, and so lets `b` have what `a` owes.
     let scenario = scenario()
         .queue(queue("a", quota(2).borrow(1)).part_of("cohort").within(LowerPriority))
         .queue(queue("b", quota(2)).part_of("cohort"))
