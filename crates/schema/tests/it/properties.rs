@@ -46,8 +46,11 @@ proptest! {
 
             let message = protobuf::encode_message(of, &again.value);
             if of.fields().any(|field| field.proto().is_some()) {
+                // Bytes that are missing in a map are left out, and read as empty ones; after that nothing changes.
                 let again = protobuf::decode_message(of, &message).expect("what is written can be read");
-                prop_assert_eq!(protobuf::encode_message(of, &again), message);
+                let settled = protobuf::encode_message(of, &again);
+                let third = protobuf::decode_message(of, &settled).expect("what is written can be read");
+                prop_assert_eq!(protobuf::encode_message(of, &third), settled);
             }
             if let Some(print) = internal::json(of, &read.value) {
                 let print: Result<Value, _> = serde_json::from_str(&print);
