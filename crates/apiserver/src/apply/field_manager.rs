@@ -4,8 +4,11 @@
 //! Objects go in and come out as JSON in the version of the request. Whoever calls decodes what comes out once more:
 //! pruning leaves null where a struct's last field went, and defaults are not this module's.
 
+mod object;
+mod updaters;
+
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::conflict::Conflicts;
 use super::filter::Filters;
@@ -15,13 +18,13 @@ use super::path::PathElement;
 use super::set::Set;
 use super::typed::{Duplicates, Typed};
 use super::updater::{self, Updater, Versions};
+use object::{
+    MANAGED_FIELDS, ObjectKind, managed_fields_are_set, remove_managed_fields, set_managed_fields, shown,
+    without_managed_fields,
+};
 
 /// The manager of all fields that an object had when it was first applied to.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
-/// The manager of fields whose updaters were too many to remember.
-const ANCIENT_CHANGES: &str = "ancient-changes";
-/// Update entries kept per object.
-const UPDATERS: usize = 10;
 /// The manager whose client-side past is known from an annotation.
 const KUBECTL: &str = "kubectl";
 /// Where `kubectl apply` keeps what it applied.
@@ -181,7 +184,7 @@ impl FieldManager<'_> {
             };
             managers.insert(writer, Managed { fields, version: self.version.to_owned(), time: Some(now) });
         }
-        cap_updaters(managers);
+        updaters::cap(managers);
         Ok(())
     }
 
@@ -275,84 +278,6 @@ impl FieldManager<'_> {
     }
 }
 
-const MANAGED_FIELDS: &str = "/metadata/managedFields";
-
-/// What an object says it is. Prints as Go prints a GroupVersionKind.
-struct ObjectKind<'a> {
-    group: &'a str,
-    version: &'a str,
-    kind: &'a str,
-}
-
-impl<'a> ObjectKind<'a> {
-    fn of(object: &'a Value) -> ObjectKind<'a> {
-        let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
-        let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
-        if version.contains('/') {
-            return ObjectKind { group: "", version: "", kind: "" };
-        }
-        ObjectKind { group, version, kind: text("kind") }
-    }
-
-    fn version(&self) -> String {
-        match self.group {
-            "" => self.version.to_owned(),
-            group => format!("{group}/{}", self.version),
-        }
-    }
-}
-
-impl std::fmt::Display for ObjectKind<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}, Kind={}", self.group, self.version, self.kind)
-    }
-}
-
-/// An object as messages name it: `namespace/name; group/version, Kind=kind`.
-fn shown(object: &Value) -> String {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    format!("{}/{}; {}", text("/metadata/namespace"), text("/metadata/name"), ObjectKind::of(object))
-}
-
-/// Whether a configuration brings managers that could be read. Others are for the type to refuse.
-fn managed_fields_are_set(config: &Value) -> bool {
-    let entries = config.pointer(MANAGED_FIELDS).and_then(Value::as_array);
-    entries.is_some_and(|entries| {
-        entries.iter().all(|entry| {
-            let entry = std::slice::from_ref(entry).to_vec();
-            !matches!(managers::decode(Some(&Value::Array(entry))), Err(managers::DecodeError::Malformed(_)))
-        })
-    })
-}
-
-/// A copy of an object without its managers, which is most of many objects.
-fn without_managed_fields(object: &Value) -> Value {
-    let Some(fields) = object.as_object() else { return object.clone() };
-    let copy = fields.iter().map(|(name, value)| match (name.as_str(), value) {
-        ("metadata", Value::Object(metadata)) => {
-            let kept = metadata.iter().filter(|(name, _)| *name != "managedFields");
-            (name.clone(), Value::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect()))
-        }
-        _ => (name.clone(), value.clone()),
-    });
-    Value::Object(copy.collect())
-}
-
-fn remove_managed_fields(object: &mut Value) {
-    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-        metadata.remove("managedFields");
-    }
-}
-
-fn set_managed_fields(object: &mut Value, managers: &Managers) {
-    remove_managed_fields(object);
-    let (Some(entries), Value::Object(object)) = (managers::encode(managers), object) else { return };
-    let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
-    if let Value::Object(metadata) = metadata {
-        metadata.insert("managedFields".into(), entries);
-    }
-}
-
 /// Fields that nobody manages.
 fn stripped() -> &'static Set {
     static STRIPPED: std::sync::LazyLock<Set> = std::sync::LazyLock::new(|| {
@@ -376,49 +301,6 @@ fn stripped() -> &'static Set {
         set
     });
     &STRIPPED
-}
-
-/// Merges the oldest updaters of a version into one until they are few enough.
-fn cap_updaters(managers: &mut Managers) {
-    let updaters = managers.iter().filter(|(manager, _)| !manager.is_applier());
-    let mut updaters: Vec<(i64, String, Manager)> = updaters
-        .map(|(manager, managed)| (managers::seconds(managed.time), manager.identifier(), manager.clone()))
-        .collect();
-    let mut count = updaters.len();
-    if count <= UPDATERS {
-        return;
-    }
-    updaters.sort();
-    let mut oldest: std::collections::HashMap<String, Manager> = std::collections::HashMap::new();
-    for (_, _, manager) in updaters {
-        if count <= UPDATERS {
-            break;
-        }
-        let Some(managed) = managers.get(&manager) else { continue };
-        let version = managed.version.clone();
-        // The oldest of a version waits for a second one: alone, it is no smaller under another name.
-        let Some(first) = oldest.get(&version) else {
-            oldest.insert(version, manager);
-            continue;
-        };
-        let bucket = Manager {
-            name: ANCIENT_CHANGES.to_owned(),
-            operation: Operation::Update { version: version.clone() },
-            subresource: String::new(),
-        };
-        if !managers.contains_key(&bucket)
-            && let Some(first) = managers.remove(first)
-        {
-            managers.insert(bucket.clone(), first);
-        }
-        let Some(managed) = managers.remove(&manager) else { continue };
-        let fields = match managers.remove(&bucket) {
-            Some(known) => managed.fields.union(&known.fields),
-            None => managed.fields,
-        };
-        managers.insert(bucket, Managed { fields, version, time: managed.time });
-        count -= 1;
-    }
 }
 
 /// Brings the annotation of `kubectl apply` up to date, if the object has it.
