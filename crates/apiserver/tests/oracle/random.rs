@@ -12,17 +12,22 @@ pub(crate) fn seeds(cases: u64) -> impl Iterator<Item = u64> {
     start..start + cases
 }
 
+fn mix(number: u64) -> u64 {
+    let mut mixed = number;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
 impl Random {
     pub(crate) fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        // Mixed, because neighbouring seeds of this generator give the same numbers one step apart.
+        Random(mix(seed))
     }
 
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % limit as u64).expect("smaller than the limit")
+        usize::try_from(mix(self.0) % limit as u64).expect("smaller than the limit")
     }
 
     pub(crate) fn percent(&mut self, percent: usize) -> bool {
