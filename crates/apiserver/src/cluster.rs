@@ -179,6 +179,17 @@ impl Context<'_> {
         self.query.all("dryRun").any(|value| value == "All")
     }
 
+    /// A body with its defaults, in the form in which it would be stored.
+    pub(crate) fn canonical(&self, body: &serde_json::Value) -> serde_json::Value {
+        let resource = self.resource;
+        let of = schema::Pack::v1_35().of_kind(&resource.group, &resource.version, &resource.kind);
+        let of = of.expect("every built-in kind has a type");
+        let mut object = schema::encode(of, &self.strategy.with_defaults(body));
+        object["apiVersion"] = serde_json::json!(resource.api_version());
+        object["kind"] = serde_json::json!(resource.kind);
+        object
+    }
+
     /// Fields that can be selected, of an object.
     pub(crate) fn fields(&self, object: &serde_json::Value) -> Vec<(&'static str, String)> {
         let text = |part: &str| object::text(object, &["metadata", part]).to_owned();

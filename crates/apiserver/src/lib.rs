@@ -22,6 +22,7 @@ pub mod crd;
 pub mod credentials;
 mod discovery;
 pub mod jsonpath;
+mod managed;
 pub mod object;
 pub mod patch;
 pub mod registry;

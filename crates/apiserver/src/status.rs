@@ -4,6 +4,8 @@ use http::StatusCode;
 use rules::field;
 use serde_json::{Map, Value, json};
 
+use crate::apply::{Conflict, Conflicts};
+
 /// Why a request is refused. It prints as the message of its `Status`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
@@ -137,6 +139,14 @@ impl Refusal {
         let why =
             "the object has been modified; please apply your changes to the latest version and try again";
         Refusal::conflict(about, why)
+    }
+
+    /// 409: others manage fields that a configuration changes (2.44).
+    pub fn apply_conflict(conflicts: &Conflicts) -> Self {
+        let mut refusal = Refusal::new(StatusCode::CONFLICT, "Conflict", conflicts.to_string());
+        let cause = |conflict: &Conflict| json!({"reason": "FieldManagerConflict", "message": conflict.message(), "field": conflict.field()});
+        refusal.details.insert("causes".to_owned(), conflicts.0.iter().map(cause).collect());
+        refusal
     }
 
     /// 410: what the client knows is too old to go on from.

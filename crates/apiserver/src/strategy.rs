@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rules::job::{self, Settings};
 use rules::meta::system::Identity;
 use rules::names::{self, Problems};
+use rules::wire;
 use rules::write::{Accepted, Refused};
 use serde_json::Value;
 
@@ -15,6 +16,10 @@ mod namespaces;
 
 /// How objects of a kind are made and changed. Bodies are what [`schema::decode`] left.
 pub trait Strategy: Send + Sync {
+    /// The body with what nobody said, before anybody looks at who said what.
+    fn with_defaults(&self, body: &Value) -> Value {
+        body.clone()
+    }
     /// A new object.
     fn create(&self, body: &Value, namespace: &str, identity: Identity) -> Result<Accepted, Refused>;
     /// A changed object.
@@ -57,6 +62,12 @@ struct Jobs {
 }
 
 impl Strategy for Jobs {
+    fn with_defaults(&self, body: &Value) -> Value {
+        let mut job = wire::typed(body);
+        job::defaults::apply_defaults(&mut job);
+        wire::untyped(&job, body)
+    }
+
     fn create(&self, body: &Value, namespace: &str, identity: Identity) -> Result<Accepted, Refused> {
         job::endpoints::create(body, namespace, identity, &self.settings)
     }

@@ -9,7 +9,7 @@ use crate::cluster::{Context, identity};
 use crate::object;
 use crate::registry::Registry;
 use crate::status::{About, Refusal};
-use crate::{body, verbs};
+use crate::{body, managed, verbs};
 
 /// How often a generated name is tried again when it is taken.
 const NAME_ATTEMPTS: usize = 8;
@@ -19,8 +19,10 @@ pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer
     expect_namespace(context)?;
     let generates = object::text(&body.object, &["metadata", "name"]).is_empty();
     let mut attempts = 1;
+    let mut object = context.canonical(&body.object);
+    managed::follow(context, None, &mut object, false)?;
     loop {
-        match attempt(context, &body.object, &body.warnings).await {
+        match attempt(context, &object, &body.warnings).await {
             Err(refusal)
                 if generates && attempts < NAME_ATTEMPTS && refusal.code() == StatusCode::CONFLICT =>
             {
@@ -31,7 +33,12 @@ pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer
     }
 }
 
-async fn attempt(context: &Context<'_>, body: &Value, warnings: &[String]) -> Result<Answer, Refusal> {
+/// Stores a new object. Who manages its fields is settled before the server adds its own.
+pub(crate) async fn attempt(
+    context: &Context<'_>,
+    body: &Value,
+    warnings: &[String],
+) -> Result<Answer, Refusal> {
     let sent_name = object::text(body, &["metadata", "name"]);
     let accepted = context
         .strategy

@@ -1,6 +1,6 @@
 //! PATCH of an object or of its status (2.36–2.40).
 
-use http::header;
+use http::{StatusCode, header};
 use serde_json::Value;
 
 use crate::answer::Answer;
@@ -9,15 +9,24 @@ use crate::cluster::Context;
 use crate::patch::json::{Patch, Reading};
 use crate::patch::{self, Error};
 use crate::status::Refusal;
+use crate::verbs::create;
 use crate::verbs::update::change;
+use crate::{managed, object};
 
-const ACCEPTED: [&str; 3] =
-    ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
+const ACCEPTED: [&str; 4] = [
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+];
 
 pub(crate) async fn patch(context: &Context<'_>, bytes: &[u8], status: bool) -> Result<Answer, Refusal> {
     let content =
         context.head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     let content = content.split(';').next().unwrap_or("").trim();
+    if content == "application/apply-patch+yaml" {
+        return apply(context, bytes, status).await;
+    }
     if !ACCEPTED.contains(&content) {
         return Err(Refusal::unsupported_media_type(&ACCEPTED));
     }
@@ -29,7 +38,7 @@ pub(crate) async fn patch(context: &Context<'_>, bytes: &[u8], status: bool) -> 
     } else {
         Reading::Checked
     };
-    let apply: Box<dyn Fn(Value) -> Result<Value, Error> + Send + Sync> = match content {
+    let patched: Box<dyn Fn(Value) -> Result<Value, Error> + Send + Sync> = match content {
         "application/json-patch+json" => {
             let (operations, _) = Patch::read(patch, reading).map_err(refusal)?;
             Box::new(move |document| operations.apply(document))
@@ -45,9 +54,37 @@ pub(crate) async fn patch(context: &Context<'_>, bytes: &[u8], status: bool) -> 
         }
     };
     change(context, status, |old| {
-        let document = apply(old.clone()).map_err(refusal)?;
+        let document = patched(old.clone()).map_err(refusal)?;
         let Read { object, warnings } = body::reread(context.resource, context.query, &document, &text)?;
+        let mut object = context.canonical(&object);
+        managed::follow(context, Some(old), &mut object, status)?;
         Ok(Read { object, warnings })
+    })
+    .await
+}
+
+/// Server-side apply: makes the object if it is not there yet (2.41).
+async fn apply(context: &Context<'_>, bytes: &[u8], status: bool) -> Result<Answer, Refusal> {
+    let config: Value = serde_json::from_slice(bytes)
+        .or_else(|_| serde_saphyr::from_slice(bytes))
+        .map_err(|why| Refusal::bad_request(format!("error decoding YAML: {why}")))?;
+    let text = String::from_utf8_lossy(bytes);
+    let key = object::key(context.resource, context.namespace(), context.name());
+    if !status && context.cluster.store().get(&key).is_none() {
+        let applied = managed::apply(context, None, config.clone(), status)?;
+        let mut read = body::reread(context.resource, context.query, &applied, &text)?;
+        read.object["metadata"]["name"] = context.name().into();
+        let created = create::attempt(context, &read.object, &read.warnings).await;
+        match created {
+            // Somebody else was quicker; his object is changed then.
+            Err(refusal) if refusal.code() == StatusCode::CONFLICT => {}
+            done => return done,
+        }
+    }
+    change(context, status, |old| {
+        let applied = managed::apply(context, Some(old), config.clone(), status)?;
+        let Read { object, warnings } = body::reread(context.resource, context.query, &applied, &text)?;
+        Ok(Read { object: context.canonical(&object), warnings })
     })
     .await
 }

@@ -10,7 +10,7 @@ use crate::cluster::Context;
 use crate::object;
 use crate::status::Refusal;
 use crate::strategy::Strategy;
-use crate::{body, verbs};
+use crate::{body, managed, verbs};
 
 /// Kinds whose updates must say which version they change (2.32).
 const CONDITIONAL: [&str; 8] = [
@@ -34,8 +34,12 @@ pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) ->
         let error = path.invalid(0, "must be specified for an update");
         return Err(Refusal::invalid(context.about(), &vec![error]));
     }
-    change(context, status, |_| Ok(Read { object: body.object.clone(), warnings: body.warnings.clone() }))
-        .await
+    change(context, status, |old| {
+        let mut object = context.canonical(&body.object);
+        managed::follow(context, Some(old), &mut object, status)?;
+        Ok(Read { object, warnings: body.warnings.clone() })
+    })
+    .await
 }
 
 /// Replaces the stored object by what `make` makes of it, as often as somebody else comes between. Whoever says which

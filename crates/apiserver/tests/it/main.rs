@@ -1,5 +1,6 @@
 //! An API server in this process, asked by kube-rs and with plain requests.
 
+mod apply;
 mod crd;
 mod discovery;
 mod jobs;

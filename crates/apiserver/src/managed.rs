@@ -1,0 +1,125 @@
+//! Who manages which fields: every write is followed, and configurations are applied (2.41–2.50).
+
+use http::header;
+use jiff::Timestamp;
+use rules::field::Path;
+use serde_json::Value;
+
+use crate::apply::{
+    ApplyError, BuiltIn, FieldManager, Filter, Filters, PathElement, Schema, Set, TypeId, UpdateError,
+    Versions, empty,
+};
+use crate::cluster::Context;
+use crate::registry::Resource;
+use crate::status::{About, Refusal};
+
+/// A built-in kind, which has one version as far as managers are concerned.
+struct Kind<'a>(&'a Resource);
+
+impl Versions for Kind<'_> {
+    fn type_in(&self, version: &str) -> Option<(&Schema, TypeId)> {
+        let Kind(resource) = self;
+        let is_served = version == resource.api_version();
+        is_served.then(|| BuiltIn::v1_35().of_kind(&resource.group, &resource.version, &resource.kind))?
+    }
+
+    fn convert(&self, object: &Value, _version: &str) -> Result<Value, String> {
+        Ok(object.clone())
+    }
+}
+
+/// Follows a write that made `new` of `live`; there is no `live` when an object is created.
+pub(crate) fn follow(
+    context: &Context<'_>,
+    live: Option<&Value>,
+    new: &mut Value,
+    status: bool,
+) -> Result<(), Refusal> {
+    let manager = manager(context)?;
+    let followed = with_field_manager(context, status, |fields, empty| {
+        fields.update(live.unwrap_or(empty), new, &manager, Timestamp::now())
+    });
+    // Upstream does not refuse a write because it cannot tell who manages its fields; nor do we.
+    if let Err(UpdateError { .. }) = &followed {
+        tracing::debug!(error = ?followed, "fields of a write are managed by nobody");
+    }
+    Ok(())
+}
+
+/// What a configuration makes of `live`, or of nothing.
+pub(crate) fn apply(
+    context: &Context<'_>,
+    live: Option<&Value>,
+    config: Value,
+    status: bool,
+) -> Result<Value, Refusal> {
+    let manager = context.query.get("fieldManager").unwrap_or("");
+    if manager.is_empty() {
+        let error = Path::new("fieldManager").required("is required for apply patch");
+        return Err(Refusal::invalid(
+            About { group: "meta.k8s.io", resource: "PatchOptions", name: "" },
+            &vec![error],
+        ));
+    }
+    let force = context.query.is_on("force");
+    let applied = with_field_manager(context, status, |fields, empty| {
+        fields.apply(live.unwrap_or(empty), config, manager, force, Timestamp::now())
+    });
+    applied.map_err(|error| match error {
+        ApplyError::BadRequest(why) => Refusal::bad_request(why),
+        ApplyError::Conflicts(conflicts) => Refusal::apply_conflict(&conflicts),
+        ApplyError::Failed(why) => Refusal::unknown(why),
+    })
+}
+
+fn with_field_manager<T>(
+    context: &Context<'_>,
+    status: bool,
+    act: impl FnOnce(&FieldManager<'_>, &Value) -> T,
+) -> T {
+    let resource = context.resource;
+    let of = schema::Pack::v1_35().of_kind(&resource.group, &resource.version, &resource.kind);
+    let version = resource.api_version();
+    let empty = empty(of.expect("every built-in kind has a type"), &version, &resource.kind);
+    let kind = Kind(resource);
+    let reset = reset(resource, &version, status);
+    let subresource = if status { "status" } else { "" };
+    let fields = FieldManager {
+        versions: &kind,
+        version: &version,
+        kind: &resource.kind,
+        subresource,
+        reset: &reset,
+        empty: &empty,
+    };
+    act(&fields, &empty)
+}
+
+/// Writes to an object cannot change its status, and writes to the status nothing else of it (2.46).
+fn reset(resource: &Resource, version: &str, status: bool) -> Filters {
+    let mut kept = Set::default();
+    if status {
+        kept.insert(&[PathElement::field("spec")]);
+    } else if resource.subresource("status").is_some() {
+        kept.insert(&[PathElement::field("status")]);
+    }
+    Filters::from([(version.to_owned(), Filter::Except(kept))])
+}
+
+/// Who writes: what the client says, or the first word of the program that it is.
+fn manager(context: &Context<'_>) -> Result<String, Refusal> {
+    if let Some(manager) = context.query.get("fieldManager").filter(|manager| !manager.is_empty()) {
+        let errors = rules::meta::field_manager(manager, &Path::new("fieldManager"));
+        if !errors.is_empty() {
+            return Err(Refusal::invalid(
+                About { group: "meta.k8s.io", resource: "UpdateOptions", name: "" },
+                &errors,
+            ));
+        }
+        return Ok(manager.to_owned());
+    }
+    let agent =
+        context.head.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or("");
+    let name = agent.split('/').next().unwrap_or("").chars().filter(|c| types::go::is_print(*c));
+    Ok(name.take(128).collect())
+}

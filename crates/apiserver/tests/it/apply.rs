@@ -1,0 +1,96 @@
+//! Server-side apply, as kube-rs sends it.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::client;
+
+async fn maps() -> Api<ConfigMap> {
+    Api::default_namespaced(client().await)
+}
+
+fn config(data: Value) -> Patch<Value> {
+    Patch::Apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": data}))
+}
+
+async fn apply(maps: &Api<ConfigMap>, manager: &str, force: bool, data: Value) -> kube::Result<Value> {
+    let params = PatchParams { force, ..PatchParams::apply(manager) };
+    let applied = maps.patch("m", &params, &config(data)).await?;
+    Ok(serde_json::to_value(applied.data).expect("data is JSON"))
+}
+
+/// Manager, operation and fields of each entry.
+fn managers(map: &ConfigMap) -> Vec<(String, String, Value)> {
+    let entries = map.metadata.managed_fields.clone().unwrap_or_default();
+    let text = |text: Option<String>| text.unwrap_or_default();
+    let entry = |entry: k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry| {
+        (text(entry.manager), text(entry.operation), entry.fields_v1.map_or(Value::Null, |fields| fields.0))
+    };
+    entries.into_iter().map(entry).collect()
+}
+
+#[tokio::test]
+async fn rule_2_43_what_a_manager_gives_up_is_gone() {
+    let maps = maps().await;
+    assert_eq!(
+        apply(&maps, "one", false, json!({"a": "1", "b": "1"})).await.expect("made"),
+        json!({"a": "1", "b": "1"})
+    );
+    assert_eq!(
+        apply(&maps, "two", false, json!({"c": "2"})).await.expect("added"),
+        json!({"a": "1", "b": "1", "c": "2"})
+    );
+    assert_eq!(
+        apply(&maps, "one", false, json!({"a": "1"})).await.expect("given up"),
+        json!({"a": "1", "c": "2"})
+    );
+    let map = maps.get("m").await.expect("the map");
+    let fields = |key: &str| json!({"f:data": {key: {}}});
+    let apply = "Apply".to_owned();
+    assert_eq!(
+        managers(&map),
+        [("one".to_owned(), apply.clone(), fields("f:a")), ("two".to_owned(), apply, fields("f:c"))]
+    );
+}
+
+#[tokio::test]
+async fn rule_2_44_what_others_manage_is_a_conflict_unless_forced() {
+    let maps = maps().await;
+    apply(&maps, "one", false, json!({"a": "1"})).await.expect("made");
+    match apply(&maps, "two", false, json!({"a": "2"})).await.expect_err("a conflict") {
+        kube::Error::Api(status) => {
+            assert_eq!(status.code, 409);
+            assert_eq!(status.message, "Apply failed with 1 conflict: conflict with \"one\": .data.a");
+            let causes = &status.details.as_ref().expect("details").causes;
+            assert_eq!(
+                (causes[0].reason.as_str(), causes[0].field.as_str()),
+                ("FieldManagerConflict", ".data.a")
+            );
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(apply(&maps, "two", true, json!({"a": "2"})).await.expect("forced"), json!({"a": "2"}));
+}
+
+#[tokio::test]
+async fn rule_2_45_other_writes_are_followed() {
+    let maps = maps().await;
+    let map = json!({"metadata": {"name": "m"}, "data": {"a": "1"}});
+    let params = PostParams { field_manager: Some("maker".to_owned()), ..PostParams::default() };
+    let made = maps.create(&params, &serde_json::from_value(map).expect("a map")).await.expect("made");
+    let update = "Update".to_owned();
+    let of_maker = ("maker".to_owned(), update, json!({"f:data": {".": {}, "f:a": {}}}));
+    assert_eq!(managers(&made), [of_maker]);
+    let again = apply(&maps, "maker", false, json!({"a": "1"})).await.expect("the same value is no conflict");
+    assert_eq!(again, json!({"a": "1"}));
+}
+
+#[tokio::test]
+async fn rule_2_43_applying_the_same_again_changes_nothing() {
+    let maps = maps().await;
+    apply(&maps, "one", false, json!({"a": "1"})).await.expect("made");
+    let before = maps.get("m").await.expect("the map");
+    apply(&maps, "one", false, json!({"a": "1"})).await.expect("applied");
+    assert_eq!(maps.get("m").await.expect("the map"), before);
+}
