@@ -66,6 +66,28 @@ fn a_large_definition_is_quick_3_32() {
     assert!(compiled.as_secs() < 20, "{compiled:?} even without optimisation");
 }
 
+#[test]
+fn judging_a_workload_is_quick_3_29() {
+    const TIMES: u32 = 200;
+    let Some(bench) = Bench::new(&["Workload"]) else { return };
+    let version = &bench.versions["Workload/v1beta2"];
+    let changes = workload(&[("metadata.resourceVersion", json!("1")), ("spec.queueName", json!("q"))]);
+    let (new, old) = (bench.object("Workload/v1beta2", &changes), bench.object("Workload/v1beta2", &changes));
+    let rules = version.rules.as_ref().expect("a Workload has rules");
+    let root = rules::field::Path::root();
+    let time = |work: &dyn Fn() -> rules::field::Errors| {
+        let start = Instant::now();
+        for _ in 0..TIMES {
+            assert_eq!(work(), []);
+        }
+        start.elapsed() / TIMES
+    };
+    let update = time(&|| version.validate_update(&new, &old));
+    let only_rules = time(&|| rules.validate(&new, Some(&old), &version.schema, &root));
+    println!("workload: an update is judged in {update:?}, of which {only_rules:?} are rules");
+    assert!(update.as_millis() < 100, "{update:?} even without optimisation");
+}
+
 /// Objects of the ecosystem: changed by JSON pointers, created or updated, and what is said of it.
 struct Bench {
     versions: BTreeMap<String, Version>,
