@@ -96,3 +96,75 @@ fn without_identity(job: &Value) -> Value {
     }
     job
 }
+
+async fn with_job() -> Cluster {
+    let cluster = cluster().await;
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "status": {"succeeded": 1},
+        "spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}}},
+    });
+    assert_eq!(ask(&cluster, Method::POST, DEFAULT, Some(&job)).await.0, 201);
+    cluster
+}
+
+const DEFAULT: &str = "/apis/batch/v1/namespaces/default/jobs";
+
+#[tokio::test]
+async fn api_03_fields_that_can_be_selected() {
+    let cluster = with_job().await;
+    for (selector, found) in [("status.successful=0", 1), ("status.successful!=0", 0), ("metadata.name=j", 1)]
+    {
+        let path = format!("{DEFAULT}?fieldSelector={}", selector.replace('=', "%3D"));
+        let (code, list, _) = ask(&cluster, Method::GET, &path, None).await;
+        assert_eq!((code, list["items"].as_array().map(Vec::len)), (200, Some(found)), "{selector}");
+    }
+    let (code, answer, _) =
+        ask(&cluster, Method::GET, &format!("{DEFAULT}?fieldSelector=spec.managedBy%3Dx"), None).await;
+    assert_eq!(
+        (code, &answer["message"]),
+        (400, &json!("field label \"spec.managedBy\" not supported for Job"))
+    );
+}
+
+#[tokio::test]
+async fn api_04_a_put_never_creates() {
+    let cluster = with_job().await;
+    let body = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "other"}});
+    let (code, answer, _) = ask(&cluster, Method::PUT, &format!("{DEFAULT}/other"), Some(&body)).await;
+    assert_eq!((code, &answer["message"]), (404, &json!("jobs.batch \"other\" not found")));
+}
+
+#[tokio::test]
+async fn w_05_deleting_a_job_warns_of_its_pods() {
+    let cluster = with_job().await;
+    let (code, job, warnings) = ask(&cluster, Method::DELETE, &format!("{DEFAULT}/j"), None).await;
+    assert_eq!(
+        (code, &job["metadata"]["finalizers"]),
+        (200, &json!(["orphan"])),
+        "X-01: pods stay by default"
+    );
+    assert!(warnings[0].starts_with("299 - \"child pods are preserved by default"), "{warnings:?}");
+    let (_, _, warnings) =
+        ask(&cluster, Method::DELETE, &format!("{DEFAULT}/j?propagationPolicy=Background"), None).await;
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert_eq!(ask(&cluster, Method::GET, &format!("{DEFAULT}/j"), None).await.0, 404);
+}
+
+#[tokio::test]
+async fn api_13_an_endpoint_manages_only_its_own_part() {
+    let cluster = with_job().await;
+    let (_, mut job, _) = ask(&cluster, Method::GET, &format!("{DEFAULT}/j"), None).await;
+    job["status"] = json!({"startTime": "2025-01-01T00:00:00Z"});
+    job["spec"]["parallelism"] = json!(5);
+    let (code, job, _) =
+        ask(&cluster, Method::PUT, &format!("{DEFAULT}/j/status?fieldManager=s"), Some(&job)).await;
+    assert_eq!(code, 200, "{job}");
+    let entries = job["metadata"]["managedFields"].as_array().expect("entries");
+    assert_eq!(entries.len(), 2, "{entries:?}");
+    for entry in entries {
+        let (own, other) =
+            if entry["subresource"] == "status" { ("f:status", "f:spec") } else { ("f:spec", "f:status") };
+        let fields = &entry["fieldsV1"];
+        assert!(fields.get(own).is_some() && fields.get(other).is_none(), "{entry}");
+    }
+}

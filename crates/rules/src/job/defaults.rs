@@ -69,6 +69,29 @@ mod tests {
     }
 
     #[test]
+    fn d_01_what_was_said_stays() {
+        let spec = json!({"completions": 3, "parallelism": 2, "suspend": true, "backoffLimit": 0, "manualSelector": true});
+        for (field, value) in spec.as_object().expect("an object") {
+            check(spec.clone(), field, value);
+        }
+    }
+
+    #[test]
+    fn d_14_the_job_of_a_cron_job_gets_the_templates_defaults_only() {
+        let policy = json!({"rules": [{"action": "Ignore", "onPodConditions": [{"type": "a"}]}]});
+        let mut spec: JobSpec =
+            serde_json::from_value(json!({"podFailurePolicy": policy})).expect("a test's spec");
+        apply_template_defaults(&mut spec);
+        assert_eq!((spec.parallelism, spec.backoff_limit, spec.suspend), (None, None, None));
+        let rules = spec.pod_failure_policy.expect("the policy").rules;
+        assert_eq!(
+            rules[0].on_pod_conditions.as_ref().expect("a pattern")[0].status.as_deref(),
+            Some("True")
+        );
+        assert_eq!(spec.template.spec.expect("a pod").termination_grace_period_seconds, Some(30));
+    }
+
+    #[test]
     fn d_02_d_03_d_04_completions_and_parallelism() {
         check(json!({}), "completions", &json!(1));
         check(json!({}), "parallelism", &json!(1));

@@ -149,3 +149,93 @@ fn invalid_if_any(mut errors: Errors, job: &Job, sent: &Value) -> Result<(), Ref
     field::print_as_sent(&mut errors, &typed, &wire::untyped(job, sent));
     Err(Refused::Invalid(errors))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(patch: &Value) -> Value {
+        let mut job = json!({
+            "metadata": {"name": "n"},
+            "spec": {"template": {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}}},
+        });
+        for (key, value) in patch.as_object().expect("an object") {
+            job["metadata"][key] = value.clone();
+        }
+        job
+    }
+
+    fn created(patch: Value) -> Result<Accepted, Refused> {
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let identity = Identity { uid: "u".to_owned(), now, suffix: "xxxxx".to_owned() };
+        create(&body(&patch), "ns", identity, &Settings::default())
+    }
+
+    fn stored() -> Value {
+        let mut job = created(json!({})).expect("a good Job").object;
+        job["metadata"]["resourceVersion"] = json!("7");
+        job
+    }
+
+    #[test]
+    fn c_03_the_namespace_is_the_requests() {
+        assert_eq!(created(json!({})).expect("a good Job").object["metadata"]["namespace"], "ns");
+        let why = "the namespace of the provided object does not match the namespace sent on the request";
+        assert_eq!(created(json!({"namespace": "other"})).err(), Some(Refused::BadRequest(why.to_owned())));
+    }
+
+    #[test]
+    fn c_05_a_new_job_has_no_version() {
+        let why = "resourceVersion should not be set on objects to be created";
+        assert_eq!(created(json!({"resourceVersion": "5"})).err(), Some(Refused::Internal(why.to_owned())));
+        assert!(created(json!({"resourceVersion": "0"})).is_ok());
+    }
+
+    #[test]
+    fn g_06_nothing_is_generated_again() {
+        let mut new = stored();
+        new["spec"]["selector"] = Value::Null;
+        let Err(Refused::Invalid(errors)) = update(&new, &stored(), &Settings::default()) else {
+            panic!("the selector is missing")
+        };
+        assert_eq!(errors[0].to_string(), "spec.selector: Required value");
+    }
+
+    #[test]
+    fn api_04_s_54_versions_are_compared_where_they_are_given() {
+        let with = |version: Value| {
+            let mut new = stored();
+            new["metadata"]["resourceVersion"] = version;
+            new
+        };
+        for version in [json!(null), json!("7")] {
+            assert!(update(&with(version.clone()), &stored(), &Settings::default()).is_ok());
+            assert!(update_status(&with(version), &stored()).is_ok());
+        }
+        let why = "Operation cannot be fulfilled on jobs.batch \"n\": the object has been modified; please apply your \
+                   changes to the latest version and try again";
+        let conflict = Some(Refused::Conflict(why.to_owned()));
+        assert_eq!(update(&with(json!("6")), &stored(), &Settings::default()).err(), conflict);
+        assert_eq!(update_status(&with(json!("6")), &stored()).err(), conflict);
+    }
+
+    #[test]
+    fn u_04_another_uid_is_another_job() {
+        let mut new = stored();
+        new["metadata"]["uid"] = json!("other");
+        let refused = update(&new, &stored(), &Settings::default());
+        assert!(
+            matches!(refused, Err(Refused::Conflict(why)) if why.contains("Precondition failed: UID in precondition: other"))
+        );
+    }
+
+    #[test]
+    fn w_04_a_status_write_never_warns() {
+        let mut dotted = stored();
+        dotted["metadata"]["name"] = json!("a.b");
+        let mut new = dotted.clone();
+        new["status"] = json!({"startTime": "2025-01-01T00:00:00Z"});
+        assert_eq!(update_status(&new, &dotted).expect("a good status").warnings, Vec::<String>::new());
+        assert_eq!(created(json!({"name": "a.b"})).expect("a good Job").warnings.len(), 1);
+    }
+}

@@ -39,6 +39,7 @@ pub mod prepare;
 mod spec;
 pub mod status;
 pub mod success_policy;
+pub mod table;
 pub mod tracking;
 pub mod triggers;
 pub mod ttl;

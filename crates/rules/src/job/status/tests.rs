@@ -407,7 +407,7 @@ fn s_45_s_47_s_48_s_49_the_ways_to_an_end() {
 }
 
 #[test]
-fn s_50_s_51_s_53_what_nobody_asks() {
+fn s_05_s_50_s_51_s_53_what_nobody_asks() {
     check(json!({}), json!({"active": 99, "conditions": [{"type": "Suspended", "status": "True"}]}), &[]);
     check_of(json!({"completions": 9}), json!({}), complete(), &[]);
     check(
@@ -415,4 +415,18 @@ fn s_50_s_51_s_53_what_nobody_asks() {
         json!({"conditions": [{"type": "Custom", "status": "Perhaps"}, {"type": "Custom", "status": "True"}]}),
         &[],
     );
+}
+
+#[test]
+fn s_03_the_spec_is_not_judged() {
+    check_of(json!({"parallelism": -1, "managedBy": "no path"}), json!({}), json!({"startTime": T0}), &[]);
+}
+
+#[test]
+fn s_04_the_rules_hold_for_every_writer() {
+    for managed_by in [json!(null), json!("kubernetes.io/job-controller"), json!("example.com/x")] {
+        let bad = json!({"ready": 1});
+        let why = "status.ready: Invalid value: 1: cannot set more ready pods than active";
+        check_of(json!({"managedBy": managed_by}), json!({}), bad, &[why]);
+    }
 }

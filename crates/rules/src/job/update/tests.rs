@@ -231,7 +231,7 @@ fn directives() -> Vec<Value> {
 }
 
 #[test]
-fn u_30_u_31_u_32_scheduling_directives() {
+fn u_22_u_30_u_31_u_32_scheduling_directives() {
     let started = json!({"startTime": "2025-01-01T00:00:00Z"});
     for directive in directives() {
         check(&stored(json!({"suspend": true}), json!({})), directive.clone(), &[]);

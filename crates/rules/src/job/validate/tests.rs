@@ -153,7 +153,7 @@ fn check_managed_by(value: &str, expected: &[&str]) {
 }
 
 #[test]
-fn m_01_m_08_m_14_accepted() {
+fn m_01_m_08_m_09_m_13_m_14_accepted() {
     for value in [
         "kubernetes.io/job-controller",
         "example.com/custom-job-controller",
@@ -628,5 +628,20 @@ fn c_70_the_last_hostname() {
         &[&format!(
             "metadata.name: Invalid value: \"{name}\": will not able to create pod with invalid DNS label: {name}-10"
         )],
+    );
+}
+
+#[test]
+fn m_12_the_job_of_a_cron_job() {
+    let mut job = prepared(json!({"spec": {"managedBy": "nobody"}}));
+    let spec = job.spec.take().expect("a spec");
+    let options = Options::for_create(&prepared(json!({})));
+    let errors = validate_spec(&spec, &options, &Path::new("spec").child("jobTemplate").child("spec"));
+    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        errors,
+        [
+            "spec.jobTemplate.spec.managedBy: Invalid value: \"nobody\": must be a domain-prefixed path (such as \"acme.io/foo\")",
+        ]
     );
 }
