@@ -21,11 +21,7 @@ use crate::status::{About, Refusal};
 fn refused(context: &Context<'_>, name: &str, refused: Refused) -> Refusal {
     match refused {
         Refused::BadRequest(why) => Refusal::bad_request(why),
-        // The message names the object already.
-        Refused::Conflict(why) => {
-            let why = why.split_once("\": ").map_or(why.as_str(), |(_, why)| why);
-            Refusal::conflict(context.about_name(name), why)
-        }
+        Refused::Conflict(why) => Refusal::conflict(context.about_name(name), &why),
         Refused::Invalid(errors) => {
             let about = About { group: &context.resource.group, resource: &context.resource.kind, name };
             Refusal::invalid(about, &errors)

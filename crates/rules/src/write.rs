@@ -20,7 +20,7 @@ pub struct Accepted {
 pub enum Refused {
     /// 400: the request contradicts itself.
     BadRequest(String),
-    /// 409: the stored object is another one than the client thinks.
+    /// 409: the stored object is another one than the client thinks. Whoever answers says which object.
     Conflict(String),
     /// 422: these fields are wrong.
     Invalid(Errors),

@@ -2,8 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rules::field::{Errors, Path};
-use rules::meta::system::{Identity, begin_create, begin_update};
-use rules::meta::{self};
+use rules::meta;
+use rules::meta::system::{Identity, begin_create, match_namespace, match_stored};
 use rules::names::Problems;
 use rules::write::{Accepted, Refused};
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ impl Strategy for Generic {
         let mut object = body.clone();
         let mut meta = object::meta(&object);
         begin_create(&mut meta, identity);
-        in_scope(&mut meta, namespace, self.namespaced)?;
+        match_namespace(&mut meta, namespace)?;
         if self.has_status {
             object["status"] = json!({});
         }
@@ -97,12 +97,11 @@ impl Strategy for Generic {
     fn update(&self, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
         let mut object = body.clone();
         let (mut new, old) = (object::meta(&object), object::meta(stored));
-        in_scope(&mut new, old.namespace.as_deref().unwrap_or(""), self.namespaced)?;
+        let sent_generation = new.generation;
+        match_stored(&mut new, &old)?;
         if self.has_status {
             object["status"] = stored["status"].clone();
         }
-        let sent_generation = new.generation;
-        begin_update(&mut new, &old);
         if self.counts_generations {
             let spec = |object: &Value| schema::encode(self.of, object)["spec"].clone();
             let changed = spec(&object) != spec(stored);
@@ -118,22 +117,10 @@ impl Strategy for Generic {
         let mut object = stored.clone();
         object["status"] = body["status"].clone();
         let (mut new, old) = (object::meta(body), object::meta(stored));
-        in_scope(&mut new, old.namespace.as_deref().unwrap_or(""), self.namespaced)?;
-        begin_update(&mut new, &old);
+        match_stored(&mut new, &old)?;
         self.validate_update(&new, &old)?;
         Ok(self.accepted(object, &new))
     }
-}
-
-/// The namespace of an object is the one of the request; objects without one have none.
-fn in_scope(meta: &mut ObjectMeta, namespace: &str, namespaced: bool) -> Result<(), Refused> {
-    let own = meta.namespace.as_deref().unwrap_or("");
-    if !own.is_empty() && own != namespace && namespaced {
-        let why = "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(Refused::BadRequest(why.to_owned()));
-    }
-    meta.namespace = namespaced.then(|| namespace.to_owned());
-    Ok(())
 }
 
 /// Metadata rules are written for objects in namespaces; one without asks for none.

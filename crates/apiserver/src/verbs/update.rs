@@ -26,8 +26,6 @@ const CONDITIONAL: [&str; 8] = [
 
 pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) -> Result<Answer, Refusal> {
     let body = body::read(context.resource, &context.head.headers, context.query, bytes)?;
-    let name = context.name();
-    expect_name(name, object::text(&body.object, &["metadata", "name"]))?;
     let wanted_version = object::text(&body.object, &["metadata", "resourceVersion"]);
     if wanted_version.is_empty() && CONDITIONAL.contains(&context.resource.plural.as_str()) {
         let path = rules::field::Path::new("metadata").child("resourceVersion");
@@ -55,7 +53,6 @@ pub(crate) async fn change(
         let current = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
         let old = object::read(&current);
         let wanted = make(&old)?;
-        expect_stored(context, &wanted.object, &old)?;
         let rule = if status { Strategy::update_status } else { Strategy::update };
         let accepted = rule(context.strategy, &wanted.object, &old);
         let accepted = accepted.map_err(|refused| verbs::refused(context, name, refused))?;
@@ -74,35 +71,6 @@ pub(crate) async fn change(
         answer::warn(&mut answer, &[wanted.warnings, accepted.warnings].concat());
         return Ok(answer);
     }
-}
-
-fn expect_name(name: &str, sent: &str) -> Result<(), Refusal> {
-    if sent.is_empty() {
-        let why =
-            format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
-        return Err(Refusal::bad_request(why));
-    }
-    if sent != name {
-        let why = format!("the name of the object ({sent}) does not match the name on the URL ({name})");
-        return Err(Refusal::bad_request(why));
-    }
-    Ok(())
-}
-
-/// Whether the client speaks of the object that is stored, and of its last version.
-fn expect_stored(context: &Context<'_>, new: &Value, old: &Value) -> Result<(), Refusal> {
-    let text = |object, field| object::text(object, &["metadata", field]);
-    let (new_uid, old_uid) = (text(new, "uid"), text(old, "uid"));
-    if !new_uid.is_empty() && new_uid != old_uid {
-        let why =
-            format!("Precondition failed: UID in precondition: {new_uid}, UID in object meta: {old_uid}");
-        return Err(Refusal::conflict(context.about(), &why));
-    }
-    let (new_version, old_version) = (text(new, "resourceVersion"), text(old, "resourceVersion"));
-    if !new_version.is_empty() && new_version != "0" && new_version != old_version {
-        return Err(Refusal::modified(context.about()));
-    }
-    Ok(())
 }
 
 /// A write that changes nothing is none (2.3).

@@ -11,7 +11,7 @@ use super::update::validate_update;
 use super::validate::validate_create;
 use super::{Settings, prepare, warnings};
 use crate::field::{self, Errors, Path};
-use crate::meta::system::{Identity, begin_create, begin_update};
+use crate::meta::system::{Identity, begin_create, match_namespace, match_stored};
 use crate::write::{Accepted, Refused};
 use crate::{meta, names, wire};
 
@@ -91,56 +91,6 @@ fn validate_common(new: &ObjectMeta, old: &ObjectMeta) -> Errors {
     errors
 }
 
-fn match_namespace(meta: &mut ObjectMeta, namespace: &str) -> Result<(), Refused> {
-    match meta::non_empty(meta.namespace.as_ref()) {
-        None => meta.namespace = Some(namespace.to_owned()),
-        Some(own) if own == namespace => {}
-        Some(_) => {
-            let why = "the namespace of the provided object does not match the namespace sent on the request";
-            return Err(Refused::BadRequest(why.to_owned()));
-        }
-    }
-    Ok(())
-}
-
-/// Whether the body speaks of the stored object, and what it leaves open is taken from there (U-04, S-54).
-fn match_stored(new: &mut ObjectMeta, old: &ObjectMeta) -> Result<(), Refused> {
-    let text = |field: &Option<String>| field.clone().unwrap_or_default();
-    let (new_name, old_name) = (text(&new.name), text(&old.name));
-    if new_name.is_empty() {
-        let why = format!(
-            "the name of the object ({old_name} based on URL) was undeterminable: name must be provided"
-        );
-        return Err(Refused::BadRequest(why));
-    }
-    if new_name != old_name {
-        let why =
-            format!("the name of the object ({new_name}) does not match the name on the URL ({old_name})");
-        return Err(Refused::BadRequest(why));
-    }
-    match_namespace(new, &text(&old.namespace))?;
-    let (new_uid, old_uid) = (text(&new.uid), text(&old.uid));
-    let (new_version, old_version) = (text(&new.resource_version), text(&old.resource_version));
-    let refused = |why: &str| {
-        Err(Refused::Conflict(format!(
-            "Operation cannot be fulfilled on jobs.batch {}: {why}",
-            types::go::quote(&old_name)
-        )))
-    };
-    if !new_uid.is_empty() && new_uid != old_uid {
-        return refused(&format!(
-            "Precondition failed: UID in precondition: {new_uid}, UID in object meta: {old_uid}"
-        ));
-    }
-    if !new_version.is_empty() && new_version != "0" && new_version != old_version {
-        let why =
-            "the object has been modified; please apply your changes to the latest version and try again";
-        return refused(why);
-    }
-    begin_update(new, old);
-    Ok(())
-}
-
 fn invalid_if_any(mut errors: Errors, job: &Job, sent: &Value) -> Result<(), Refused> {
     if errors.is_empty() {
         return Ok(());
@@ -212,8 +162,8 @@ mod tests {
             assert!(update(&with(version.clone()), &stored(), &Settings::default()).is_ok());
             assert!(update_status(&with(version), &stored()).is_ok());
         }
-        let why = "Operation cannot be fulfilled on jobs.batch \"n\": the object has been modified; please apply your \
-                   changes to the latest version and try again";
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
         let conflict = Some(Refused::Conflict(why.to_owned()));
         assert_eq!(update(&with(json!("6")), &stored(), &Settings::default()).err(), conflict);
         assert_eq!(update_status(&with(json!("6")), &stored()).err(), conflict);

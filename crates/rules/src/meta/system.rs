@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
+use crate::write::Refused;
+
 /// What the server gives a new object. It is made where clocks and randomness are allowed.
 #[derive(Debug, Clone)]
 pub struct Identity {
@@ -13,6 +15,10 @@ pub struct Identity {
     /// Five random characters, appended to `generateName` where there is no name.
     pub suffix: String,
 }
+
+/// What a write answers when somebody else wrote first.
+pub const MODIFIED: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
 
 /// Generated names have at most this many characters before the random ones.
 const MAX_GENERATED_BASE: usize = 58;
@@ -38,8 +44,51 @@ pub fn begin_create(meta: &mut ObjectMeta, identity: Identity) -> bool {
     generates
 }
 
+/// The namespace of an object is that of the request; it may be left out, but not be another one (C-03). Objects outside
+/// of namespaces have none.
+pub fn match_namespace(meta: &mut ObjectMeta, namespace: &str) -> Result<(), Refused> {
+    let own = meta.namespace.as_deref().unwrap_or("");
+    if !own.is_empty() && own != namespace {
+        let why = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Refused::BadRequest(why.to_owned()));
+    }
+    meta.namespace = (!namespace.is_empty()).then(|| namespace.to_owned());
+    Ok(())
+}
+
+/// Whether an update speaks of the stored object and of its last version; what it leaves open is taken from there
+/// (U-04, API-04).
+pub fn match_stored(new: &mut ObjectMeta, old: &ObjectMeta) -> Result<(), Refused> {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    let (new_name, old_name) = (text(&new.name), text(&old.name));
+    if new_name.is_empty() {
+        let why = format!(
+            "the name of the object ({old_name} based on URL) was undeterminable: name must be provided"
+        );
+        return Err(Refused::BadRequest(why));
+    }
+    if new_name != old_name {
+        let why =
+            format!("the name of the object ({new_name}) does not match the name on the URL ({old_name})");
+        return Err(Refused::BadRequest(why));
+    }
+    match_namespace(new, &text(&old.namespace))?;
+    let (new_uid, old_uid) = (text(&new.uid), text(&old.uid));
+    if !new_uid.is_empty() && new_uid != old_uid {
+        let why =
+            format!("Precondition failed: UID in precondition: {new_uid}, UID in object meta: {old_uid}");
+        return Err(Refused::Conflict(why));
+    }
+    let (new_version, old_version) = (text(&new.resource_version), text(&old.resource_version));
+    if !new_version.is_empty() && new_version != "0" && new_version != old_version {
+        return Err(Refused::Conflict(MODIFIED.to_owned()));
+    }
+    begin_update(new, old);
+    Ok(())
+}
+
 /// Keeps what an update cannot change, before it is judged (U-04).
-pub fn begin_update(new: &mut ObjectMeta, old: &ObjectMeta) {
+fn begin_update(new: &mut ObjectMeta, old: &ObjectMeta) {
     new.generation = old.generation;
     if new.uid.as_ref().is_none_or(String::is_empty) {
         new.uid.clone_from(&old.uid);
