@@ -6,7 +6,6 @@ use rules::wire;
 use serde_json::Value;
 use types::go;
 
-use crate::object;
 use crate::registry::Resource;
 use crate::request::Query;
 use crate::status::{About, Refusal};
@@ -48,7 +47,7 @@ fn read_json(resource: &Resource, of: schema::Type, query: &Query, body: &[u8]) 
     if let Ok(head) = serde_json::from_slice::<Value>(body) {
         expect_kind(resource, &head)?;
     }
-    let cannot = |why: String| Refusal::bad_request(cannot_be_handled(resource, &resource.kind, &why));
+    let cannot = |why: String| Refusal::bad_request(cannot_be_handled(resource, &why));
     let decoded = schema::decode(of, body).map_err(|why| cannot(why.to_string()))?;
     let strict: Vec<String> = decoded.strict.iter().map(ToString::to_string).collect();
     let warnings = match query.get("fieldValidation").unwrap_or("Warn") {
@@ -83,27 +82,13 @@ pub fn reread(resource: &Resource, query: &Query, document: &Value, patch: &str)
 
 /// The body must say the kind and the version that the path says, or nothing.
 fn expect_kind(resource: &Resource, object: &Value) -> Result<(), Refusal> {
-    let (kind, version) = (object::text(object, &["kind"]), object::text(object, &["apiVersion"]));
-    if kind.is_empty() && version.is_empty() {
-        return Ok(());
-    }
-    if kind == resource.kind && version == resource.api_version() {
-        return Ok(());
-    }
-    let why = format!(
-        "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
-        go::quote(kind),
-        go::quote(version)
-    );
-    Err(Refusal::bad_request(cannot_be_handled(resource, kind, &why)))
+    wire::expect_kind(&resource.group, &resource.version, &resource.kind, object)
+        .map_err(Refusal::bad_request)
 }
 
-fn cannot_be_handled(resource: &Resource, kind: &str, why: &str) -> String {
-    format!(
-        "{kind} in version {} cannot be handled as a {}: {why}",
-        go::quote(&resource.version),
-        resource.kind
-    )
+fn cannot_be_handled(resource: &Resource, why: &str) -> String {
+    let Resource { kind, version, .. } = resource;
+    format!("{kind} in version {} cannot be handled as a {kind}: {why}", go::quote(version))
 }
 
 /// The options of a DELETE: from the body, or else from the query (2.52).

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use types::go;
 
 /// The name of a wire type: what is read, written, compared or printed whole.
 pub const JOB: &str = "io.k8s.api.batch.v1.Job";
@@ -24,6 +25,30 @@ pub const POD_SPEC: &str = "io.k8s.api.core.v1.PodSpec";
 /// The type with this name.
 pub fn named(wire_type: &str) -> schema::Type {
     schema::Pack::v1_35().named(wire_type).expect("a rule names a type of the pack")
+}
+
+/// Whether a body is of the group, version and kind that are asked for; it may leave out what they are. Otherwise what an
+/// API server says to it.
+pub fn expect_kind(group: &str, version: &str, kind: &str, body: &Value) -> Result<(), String> {
+    let text = |field: &str| body[field].as_str().unwrap_or("");
+    let own = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    let sent_kind = if text("kind").is_empty() { kind } else { text("kind") };
+    let sent = if text("apiVersion").is_empty() { own.as_str() } else { text("apiVersion") };
+    if sent_kind == kind && sent == own {
+        return Ok(());
+    }
+    let (sent_group, sent_version) = sent.split_once('/').unwrap_or(("", sent));
+    let is_known = schema::Pack::v1_35().of_kind(sent_group, sent_version, sent_kind).is_some();
+    let why = if is_known {
+        let internal = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or(group) };
+        format!("converting ({sent_version}.{sent_kind}) to ({internal}.{kind}): unknown conversion")
+    } else {
+        let (kind, version) = (go::quote(sent_kind), go::quote(sent));
+        format!(
+            "no kind {kind} is registered for version {version} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+        )
+    };
+    Err(format!("{sent_kind} in version {} cannot be handled as a {kind}: {why}", go::quote(sent_version)))
 }
 
 /// A decoded body as a typed object.
@@ -66,6 +91,25 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn kinds_are_expected_as_an_api_server_does() {
+        let check = |body: Value, expected: &str| {
+            assert_eq!(expect_kind("batch", "v1", "Job", &body).err().as_deref().unwrap_or(""), expected);
+        };
+        check(json!({}), "");
+        check(json!({"kind": "Job"}), "");
+        check(json!({"apiVersion": "batch/v1", "kind": "Job"}), "");
+        check(
+            json!({"apiVersion": "batch/v1", "kind": "Jobb"}),
+            "Jobb in version \"v1\" cannot be handled as a Job: no kind \"Jobb\" is registered for version \"batch/v1\" in \
+             scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+        );
+        check(
+            json!({"apiVersion": "v1", "kind": "Secret"}),
+            "Secret in version \"v1\" cannot be handled as a Job: converting (v1.Secret) to (batch.Job): unknown conversion",
+        );
+    }
 
     #[test]
     fn absent_and_empty_lists_stay_what_they_were() {

@@ -66,20 +66,10 @@ impl Server for Pure {
 /// A body as an API server reads it, or its answer to one that it cannot read.
 fn decode(body: &Value) -> Result<Value, Value> {
     let bad_request = |why: String| status(400, Some("BadRequest"), why, Vec::new());
-    let text = |field: &str| body[field].as_str().unwrap_or("");
-    let cannot = |kind: &str, why: &str| {
-        bad_request(format!("{kind} in version \"v1\" cannot be handled as a Job: {why}"))
-    };
-    if text("kind") != "Job" {
-        let why = format!(
-            "no kind {} is registered for version \"batch/v1\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
-            types::go::quote(text("kind"))
-        );
-        return Err(cannot(text("kind"), &why));
-    }
+    wire::expect_kind("batch", "v1", "Job", body).map_err(bad_request)?;
     let bytes = serde_json::to_vec(body).expect("JSON prints");
-    let decoded =
-        schema::decode(wire::named(wire::JOB), &bytes).map_err(|why| cannot("Job", &why.to_string()))?;
+    let decoded = schema::decode(wire::named(wire::JOB), &bytes)
+        .map_err(|why| bad_request(format!("Job in version \"v1\" cannot be handled as a Job: {why}")))?;
     Ok(decoded.value)
 }
 
