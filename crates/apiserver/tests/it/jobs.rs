@@ -4,6 +4,8 @@ use std::path::Path;
 
 use apiserver::Cluster;
 use http::Method;
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use rules::job::roles;
 use serde_json::{Value, json};
 
 use crate::{ask, cluster};
@@ -108,6 +110,41 @@ async fn with_job() -> Cluster {
 }
 
 const DEFAULT: &str = "/apis/batch/v1/namespaces/default/jobs";
+
+#[tokio::test]
+async fn api_14_what_the_controllers_may_do() {
+    let Some(real) = testkit::ControlPlane::builder().for_test().await else { return };
+    let roles: kube::Api<ClusterRole> = kube::Api::all(real.client());
+    for (name, ours) in [
+        ("system:controller:job-controller", &roles::JOB_CONTROLLER[..]),
+        ("system:controller:ttl-after-finished-controller", &roles::TTL_AFTER_FINISHED[..]),
+    ] {
+        let role = roles.get(name).await.expect("a built-in role");
+        let mut theirs = Vec::new();
+        for rule in role.rules.into_iter().flatten() {
+            let mut verbs = rule.verbs.clone();
+            verbs.sort();
+            for group in rule.api_groups.iter().flatten() {
+                for resource in rule.resources.iter().flatten() {
+                    theirs.push((group.clone(), resource.clone(), verbs.clone()));
+                }
+            }
+        }
+        theirs.sort();
+        let text = |text: &str| text.to_owned();
+        let ours: Vec<_> = ours
+            .iter()
+            .map(|rule| {
+                (
+                    text(rule.group),
+                    text(rule.resource),
+                    rule.verbs.iter().map(|verb| text(verb)).collect::<Vec<_>>(),
+                )
+            })
+            .collect();
+        assert_eq!(ours, theirs, "{name}");
+    }
+}
 
 #[tokio::test]
 async fn api_03_fields_that_can_be_selected() {

@@ -36,6 +36,7 @@ pub mod orphans;
 pub mod plan;
 pub mod pods;
 pub mod prepare;
+pub mod roles;
 mod spec;
 pub mod status;
 pub mod success_policy;
