@@ -8,7 +8,7 @@
 //! - [`names`]: the syntax of names, labels and the like.
 //! - [`meta`]: object metadata and selectors.
 //! - [`wire`]: typed objects and the JSON that they came from; [`semantic`]: when two of them are the same.
-//! - [`write`]: what becomes of a write.
+//! - [`mod@write`]: what becomes of a write.
 //! - [`pod`]: the pod template, as far as users of Jobs meet it.
 //! - [`job`]: the Job API and the Job controller's decision.
 //! - [`quota`]: queues, quota, flavors and preemption: who gets in, as Kueue decides it.

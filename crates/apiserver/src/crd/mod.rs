@@ -2,7 +2,7 @@
 //!
 //! - [`decode`]: a body's text, with the fields that stand in it twice.
 //! - [`definition`]: whether a definition is acceptable.
-//! - [`Version`]: one version of an accepted definition, compiled; with the steps of a write ([`object`]).
+//! - `Version`: one version of an accepted definition, compiled; with the steps of a write (`object`).
 //! - [`schema`]: the compiled schema, and what is done by it: [`prune`], [`defaults`], [`meta`], [`value`], [`lists`],
 //!   [`rules`].
 //! - [`columns`], [`scale`], [`openapi`]: what clients see besides the object.

@@ -3,7 +3,7 @@
 //! The way of a write, in the order in which an API server goes through it:
 //! - [`defaults`]: what a field is when nobody said;
 //! - [`prepare`]: what an endpoint takes from the client, what it keeps and what it generates;
-//! - [`validate`] a new Job, [`update`] of a stored one, [`status`] written by a controller: every error at once;
+//! - [`validate`] a new Job, [`update`] of a stored one, [`mod@status`] written by a controller: every error at once;
 //! - [`warnings`]: what is accepted but worth a word;
 //! - [`endpoints`]: all of these in their order.
 //!
@@ -13,6 +13,8 @@
 //!   [`backoff`], [`failure_policy`], [`success_policy`], [`indexes`] and what is read from [`pods`];
 //! - [`tracking`]: how ended pods get into the counters, with [`conditions`], [`events`] and [`metrics`];
 //! - [`orphans`] and [`ttl`]: what is cleaned up after a Job.
+//!
+//! Around them: [`table`], how Jobs show in `kubectl get`; [`roles`], what their controllers may do.
 //!
 //! Objects are in the form in which [`schema::decode`] leaves them: absent means zero. Time is an argument.
 

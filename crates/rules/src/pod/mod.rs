@@ -8,8 +8,8 @@
 //! - [`Options`]: what is let pass;
 //! - [`warnings`]: what is accepted with a remark;
 //! - here, [`validate_template`] and [`validate_create`]: the order of the rules. Each noun has its file:
-//!   [`containers`], [`ephemeral`], [`env`], [`probes`], [`resources`], [`claims`], [`mounts`], [`volumes`],
-//!   [`security`], [`profiles`], [`windows`], [`affinity`], [`scheduling`], [`dns`].
+//!   `containers`, `ephemeral`, `env`, `probes`, `resources`, `claims`, `mounts`, `volumes`,
+//!   `security`, `profiles`, `windows`, `affinity`, `scheduling`, `dns`.
 //!
 //! What a pod does, and whether its names lead anywhere, is not known here.
 

@@ -1,7 +1,7 @@
 //! Whether a CustomResourceDefinition is acceptable (3.21), in Kubernetes' words and at Kubernetes' paths.
 //!
 //! The API server upstream holds what is the same in all versions once, outside of the versions, and reports errors
-//! there: a schema that all versions share is at `spec.validation`, not at `spec.versions[0].schema`. [`Hoisted`] finds
+//! there: a schema that all versions share is at `spec.validation`, not at `spec.versions[0].schema`. `Hoisted` finds
 //! out what that is.
 //!
 //! On update, checks that the stored definition already fails are not held against the new one.

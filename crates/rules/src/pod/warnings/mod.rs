@@ -1,8 +1,8 @@
 //! What is accepted, but with a remark (W-03).
 //!
 //! - here: the remarks in their order;
-//! - [`overlaps`]: files of a volume that hide each other;
-//! - [`ports`]: ports that collide.
+//! - `overlaps`: files of a volume that hide each other;
+//! - `ports`: ports that collide.
 
 use std::collections::{BTreeMap, BTreeSet};
 
