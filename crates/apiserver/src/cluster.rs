@@ -16,7 +16,7 @@ use crate::registry::{Registry, Resource};
 use crate::request::{Asked, Query, Target, Verb};
 use crate::status::Refusal;
 use crate::strategy::{self, Strategy};
-use crate::{discovery, verbs};
+use crate::{discovery, options, verbs};
 
 /// The largest body that is read (1.2).
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -104,6 +104,7 @@ impl Cluster {
             .filter(|resource| is_in_scope(resource, &target))
             .ok_or_else(Refusal::unknown_resource)?;
         let strategy = self.strategy(resource).ok_or_else(Refusal::method_not_allowed)?;
+        options::expect(target.verb, &query)?;
         let context = Context { cluster: self, target: &target, resource, strategy, query: &query, head };
         match (target.subresource.as_deref(), target.verb) {
             (None, verb) if !resource.allows(verb.word()) => Err(Refusal::method_not_allowed()),

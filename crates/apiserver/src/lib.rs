@@ -24,6 +24,7 @@ mod discovery;
 pub mod jsonpath;
 mod managed;
 pub mod object;
+mod options;
 pub mod patch;
 pub mod registry;
 pub mod request;

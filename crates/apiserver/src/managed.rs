@@ -29,13 +29,8 @@ impl Versions for Kind<'_> {
 }
 
 /// Follows a write that made `new` of `live`; there is no `live` when an object is created.
-pub(crate) fn follow(
-    context: &Context<'_>,
-    live: Option<&Value>,
-    new: &mut Value,
-    status: bool,
-) -> Result<(), Refusal> {
-    let manager = manager(context)?;
+pub(crate) fn follow(context: &Context<'_>, live: Option<&Value>, new: &mut Value, status: bool) {
+    let manager = manager(context);
     let followed = with_field_manager(context, status, |fields, empty| {
         fields.update(live.unwrap_or(empty), new, &manager, Timestamp::now())
     });
@@ -43,7 +38,6 @@ pub(crate) fn follow(
     if let Err(UpdateError { .. }) = &followed {
         tracing::debug!(error = ?followed, "fields of a write are managed by nobody");
     }
-    Ok(())
 }
 
 /// What a configuration makes of `live`, or of nothing.
@@ -107,19 +101,12 @@ fn reset(resource: &Resource, version: &str, status: bool) -> Filters {
 }
 
 /// Who writes: what the client says, or the first word of the program that it is.
-fn manager(context: &Context<'_>) -> Result<String, Refusal> {
+fn manager(context: &Context<'_>) -> String {
     if let Some(manager) = context.query.get("fieldManager").filter(|manager| !manager.is_empty()) {
-        let errors = rules::meta::field_manager(manager, &Path::new("fieldManager"));
-        if !errors.is_empty() {
-            return Err(Refusal::invalid(
-                About { group: "meta.k8s.io", resource: "UpdateOptions", name: "" },
-                &errors,
-            ));
-        }
-        return Ok(manager.to_owned());
+        return manager.to_owned();
     }
     let agent =
         context.head.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or("");
     let name = agent.split('/').next().unwrap_or("").chars().filter(|c| types::go::is_print(*c));
-    Ok(name.take(128).collect())
+    name.take(128).collect()
 }

@@ -13,7 +13,8 @@ pub struct Refusal {
     code: StatusCode,
     reason: Option<&'static str>,
     message: String,
-    details: Map<String, Value>,
+    /// `None` where upstream has nothing to say about the object, not even that it has nothing.
+    details: Option<Map<String, Value>>,
     /// Clients come back after so many seconds.
     retry_after: Option<u32>,
 }
@@ -52,17 +53,11 @@ impl About<'_> {
 
 impl Refusal {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        Refusal {
-            code,
-            reason: Some(reason),
-            message: message.into(),
-            details: Map::new(),
-            retry_after: None,
-        }
+        Refusal { code, reason: Some(reason), message: message.into(), details: None, retry_after: None }
     }
 
     fn about(code: StatusCode, reason: &'static str, about: About<'_>, message: String) -> Self {
-        Refusal { details: about.details(), ..Refusal::new(code, reason, message) }
+        Refusal { details: Some(about.details()), ..Refusal::new(code, reason, message) }
     }
 
     /// 400: the request contradicts itself or cannot be read.
@@ -95,7 +90,8 @@ impl Refusal {
     /// 404: there is no such resource in this group.
     pub fn unknown_resource() -> Self {
         let message = "the server could not find the requested resource";
-        Refusal::new(StatusCode::NOT_FOUND, "NotFound", message)
+        let about = About { group: "", resource: "", name: "" };
+        Refusal::about(StatusCode::NOT_FOUND, "NotFound", about, message.to_owned())
     }
 
     /// 405: the resource cannot be asked this.
@@ -145,7 +141,10 @@ impl Refusal {
     pub fn apply_conflict(conflicts: &Conflicts) -> Self {
         let mut refusal = Refusal::new(StatusCode::CONFLICT, "Conflict", conflicts.to_string());
         let cause = |conflict: &Conflict| json!({"reason": "FieldManagerConflict", "message": conflict.message(), "field": conflict.field()});
-        refusal.details.insert("causes".to_owned(), conflicts.0.iter().map(cause).collect());
+        refusal
+            .details
+            .get_or_insert_default()
+            .insert("causes".to_owned(), conflicts.0.iter().map(cause).collect());
         refusal
     }
 
@@ -179,7 +178,10 @@ impl Refusal {
         let message = format!("{subject} is invalid: {texts}");
         let cause = |error: &field::Error| json!({"reason": error.kind.reason(), "message": error.message(), "field": error.path});
         let mut refusal = Refusal::about(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", about, message);
-        refusal.details.insert("causes".to_owned(), errors.iter().map(cause).collect());
+        refusal
+            .details
+            .get_or_insert_default()
+            .insert("causes".to_owned(), errors.iter().map(cause).collect());
         refusal
     }
 
@@ -209,13 +211,13 @@ impl Refusal {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let cause = json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]);
         let mut refusal = Refusal::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message).retry_after(1);
-        refusal.details.insert("causes".to_owned(), cause);
+        refusal.details.get_or_insert_default().insert("causes".to_owned(), cause);
         refusal
     }
 
     /// Tells the client to come back.
     pub fn retry_after(mut self, seconds: u32) -> Self {
-        self.details.insert("retryAfterSeconds".to_owned(), json!(seconds));
+        self.details.get_or_insert_default().insert("retryAfterSeconds".to_owned(), json!(seconds));
         self.retry_after = Some(seconds);
         self
     }
@@ -223,7 +225,7 @@ impl Refusal {
     /// Adds a cause that machines look for (2.28).
     pub fn with_cause(mut self, reason: &str, message: &str, field: &str) -> Self {
         let cause = json!([{"reason": reason, "message": message, "field": field}]);
-        self.details.insert("causes".to_owned(), cause);
+        self.details.get_or_insert_default().insert("causes".to_owned(), cause);
         self
     }
 
@@ -246,8 +248,8 @@ impl Refusal {
         if let Some(reason) = self.reason {
             status["reason"] = json!(reason);
         }
-        if !self.details.is_empty() {
-            status["details"] = Value::Object(self.details.clone());
+        if let Some(details) = &self.details {
+            status["details"] = Value::Object(details.clone());
         }
         status
     }

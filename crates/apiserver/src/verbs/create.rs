@@ -1,6 +1,7 @@
 //! POST of an object (2.24–2.29).
 
 use http::StatusCode;
+use rules::meta::system::generated_name;
 use serde_json::Value;
 use store::Write;
 
@@ -20,7 +21,7 @@ pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer
     let generates = object::text(&body.object, &["metadata", "name"]).is_empty();
     let mut attempts = 1;
     let mut object = context.canonical(&body.object);
-    managed::follow(context, None, &mut object, false)?;
+    managed::follow(context, None, &mut object, false);
     loop {
         match attempt(context, &object, &body.warnings).await {
             Err(refusal)
@@ -39,11 +40,18 @@ pub(crate) async fn attempt(
     body: &Value,
     warnings: &[String],
 ) -> Result<Answer, Refusal> {
-    let sent_name = object::text(body, &["metadata", "name"]);
+    let identity = identity();
+    let wanted_name = match object::text(body, &["metadata", "name"]) {
+        "" => match object::text(body, &["metadata", "generateName"]) {
+            "" => String::new(),
+            base => generated_name(base, &identity.suffix),
+        },
+        name => name.to_owned(),
+    };
     let accepted = context
         .strategy
-        .create(body, context.namespace(), identity())
-        .map_err(|refused| verbs::refused(context, sent_name, refused))?;
+        .create(body, context.namespace(), identity)
+        .map_err(|refused| verbs::refused(context, &wanted_name, refused))?;
     let name = object::text(&accepted.object, &["metadata", "name"]);
     let key = object::key(context.resource, context.namespace(), name);
     let warnings = [warnings, &accepted.warnings].concat();

@@ -57,7 +57,7 @@ pub(crate) async fn patch(context: &Context<'_>, bytes: &[u8], status: bool) -> 
         let document = patched(old.clone()).map_err(refusal)?;
         let Read { object, warnings } = body::reread(context.resource, context.query, &document, &text)?;
         let mut object = context.canonical(&object);
-        managed::follow(context, Some(old), &mut object, status)?;
+        managed::follow(context, Some(old), &mut object, status);
         Ok(Read { object, warnings })
     })
     .await

@@ -34,7 +34,7 @@ pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) ->
     }
     change(context, status, |old| {
         let mut object = context.canonical(&body.object);
-        managed::follow(context, Some(old), &mut object, status)?;
+        managed::follow(context, Some(old), &mut object, status);
         Ok(Read { object, warnings: body.warnings.clone() })
     })
     .await

@@ -37,11 +37,15 @@ pub fn begin_create(meta: &mut ObjectMeta, identity: Identity) -> bool {
     let is_empty = |text: &Option<String>| text.as_ref().is_none_or(String::is_empty);
     let generates = is_empty(&meta.name) && !is_empty(&meta.generate_name);
     if generates {
-        let base: String =
-            meta.generate_name.iter().flat_map(|base| base.chars()).take(MAX_GENERATED_BASE).collect();
-        meta.name = Some(base + &identity.suffix);
+        meta.name = meta.generate_name.as_ref().map(|base| generated_name(base, &identity.suffix));
     }
     generates
+}
+
+/// A name made of a base and random characters.
+pub fn generated_name(base: &str, suffix: &str) -> String {
+    let base: String = base.chars().take(MAX_GENERATED_BASE).collect();
+    base + suffix
 }
 
 /// The namespace of an object is that of the request; it may be left out, but not be another one (C-03). Objects outside
