@@ -67,6 +67,18 @@ fn owners(object: &Value) -> impl Iterator<Item = (&'static str, &str)> {
     references.filter_map(|reference| Some(("metadata.ownerReferences.uid", reference["uid"].as_str()?)))
 }
 
+/// What stands first in the bytes of an object, so that a list can leave it out (2.11).
+const FIRST: [&str; 2] = ["apiVersion", "kind"];
+
+/// The bytes of an object as an item of a list, whose kind says theirs.
+pub fn item<'a>(resource: &Resource, bytes: &'a [u8]) -> (&'static [u8], &'a [u8]) {
+    let first = format!(r#"{{"apiVersion":"{}","kind":"{}","#, resource.api_version(), resource.kind);
+    match bytes.strip_prefix(first.as_bytes()) {
+        Some(rest) => (b"{", rest),
+        None => (b"", bytes),
+    }
+}
+
 /// Writes an object without its resourceVersion, and says where the digits go.
 fn write(object: &Value) -> (Vec<u8>, usize) {
     let mut out = Vec::with_capacity(1024);
@@ -74,7 +86,11 @@ fn write(object: &Value) -> (Vec<u8>, usize) {
     let empty = Map::new();
     let fields = object.as_object().unwrap_or(&empty);
     out.push(b'{');
-    for (key, value) in fields.iter().filter(|(key, _)| *key != "metadata") {
+    for key in FIRST {
+        write_field(&mut out, key, fields.get(key).unwrap_or(&Value::Null));
+    }
+    for (key, value) in fields.iter().filter(|(key, _)| *key != "metadata" && !FIRST.contains(&key.as_str()))
+    {
         write_field(&mut out, key, value);
     }
     out.extend_from_slice(br#""metadata":{"resourceVersion":""#);

@@ -13,6 +13,7 @@ use crate::registry::Resource;
 
 mod generic;
 mod namespaces;
+mod secrets;
 
 /// How objects of a kind are made and changed. Bodies are what [`schema::decode`] left.
 pub trait Strategy: Send + Sync {
@@ -42,6 +43,7 @@ pub fn of(resource: &Resource, settings: Settings) -> Arc<dyn Strategy> {
     match (resource.group.as_str(), resource.kind.as_str()) {
         ("batch", "Job") => Arc::new(Jobs { settings }),
         ("", "Namespace") => Arc::new(namespaces::Namespaces),
+        ("", "Secret") => Arc::new(secrets::Secrets(generic::Generic::of(resource))),
         _ => Arc::new(generic::Generic::of(resource)),
     }
 }

@@ -190,7 +190,7 @@ fn expired(why: &store::error::Read, page: &Page) -> Refusal {
     Refusal::expired(format!("The resourceVersion for the provided list is too old: {why}"))
 }
 
-/// A list of stored objects, byte for byte.
+/// A list of stored objects, byte for byte but for the kind, which the list says for all.
 pub(crate) fn list_bytes(
     context: &Context<'_>,
     revision: Revision,
@@ -219,7 +219,9 @@ pub(crate) fn list_bytes(
         if i > 0 {
             bytes.push(b',');
         }
-        bytes.extend_from_slice(&object.value);
+        let (start, rest) = object::item(context.resource, &object.value);
+        bytes.extend_from_slice(start);
+        bytes.extend_from_slice(rest);
     }
     bytes.extend_from_slice(b"]}");
     bytes.into()

@@ -196,3 +196,17 @@ async fn what_is_not_there_and_cannot_be_asked() {
         ask(&cluster, Method::POST, "/api/v1/namespaces/default/configmaps", Some(&huge)).await;
     assert_eq!((code, &answer["reason"]), (413, &json!("RequestEntityTooLarge")));
 }
+
+#[tokio::test]
+async fn rule_3_12_secrets_keep_text_as_bytes() {
+    let cluster = cluster().await;
+    let path = "/api/v1/namespaces/default/secrets";
+    let body =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"k": "v"}});
+    let (code, secret, _) = ask(&cluster, Method::POST, path, Some(&body)).await;
+    assert_eq!((code, &secret["type"], &secret["data"]), (201, &json!("Opaque"), &json!({"k": "dg=="})));
+    assert_eq!(secret.get("stringData"), None);
+    let (_, list, _) = ask(&cluster, Method::GET, &format!("{path}?fieldSelector=type%3DOpaque"), None).await;
+    assert_eq!(list["items"][0]["metadata"]["name"], "s");
+    assert_eq!((&list["kind"], list["items"][0].get("kind")), (&json!("SecretList"), None), "2.11");
+}
