@@ -36,7 +36,7 @@ pub fn read(resource: &Resource, headers: &HeaderMap, query: &Query, body: &[u8]
         "application/vnd.kubernetes.protobuf" => {
             let object =
                 schema::protobuf::decode(of, body).map_err(|why| Refusal::bad_request(why.to_string()))?;
-            expect_kind(resource, &object)?;
+            expect_kind(resource, &object, body)?;
             Ok(Read { object, warnings: Vec::new() })
         }
         _ => Err(Refusal::unsupported_media_type(&ACCEPTED)),
@@ -44,11 +44,22 @@ pub fn read(resource: &Resource, headers: &HeaderMap, query: &Query, body: &[u8]
 }
 
 fn read_json(resource: &Resource, of: schema::Type, query: &Query, body: &[u8]) -> Result<Read, Refusal> {
-    if let Ok(head) = serde_json::from_slice::<Value>(body) {
-        expect_kind(resource, &head)?;
+    let head = serde_json::from_slice::<Value>(body);
+    if let Ok(head) = &head {
+        expect_kind(resource, head, body)?;
     }
+    let decoded = schema::decode(of, body).map_err(|why| {
+        let why = why.to_string();
+        // What is no JSON does not tell what it is.
+        let is_json = head.is_ok();
+        let text = if is_json {
+            cannot_be_handled(resource, &why)
+        } else {
+            wire::unrecognized(&resource.kind, &why, body)
+        };
+        Refusal::bad_request(text)
+    })?;
     let cannot = |why: String| Refusal::bad_request(cannot_be_handled(resource, &why));
-    let decoded = schema::decode(of, body).map_err(|why| cannot(why.to_string()))?;
     let strict: Vec<String> = decoded.strict.iter().map(ToString::to_string).collect();
     let warnings = match query.get("fieldValidation").unwrap_or("Warn") {
         "Strict" if !strict.is_empty() => {
@@ -81,9 +92,9 @@ pub fn reread(resource: &Resource, query: &Query, document: &Value, patch: &str)
 }
 
 /// The body must say the kind and the version that the path says, or nothing.
-fn expect_kind(resource: &Resource, object: &Value) -> Result<(), Refusal> {
-    wire::expect_kind(&resource.group, &resource.version, &resource.kind, object)
-        .map_err(Refusal::bad_request)
+fn expect_kind(resource: &Resource, object: &Value, sent: &[u8]) -> Result<(), Refusal> {
+    let Resource { group, version, kind, .. } = resource;
+    wire::expect_kind(group, version, kind, object, sent).map_err(Refusal::bad_request)
 }
 
 fn cannot_be_handled(resource: &Resource, why: &str) -> String {

@@ -28,8 +28,19 @@ pub fn named(wire_type: &str) -> schema::Type {
 }
 
 /// Whether a body is of the group, version and kind that are asked for; it may leave out what they are. Otherwise what an
-/// API server says to it.
-pub fn expect_kind(group: &str, version: &str, kind: &str, body: &Value) -> Result<(), String> {
+/// API server says to it. `sent` is the text of the body.
+pub fn expect_kind(group: &str, version: &str, kind: &str, body: &Value, sent: &[u8]) -> Result<(), String> {
+    for field in ["apiVersion", "kind"] {
+        let found = match &body[field] {
+            Value::Null | Value::String(_) => continue,
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        let why = format!("json: cannot unmarshal {found} into Go struct field .{field} of type string");
+        return Err(unrecognized(kind, &why, sent));
+    }
     let text = |field: &str| body[field].as_str().unwrap_or("");
     let own = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     let sent_kind = if text("kind").is_empty() { kind } else { text("kind") };
@@ -49,6 +60,26 @@ pub fn expect_kind(group: &str, version: &str, kind: &str, body: &Value) -> Resu
         )
     };
     Err(format!("{sent_kind} in version {} cannot be handled as a {kind}: {why}", go::quote(sent_version)))
+}
+
+/// What an API server says to a body that does not even tell what it is: where the JSON breaks off, and how it begins.
+pub fn unrecognized(kind: &str, why: &str, sent: &[u8]) -> String {
+    const SHOWN: usize = 30;
+    let start = &sent[..sent.len().min(SHOWN)];
+    let more = if sent.len() > SHOWN { " ..." } else { "" };
+    let start = match sent.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(start).into_owned(),
+        Some(_) => start.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(hex_digit).collect(),
+    };
+    format!(
+        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} \
+         ({start}{more})"
+    )
+}
+
+fn hex_digit(value: u8) -> char {
+    char::from_digit(value.into(), 16).expect("half a byte is a hexadecimal digit")
 }
 
 /// A decoded body as a typed object.
@@ -95,7 +126,9 @@ mod tests {
     #[test]
     fn kinds_are_expected_as_an_api_server_does() {
         let check = |body: Value, expected: &str| {
-            assert_eq!(expect_kind("batch", "v1", "Job", &body).err().as_deref().unwrap_or(""), expected);
+            let sent = body.to_string();
+            let refused = expect_kind("batch", "v1", "Job", &body, sent.as_bytes()).err();
+            assert_eq!(refused.as_deref().unwrap_or(""), expected);
         };
         check(json!({}), "");
         check(json!({"kind": "Job"}), "");
@@ -104,6 +137,11 @@ mod tests {
             json!({"apiVersion": "batch/v1", "kind": "Jobb"}),
             "Jobb in version \"v1\" cannot be handled as a Job: no kind \"Jobb\" is registered for version \"batch/v1\" in \
              scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+        );
+        check(
+            json!({"apiVersion": "batch/v1", "kind": 5}),
+            "the object provided is unrecognized (must be of type Job): couldn't get version/kind; json parse error: json: \
+             cannot unmarshal number into Go struct field .kind of type string ({\"apiVersion\":\"batch/v1\",\"kind ...)",
         );
         check(
             json!({"apiVersion": "v1", "kind": "Secret"}),

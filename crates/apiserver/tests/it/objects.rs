@@ -210,3 +210,20 @@ async fn rule_3_12_secrets_keep_text_as_bytes() {
     assert_eq!(list["items"][0]["metadata"]["name"], "s");
     assert_eq!((&list["kind"], list["items"][0].get("kind")), (&json!("SecretList"), None), "2.11");
 }
+
+#[tokio::test]
+async fn rule_2_24_bodies_that_cannot_be_recognized() {
+    let cluster = cluster().await;
+    for (body, why) in
+        [("", "unexpected end of JSON input (<empty>)"), ("   ", "unexpected end of JSON input (202020)")]
+    {
+        let request =
+            http::Request::post("/api/v1/namespaces/default/configmaps").body(bytes::Bytes::from(body));
+        let answer = cluster.answer(request.expect("a request")).await;
+        assert_eq!(answer.status(), 400);
+        let answer = http_body_util::BodyExt::collect(answer.into_body()).await.expect("a body").to_bytes();
+        let status: serde_json::Value = serde_json::from_slice(&answer).expect("JSON");
+        let start = "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: ";
+        assert_eq!(status["message"], format!("{start}{why}"));
+    }
+}

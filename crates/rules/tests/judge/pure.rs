@@ -66,8 +66,8 @@ impl Server for Pure {
 /// A body as an API server reads it, or its answer to one that it cannot read.
 fn decode(body: &Value) -> Result<Value, Value> {
     let bad_request = |why: String| status(400, Some("BadRequest"), why, Vec::new());
-    wire::expect_kind("batch", "v1", "Job", body).map_err(bad_request)?;
     let bytes = serde_json::to_vec(body).expect("JSON prints");
+    wire::expect_kind("batch", "v1", "Job", body, &bytes).map_err(bad_request)?;
     let decoded = schema::decode(wire::named(wire::JOB), &bytes)
         .map_err(|why| bad_request(format!("Job in version \"v1\" cannot be handled as a Job: {why}")))?;
     Ok(decoded.value)
