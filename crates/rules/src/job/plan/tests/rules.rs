@@ -136,7 +136,7 @@ fn ends_for(reasons: &[&str]) -> Seen {
 }
 
 #[test]
-fn j_20_the_first_reason_to_end_wins() {
+fn j_20_j_61_the_first_reason_to_end_wins() {
     let order = [
         ("SuccessCriteriaMet", "Told"),
         ("FailureTarget", "Told"),
@@ -158,7 +158,7 @@ fn j_20_the_first_reason_to_end_wins() {
 }
 
 #[test]
-fn j_20_messages() {
+fn j_20_p_07_messages() {
     for (reason, message) in [
         (
             "PodFailurePolicy",

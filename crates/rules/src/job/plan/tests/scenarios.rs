@@ -284,7 +284,7 @@ fn scenario_17_success_policy() {
 }
 
 #[test]
-fn scenario_18_managed_by_another() {
+fn scenario_18_e_02_j_11_managed_by_another() {
     for suspend in [true, false] {
         let seen = job(json!({"parallelism": 2, "suspend": suspend, "managedBy": "example.com/x"}));
         seen.check("18", "nothing, because not ours: managed by example.com/x");
@@ -294,7 +294,7 @@ fn scenario_18_managed_by_another() {
 }
 
 #[test]
-fn scenario_19_managed_by_the_reserved_name() {
+fn scenario_19_e_09_managed_by_the_reserved_name() {
     let reserved = job(json!({"parallelism": 2, "managedBy": "kubernetes.io/job-controller"}));
     assert_eq!(reserved.decide().to_string(), job(json!({"parallelism": 2})).decide().to_string());
 }
