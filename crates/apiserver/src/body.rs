@@ -24,8 +24,7 @@ pub struct Read {
 /// Reads an object of a resource.
 pub fn read(resource: &Resource, headers: &HeaderMap, query: &Query, body: &[u8]) -> Result<Read, Refusal> {
     let content = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
-    let of = schema::Pack::v1_35().of_kind(&resource.group, &resource.version, &resource.kind);
-    let of = of.expect("every built-in kind has a type");
+    let of = resource.of_type();
     match content.split(';').next().unwrap_or("").trim() {
         "" | "application/json" => read_json(resource, of, query, body),
         "application/yaml" => {
@@ -73,8 +72,7 @@ fn read_json(resource: &Resource, of: schema::Type, query: &Query, body: &[u8]) 
 
 /// A patched document as an object again; what does not fit its type is the patch's fault (2.38).
 pub fn reread(resource: &Resource, query: &Query, document: &Value, patch: &str) -> Result<Read, Refusal> {
-    let of = schema::Pack::v1_35().of_kind(&resource.group, &resource.version, &resource.kind);
-    let of = of.expect("every built-in kind has a type");
+    let of = resource.of_type();
     let invalid = |why: String| {
         let error = Path::new("patch").invalid(patch, why);
         Refusal::invalid(About { group: "", resource: "", name: "" }, &vec![error])

@@ -183,8 +183,7 @@ impl Context<'_> {
     /// A body with its defaults, in the form in which it would be stored.
     pub(crate) fn canonical(&self, body: &serde_json::Value) -> serde_json::Value {
         let resource = self.resource;
-        let of = schema::Pack::v1_35().of_kind(&resource.group, &resource.version, &resource.kind);
-        let of = of.expect("every built-in kind has a type");
+        let of = resource.of_type();
         let mut object = schema::encode(of, &self.strategy.with_defaults(body));
         object["apiVersion"] = serde_json::json!(resource.api_version());
         object["kind"] = serde_json::json!(resource.kind);

@@ -6,8 +6,7 @@ use rules::field::Path;
 use serde_json::Value;
 
 use crate::apply::{
-    ApplyError, BuiltIn, FieldManager, Filter, Filters, PathElement, Schema, Set, TypeId, UpdateError,
-    Versions, empty,
+    ApplyError, BuiltIn, FieldManager, Filter, Filters, PathElement, Schema, Set, TypeId, Versions, empty,
 };
 use crate::cluster::Context;
 use crate::registry::Resource;
@@ -28,16 +27,21 @@ impl Versions for Kind<'_> {
     }
 }
 
-/// Follows a write that made `new` of `live`; there is no `live` when an object is created.
-pub(crate) fn follow(context: &Context<'_>, live: Option<&Value>, new: &mut Value, status: bool) {
+/// The body of a write with the managers of its fields. They are worked out on the body as it would be stored; the rest of
+/// it stays as it was sent, because refusals show it so. There is no `live` when an object is created.
+pub(crate) fn followed(context: &Context<'_>, live: Option<&Value>, body: &Value, status: bool) -> Value {
+    let mut new = context.canonical(body);
     let manager = manager(context);
     let followed = with_field_manager(context, status, |fields, empty| {
-        fields.update(live.unwrap_or(empty), new, &manager, Timestamp::now())
+        fields.update(live.unwrap_or(empty), &mut new, &manager, Timestamp::now())
     });
     // Upstream does not refuse a write because it cannot tell who manages its fields; nor do we.
-    if let Err(UpdateError { .. }) = &followed {
-        tracing::debug!(error = ?followed, "fields of a write are managed by nobody");
+    if let Err(error) = followed {
+        tracing::debug!(%error, "fields of a write are managed by nobody");
     }
+    let mut body = body.clone();
+    body["metadata"]["managedFields"] = new["metadata"]["managedFields"].take();
+    body
 }
 
 /// What a configuration makes of `live`, or of nothing.
@@ -72,9 +76,8 @@ fn with_field_manager<T>(
     act: impl FnOnce(&FieldManager<'_>, &Value) -> T,
 ) -> T {
     let resource = context.resource;
-    let of = schema::Pack::v1_35().of_kind(&resource.group, &resource.version, &resource.kind);
     let version = resource.api_version();
-    let empty = empty(of.expect("every built-in kind has a type"), &version, &resource.kind);
+    let empty = empty(resource.of_type(), &version, &resource.kind);
     let kind = Kind(resource);
     let reset = reset(resource, &version, status);
     let subresource = if status { "status" } else { "" };

@@ -58,6 +58,12 @@ impl Resource {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
+    /// The type of its objects. Only built-in resources have one in the schema pack.
+    pub fn of_type(&self) -> schema::Type {
+        let of = schema::Pack::v1_35().of_kind(&self.group, &self.version, &self.kind);
+        of.expect("every built-in kind has a type")
+    }
+
     /// The subresource with this name.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|known| known.name == name)

@@ -43,9 +43,8 @@ pub(super) struct Generic {
 
 impl Generic {
     pub(super) fn of(resource: &Resource) -> Self {
-        let of = schema::Pack::v1_35().of_kind(&resource.group, &resource.version, &resource.kind);
         Generic {
-            of: of.expect("every built-in kind has a type"),
+            of: resource.of_type(),
             kind: (resource.api_version(), resource.kind.clone()),
             namespaced: resource.namespaced,
             has_status: resource.subresource("status").is_some(),

@@ -20,8 +20,7 @@ pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer
     expect_namespace(context)?;
     let generates = object::text(&body.object, &["metadata", "name"]).is_empty();
     let mut attempts = 1;
-    let mut object = context.canonical(&body.object);
-    managed::follow(context, None, &mut object, false);
+    let object = managed::followed(context, None, &body.object, false);
     loop {
         match attempt(context, &object, &body.warnings).await {
             Err(refusal)

@@ -183,7 +183,8 @@ fn grace(context: &Context<'_>, options: &Value, old: &Value) -> i64 {
     if seconds < 0 { 1 } else { seconds }
 }
 
-fn is_held(context: &Context<'_>, object: &Value) -> bool {
+/// Whether somebody still has to act before the object may go: a finalizer, or the time a pod has to end.
+pub(crate) fn is_held(context: &Context<'_>, object: &Value) -> bool {
     let some = |list: &Value| list.as_array().is_some_and(|list| !list.is_empty());
     some(&object["metadata"]["finalizers"])
         || context.resource.plural == "namespaces" && some(&object["spec"]["finalizers"])

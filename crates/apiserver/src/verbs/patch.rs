@@ -48,17 +48,14 @@ pub(crate) async fn patch(context: &Context<'_>, bytes: &[u8], status: bool) -> 
         }
         _ => {
             let resource = context.resource;
-            let of = schema::Pack::v1_35().of_kind(&resource.group, &resource.version, &resource.kind);
-            let of = of.expect("every built-in kind has a type");
+            let of = resource.of_type();
             Box::new(move |document| patch::strategic::apply(of, document, patch.clone()))
         }
     };
     change(context, status, |old| {
         let document = patched(old.clone()).map_err(refusal)?;
         let Read { object, warnings } = body::reread(context.resource, context.query, &document, &text)?;
-        let mut object = context.canonical(&object);
-        managed::follow(context, Some(old), &mut object, status);
-        Ok(Read { object, warnings })
+        Ok(Read { object: managed::followed(context, Some(old), &object, status), warnings })
     })
     .await
 }
@@ -83,8 +80,7 @@ async fn apply(context: &Context<'_>, bytes: &[u8], status: bool) -> Result<Answ
     }
     change(context, status, |old| {
         let applied = managed::apply(context, Some(old), config.clone(), status)?;
-        let Read { object, warnings } = body::reread(context.resource, context.query, &applied, &text)?;
-        Ok(Read { object: context.canonical(&object), warnings })
+        body::reread(context.resource, context.query, &applied, &text)
     })
     .await
 }

@@ -10,6 +10,7 @@ use crate::cluster::Context;
 use crate::object;
 use crate::status::Refusal;
 use crate::strategy::Strategy;
+use crate::verbs::delete::is_held;
 use crate::{body, managed, verbs};
 
 /// Kinds whose updates must say which version they change (2.32).
@@ -33,8 +34,7 @@ pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) ->
         return Err(Refusal::invalid(context.about(), &vec![error]));
     }
     change(context, status, |old| {
-        let mut object = context.canonical(&body.object);
-        managed::follow(context, Some(old), &mut object, status);
+        let object = managed::followed(context, Some(old), &body.object, status);
         Ok(Read { object, warnings: body.warnings.clone() })
     })
     .await
@@ -87,12 +87,7 @@ pub(crate) fn same(new: &Value, old: &Value) -> bool {
 
 /// The write of a changed object: its removal, if it was only kept by its last finalizer (2.55).
 pub(crate) fn settle(context: &Context<'_>, key: &store::Key, object: &Value) -> Write {
-    let meta = &object["metadata"];
-    let is_held = meta["finalizers"].as_array().is_some_and(|list| !list.is_empty())
-        || context.resource.plural == "namespaces"
-            && object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
-        || meta["deletionGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds > 0);
-    if !meta["deletionTimestamp"].is_null() && !is_held {
+    if !object["metadata"]["deletionTimestamp"].is_null() && !is_held(context, object) {
         return Write::delete(key.clone());
     }
     Write::put(key.clone(), object::draft(object, &context.fields(object)))

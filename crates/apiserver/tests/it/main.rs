@@ -3,6 +3,7 @@
 mod apply;
 mod crd;
 mod discovery;
+mod hostile;
 mod jobs;
 mod objects;
 mod patch;

@@ -13,9 +13,8 @@ use kube::{Client, Config};
 use rules::job::Settings;
 use store::{Options, Store};
 
-async fn start(store: Options, credentials: Arc<Credentials>) -> Server {
-    let cluster =
-        Cluster::open(Store::open(store).expect("a store"), Settings::default()).await.expect("a cluster");
+async fn start(store: &Store, credentials: Arc<Credentials>) -> Server {
+    let cluster = Cluster::open(store.clone(), Settings::default()).await.expect("a cluster");
     let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     Server::start(cluster, credentials, anywhere).await.expect("a server")
 }
@@ -40,7 +39,7 @@ fn config_map(name: &str) -> ConfigMap {
 #[tokio::test]
 async fn kube_rs_connects_by_the_kubeconfig() {
     let credentials = Arc::new(Credentials::ephemeral().expect("credentials"));
-    let server = start(Options::ephemeral(), credentials.clone()).await;
+    let server = start(&Store::open(Options::ephemeral()).expect("a store"), credentials.clone()).await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client(&server, &credentials).await);
     maps.create(&PostParams::default(), &config_map("a")).await.expect("created");
     assert_eq!(maps.get("a").await.expect("read").metadata.name.as_deref(), Some("a"));
@@ -51,7 +50,7 @@ async fn kube_rs_connects_by_the_kubeconfig() {
 #[tokio::test]
 async fn rule_6_1_strangers_get_401() {
     let credentials = Arc::new(Credentials::ephemeral().expect("credentials"));
-    let server = start(Options::ephemeral(), credentials).await;
+    let server = start(&Store::open(Options::ephemeral()).expect("a store"), credentials).await;
     let stranger = Credentials::ephemeral().expect("other credentials");
     let maps: Api<ConfigMap> = Api::default_namespaced(client(&server, &stranger).await);
     assert!(maps.get("a").await.is_err(), "another authority, another token");
@@ -62,25 +61,16 @@ async fn what_was_acknowledged_is_there_after_a_restart() {
     let dir = tempfile::tempdir().expect("a directory");
     let credentials = Arc::new(Credentials::kept_in(dir.path()).expect("credentials"));
     let data = dir.path().join("data");
-    let server = start(Options::disk(&data), credentials.clone()).await;
+    let store = Store::open(Options::disk(&data)).expect("a store");
+    let server = start(&store, credentials.clone()).await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client(&server, &credentials).await);
     let made = maps.create(&PostParams::default(), &config_map("a")).await.expect("created");
     server.stop().await;
-    drop(maps);
+    store.close().await;
 
     let again = Arc::new(Credentials::kept_in(dir.path()).expect("credentials"));
-    let server = loop {
-        // The store is closed when the last connection has let go of it.
-        match Store::open(Options::disk(&data)) {
-            Ok(store) => {
-                let cluster = Cluster::open(store, Settings::default()).await.expect("a cluster");
-                let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-                break Server::start(cluster, again.clone(), anywhere).await.expect("a server");
-            }
-            Err(store::error::Open::Locked { .. }) => tokio::task::yield_now().await,
-            Err(error) => panic!("{error}"),
-        }
-    };
+    let store = Store::open(Options::disk(&data)).expect("the store is closed and can be opened");
+    let server = start(&store, again.clone()).await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client(&server, &again).await);
     assert_eq!(maps.get("a").await.expect("still there"), made);
 }
