@@ -66,15 +66,52 @@ fn dependencies_of(name: &str) -> BTreeSet<String> {
 }
 
 /// Arrows point down: who may depend on whom.
-const MAY_USE: [(&str, &[&str]); 8] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("types", &[]),
     ("schema", &["types"]),
     ("rules", &["types", "schema"]),
     ("store", &[]),
     ("apiserver", &["types", "schema", "rules", "store"]),
     ("testkit", &[]),
-    ("bench", &["types", "schema", "rules", "store", "apiserver", "testkit"]),
-    ("cli", &["types", "schema", "rules", "store", "apiserver"]),
+    ("reconcile", &[]),
+    ("controllers", &["types", "schema", "rules", "reconcile"]),
+    ("runner", &["types", "schema", "rules", "reconcile"]),
+    ("operator", &["types", "schema", "rules", "reconcile"]),
+    (
+        "fleet",
+        &["types", "schema", "rules", "store", "apiserver", "reconcile", "controllers", "runner", "operator"],
+    ),
+    (
+        "bench",
+        &[
+            "types",
+            "schema",
+            "rules",
+            "store",
+            "apiserver",
+            "reconcile",
+            "controllers",
+            "runner",
+            "operator",
+            "fleet",
+            "testkit",
+        ],
+    ),
+    (
+        "cli",
+        &[
+            "types",
+            "schema",
+            "rules",
+            "store",
+            "apiserver",
+            "reconcile",
+            "controllers",
+            "runner",
+            "operator",
+            "fleet",
+        ],
+    ),
 ];
 
 #[test]

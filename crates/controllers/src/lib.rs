@@ -1,0 +1,1 @@
+//! What a cluster brings along: Job, CronJob, garbage collection, namespaces, scheduling.

@@ -1,0 +1,1 @@
+//! The embedded set-up: management cluster and workers in one process.

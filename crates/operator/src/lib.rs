@@ -1,0 +1,1 @@
+//! Job to Workload, quota reservation, dispatch, mirroring, worker connections, webhooks.

@@ -1,0 +1,1 @@
+//! Watch caches, work queues and a clock: the loop around every decision.
