@@ -1,0 +1,163 @@
+use futures::channel::mpsc;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt as _;
+use kube::api::ObjectMeta;
+
+use super::*;
+
+/// A cache whose watch is the test, and what it told.
+struct Watched {
+    cache: Cache<ConfigMap>,
+    told: Arc<Mutex<Vec<String>>>,
+    _tasks: Tasks,
+}
+
+fn watched() -> (Watched, mpsc::UnboundedSender<watcher::Result<Event<ConfigMap>>>) {
+    let (events, stream) = mpsc::unbounded();
+    let mut tasks = Tasks::new();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let telling = Arc::clone(&told);
+    let cache = Builder::of("configmaps".to_owned(), Box::new(move |_| stream.boxed()))
+        .index("owner", |map: &ConfigMap| map.labels().get("owner").cloned().into_iter().collect())
+        .on_change(move |change| {
+            let show = |map: Option<&Arc<ConfigMap>>| map.map_or("-".to_owned(), |map| shown(map));
+            let line = format!("{}: {} to {}", change.key, show(change.old), show(change.new));
+            telling.lock().expect("no panic").push(line);
+        })
+        .start(&mut tasks);
+    (Watched { cache, told, _tasks: tasks }, events)
+}
+
+fn shown(map: &ConfigMap) -> String {
+    format!("{}@{}", map.uid().unwrap_or_default(), map.resource_version().unwrap_or_default())
+}
+
+fn map(name: &str, uid: &str, revision: u64) -> ConfigMap {
+    let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: Some("ns".to_owned()),
+        uid: Some(uid.to_owned()),
+        resource_version: Some(revision.to_string()),
+        labels: Some(BTreeMap::from([("owner".to_owned(), uid.to_owned())])),
+        ..ObjectMeta::default()
+    };
+    ConfigMap { metadata, ..ConfigMap::default() }
+}
+
+impl Watched {
+    fn list(&self, maps: impl IntoIterator<Item = ConfigMap>) {
+        self.cache.take(Event::Init);
+        maps.into_iter().for_each(|map| self.cache.take(Event::InitApply(map)));
+        self.cache.take(Event::InitDone);
+    }
+
+    #[track_caller]
+    fn holds(&self, expected: &[&str]) {
+        let held: Vec<String> = self.cache.all().iter().map(|map| shown(map)).collect();
+        assert_eq!(held, expected);
+    }
+
+    #[track_caller]
+    fn told(&self, expected: &[&str]) {
+        assert_eq!(std::mem::take(&mut *self.told.lock().expect("no panic")), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_list_then_events() {
+    let (seen, _events) = watched();
+    assert!(!seen.cache.is_ready());
+    seen.list([map("a", "1", 5), map("b", "2", 3)]);
+    assert!(seen.cache.is_ready());
+    seen.cache.take(Event::Apply(map("b", "2", 6)));
+    seen.cache.take(Event::Delete(map("a", "1", 7)));
+    seen.holds(&["2@6"]);
+    seen.told(&["ns/a: - to 1@5", "ns/b: - to 2@3", "ns/b: 2@3 to 2@6", "ns/a: 1@5 to -"]);
+}
+
+#[tokio::test]
+async fn a_second_list_says_what_went_meanwhile_and_nothing_that_did_not_change() {
+    let (seen, _events) = watched();
+    seen.list([map("a", "1", 5), map("b", "2", 3)]);
+    seen.told(&["ns/a: - to 1@5", "ns/b: - to 2@3"]);
+    seen.list([map("b", "2", 3), map("c", "3", 9)]);
+    seen.holds(&["2@3", "3@9"]);
+    seen.told(&["ns/a: 1@5 to -", "ns/c: - to 3@9"]);
+}
+
+#[tokio::test]
+async fn our_own_write_is_seen_at_once_and_told_once() {
+    let (seen, _events) = watched();
+    seen.list([map("a", "1", 5)]);
+    seen.told(&["ns/a: - to 1@5"]);
+    seen.cache.put(map("a", "1", 8));
+    seen.cache.put(map("b", "2", 9));
+    seen.holds(&["1@8", "2@9"]);
+    for event in [map("a", "1", 6), map("a", "1", 8), map("b", "2", 9)] {
+        seen.cache.take(Event::Apply(event));
+    }
+    seen.holds(&["1@8", "2@9"]);
+    seen.told(&["ns/a: 1@5 to 1@8", "ns/b: - to 2@9"]);
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_after_the_news_of_the_deletion_brings_nothing_back() {
+    let (seen, _events) = watched();
+    seen.list([]);
+    seen.cache.take(Event::Apply(map("a", "1", 5)));
+    seen.cache.take(Event::Delete(map("a", "1", 6)));
+    seen.cache.put(map("a", "1", 5));
+    seen.holds(&[]);
+}
+
+#[tokio::test]
+async fn our_own_write_during_a_list_is_kept() {
+    let (seen, _events) = watched();
+    seen.list([map("a", "1", 5)]);
+    seen.cache.take(Event::Init);
+    seen.cache.put(map("a", "1", 8));
+    seen.cache.put(map("b", "2", 9));
+    seen.cache.take(Event::InitApply(map("a", "1", 7)));
+    seen.cache.take(Event::InitApply(map("c", "3", 12)));
+    seen.cache.put(map("c", "3", 11));
+    seen.cache.take(Event::InitDone);
+    seen.holds(&["1@8", "2@9", "3@12"]);
+}
+
+#[tokio::test]
+async fn our_own_delete_is_seen_at_once_and_older_news_bring_nothing_back() {
+    let (seen, _events) = watched();
+    seen.list([map("a", "1", 5)]);
+    seen.cache.removed(&map("a", "1", 5));
+    seen.cache.take(Event::Apply(map("a", "1", 6)));
+    seen.holds(&[]);
+    seen.cache.put(map("a", "2", 8));
+    seen.cache.take(Event::Delete(map("a", "1", 7)));
+    seen.holds(&["2@8"]);
+    seen.told(&["ns/a: - to 1@5", "ns/a: 1@5 to -", "ns/a: - to 2@8"]);
+}
+
+#[tokio::test]
+async fn an_index_follows_its_objects() {
+    let (seen, _events) = watched();
+    let by = |owner| seen.cache.by("owner", owner).len();
+    seen.list([map("a", "1", 5), map("b", "1", 3)]);
+    assert_eq!((by("1"), by("2")), (2, 0));
+    seen.cache.take(Event::Apply(map("b", "2", 6)));
+    assert_eq!((by("1"), by("2")), (1, 1));
+    seen.cache.take(Event::Delete(map("b", "2", 7)));
+    assert_eq!((by("1"), by("2")), (1, 0));
+    assert!(seen.cache.held().indexes.len() == 1, "an empty entry is not kept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_watch_is_told_and_goes_on() {
+    let (seen, events) = watched();
+    let send = |event| events.unbounded_send(event).expect("the cache listens");
+    send(Err(watcher::Error::NoResourceVersion));
+    send(Ok(Event::Init));
+    send(Ok(Event::InitApply(map("a", "1", 5))));
+    send(Ok(Event::InitDone));
+    seen.cache.ready().await;
+    seen.holds(&["1@5"]);
+}
