@@ -13,6 +13,7 @@
 //! - [`job`]: the Job API and the Job controller's decision.
 //! - [`quota`]: queues, quota, flavors and preemption: who gets in, as Kueue decides it.
 
+pub mod conversion;
 pub mod field;
 pub mod job;
 pub mod meta;
