@@ -1,0 +1,168 @@
+//! Kueue's custom resources as definitions, and how they come to a cluster.
+//!
+//! What a field may be is a table of facts, taken from the definitions of Kueue v0.19.2 without their prose (a test
+//! holds them together and writes the table anew when asked). What a field means is said in our own words, in
+//! [`words`].
+
+mod words;
+
+use std::io::Read as _;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::runtime::conditions::is_crd_established;
+use kube::runtime::wait::await_condition;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tracing::info;
+
+/// Made by `UPDATE_DEFINITIONS=1 cargo test -p operator --test it definitions`.
+static FACTS: &[u8] = include_bytes!("kueue-v0.19.2.json.gz");
+
+/// The release whose definitions these are, as a number that grows. A cluster is told by [`MARK`].
+const RELEASE: u32 = 1902;
+/// The annotation that says which of our releases a definition is of.
+const MARK: &str = "ferry.dev/definitions";
+
+/// How a cluster gets from one version of an object to the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Conversion {
+    /// The cluster knows how: it is embedded and converts in this process.
+    Embedded,
+    /// By asking us, as a client configuration of `apiextensions.k8s.io/v1` says.
+    Webhook(Value),
+}
+
+/// Why definitions did not come to a cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Reading or writing one.
+    #[error("failed to install the definition of {name}")]
+    Install {
+        /// Its name.
+        name: String,
+        /// What the cluster said.
+        source: kube::Error,
+    },
+    /// It was written, and the cluster does not serve it.
+    #[error("the definition of {name} is there, but the cluster does not serve it")]
+    Established {
+        /// Its name.
+        name: String,
+        /// What went wrong while waiting for it.
+        source: kube::runtime::wait::Error,
+    },
+}
+
+/// Every definition, by name.
+pub fn all(conversion: &Conversion) -> Vec<Value> {
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(FACTS).read_to_string(&mut text).expect("the table is ours and whole");
+    let mut definitions: Vec<Value> = serde_json::from_str(&text).expect("the table is JSON");
+    for definition in &mut definitions {
+        definition["metadata"]["annotations"] = json!({ MARK: RELEASE.to_string() });
+        words::describe(definition);
+        if let Conversion::Webhook(client) = conversion
+            && is_converted(definition)
+        {
+            let webhook = json!({ "clientConfig": client, "conversionReviewVersions": ["v1"] });
+            definition["spec"]["conversion"] = json!({ "strategy": "Webhook", "webhook": webhook });
+        }
+    }
+    definitions
+}
+
+/// Whether the versions of a kind differ in more than their name (API-2).
+fn is_converted(definition: &Value) -> bool {
+    let kind = definition["spec"]["names"]["kind"].as_str().unwrap_or_default();
+    ["LocalQueue", "ClusterQueue", "Cohort", "Workload", "MultiKueueCluster"].contains(&kind)
+}
+
+/// Installs what is missing, brings up to date what is ours and older, leaves everything else as it is, and returns
+/// when the cluster serves all of it.
+pub async fn install(client: &Client, conversion: &Conversion) -> Result<(), Error> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for definition in all(conversion) {
+        let name = definition["metadata"]["name"].as_str().expect("the table has names").to_owned();
+        let failed = |source| Error::Install { name: name.clone(), source };
+        let parsed: CustomResourceDefinition =
+            serde_json::from_value(definition.clone()).expect("the table has definitions");
+        match api.get_opt(&name).await.map_err(failed)? {
+            None => match api.create(&PostParams::default(), &parsed).await {
+                Ok(_) => info!(definition = %name, "installed"),
+                // Somebody was faster; what they installed is theirs.
+                Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+                Err(source) => return Err(failed(source)),
+            },
+            Some(there) if is_ours_and_older(&there) => {
+                let patch = Patch::Merge(json!({
+                    "metadata": { "annotations": definition["metadata"]["annotations"] },
+                    "spec": definition["spec"],
+                }));
+                api.patch(&name, &PatchParams::default(), &patch).await.map_err(failed)?;
+                info!(definition = %name, "brought up to date");
+            }
+            Some(_) => {}
+        }
+    }
+    for definition in all(conversion) {
+        let name = definition["metadata"]["name"].as_str().expect("the table has names");
+        let established = await_condition(api.clone(), name, is_crd_established()).await;
+        established.map_err(|source| Error::Established { name: name.to_owned(), source })?;
+    }
+    Ok(())
+}
+
+fn is_ours_and_older(definition: &CustomResourceDefinition) -> bool {
+    let mark = definition.metadata.annotations.as_ref().and_then(|annotations| annotations.get(MARK));
+    mark.and_then(|mark| mark.parse::<u32>().ok()).is_some_and(|release| release < RELEASE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn api_1_both_versions_are_served_and_the_newer_is_stored() {
+        let definitions = all(&Conversion::Embedded);
+        assert_eq!(definitions.len(), 11);
+        for definition in &definitions {
+            let kind = &definition["spec"]["names"]["kind"];
+            let versions = definition["spec"]["versions"].as_array().expect("versions");
+            let said: Vec<_> = versions
+                .iter()
+                .map(|version| (&version["name"], &version["served"], &version["storage"]))
+                .map(|(name, served, stored)| (name.as_str(), served.as_bool(), stored.as_bool()))
+                .collect();
+            let expected =
+                [(Some("v1beta1"), Some(true), Some(false)), (Some("v1beta2"), Some(true), Some(true))];
+            assert_eq!(said, expected, "{kind}");
+            let warning = versions[0]["deprecationWarning"].as_str();
+            let deprecated = warning == Some("This version is deprecated. Use v1beta2 instead.");
+            assert_eq!(deprecated, kind != "MultiKueueConfig", "{kind}");
+        }
+    }
+
+    #[test]
+    fn api_2_only_kinds_that_differ_are_converted_by_webhook() {
+        let definitions = all(&Conversion::Webhook(json!({ "url": "https://127.0.0.1:1/convert" })));
+        let converted: Vec<&str> = definitions
+            .iter()
+            .filter(|definition| definition["spec"]["conversion"]["strategy"] == "Webhook")
+            .filter_map(|definition| definition["spec"]["names"]["plural"].as_str())
+            .collect();
+        assert_eq!(converted, ["clusterqueues", "cohorts", "localqueues", "multikueueclusters", "workloads"]);
+    }
+
+    #[test]
+    fn only_what_is_ours_and_older_is_replaced() {
+        let definition = |mark: Option<&str>| {
+            let mut there = CustomResourceDefinition::default();
+            there.metadata.annotations = mark.map(|mark| [(MARK.to_owned(), mark.to_owned())].into());
+            is_ours_and_older(&there)
+        };
+        assert!(!definition(None), "Kueue's own");
+        assert!(!definition(Some("1902")) && !definition(Some("2000")) && !definition(Some("new")));
+        assert!(definition(Some("1901")));
+    }
+}

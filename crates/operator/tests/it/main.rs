@@ -1,0 +1,3 @@
+//! The operator as a whole.
+
+mod definitions;
