@@ -23,6 +23,9 @@ pub struct Read {
 
 /// Reads an object of a resource.
 pub fn read(resource: &Resource, headers: &HeaderMap, query: &Query, body: &[u8]) -> Result<Read, Refusal> {
+    if let Some(custom) = &resource.custom {
+        return custom.read_body(headers, query, body);
+    }
     let content = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     let of = resource.of_type();
     match content.split(';').next().unwrap_or("").trim() {
@@ -72,12 +75,15 @@ fn read_json(resource: &Resource, of: schema::Type, query: &Query, body: &[u8]) 
 
 /// A patched document as an object again; what does not fit its type is the patch's fault (2.38).
 pub fn reread(resource: &Resource, query: &Query, document: &Value, patch: &str) -> Result<Read, Refusal> {
-    let of = resource.of_type();
     let invalid = |why: String| {
         let error = Path::new("patch").invalid(patch, why);
         Refusal::invalid(About { group: "", resource: "", name: "" }, &vec![error])
     };
-    let decoded = schema::decode_value(of, document).map_err(|why| invalid(why.to_string()))?;
+    if let Some(custom) = &resource.custom {
+        return custom.reread_body(query, document.clone(), invalid);
+    }
+    let decoded =
+        schema::decode_value(resource.of_type(), document).map_err(|why| invalid(why.to_string()))?;
     let strict: Vec<String> = decoded.strict.iter().map(ToString::to_string).collect();
     let warnings = match query.get("fieldValidation").unwrap_or("Warn") {
         "Strict" if !strict.is_empty() => {

@@ -8,7 +8,8 @@ use http::{Method, Request, StatusCode, request};
 use rules::job::Settings;
 use rules::meta::system::Identity;
 use serde_json::json;
-use store::Store;
+use store::{Draft, Object, Store};
+use tokio::sync::watch;
 
 use crate::answer::{self, Answer};
 use crate::object;
@@ -30,7 +31,7 @@ pub struct Cluster(Arc<Inner>);
 
 struct Inner {
     store: Store,
-    registry: &'static Registry,
+    registry: watch::Sender<Arc<Registry>>,
     strategies: HashMap<(String, String), Arc<dyn Strategy>>,
 }
 
@@ -47,14 +48,15 @@ pub(crate) struct Context<'a> {
 impl Cluster {
     /// A cluster over a store. Makes sure that its first namespaces are there.
     pub async fn open(store: Store, settings: Settings) -> Result<Self, Refusal> {
-        let registry = Registry::built_in();
-        let strategies = registry
+        let built_in = Registry::built_in();
+        let strategies = built_in
             .iter()
             .filter(|resource| resource.allows("get"))
             .map(|resource| {
                 ((object::storage_name(resource), resource.version.clone()), strategy::of(resource, settings))
             })
             .collect();
+        let registry = watch::Sender::new(Arc::new(built_in.clone()));
         let cluster = Cluster(Arc::new(Inner { store, registry, strategies }));
         for name in NAMESPACES {
             cluster.ensure_namespace(name).await?;
@@ -96,20 +98,22 @@ impl Cluster {
             Asked::Resource(target) => target,
             Asked::Path(path) => return discovery::answer(self, &path, head),
         };
-        if !self.registry().has_group(&target.group) {
+        let resource = self.registry().get(&target.group, &target.version, &target.resource).cloned();
+        let Some(resource) = resource.filter(|resource| is_in_scope(resource, &target)) else {
+            if Registry::built_in().has_group(&target.group) {
+                return Err(Refusal::unknown_resource());
+            }
             return Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n"));
-        }
-        let resource = self.registry().get(&target.group, &target.version, &target.resource);
-        let resource = resource
-            .filter(|resource| is_in_scope(resource, &target))
-            .ok_or_else(Refusal::unknown_resource)?;
+        };
+        let resource = &resource;
         let strategy = self.strategy(resource).ok_or_else(Refusal::method_not_allowed)?;
         options::expect(target.verb, &query)?;
-        let context = Context { cluster: self, target: &target, resource, strategy, query: &query, head };
+        let context =
+            Context { cluster: self, target: &target, resource, strategy: &*strategy, query: &query, head };
         match (target.subresource.as_deref(), target.verb) {
             (None, verb) if !resource.allows(verb.word()) => Err(Refusal::method_not_allowed()),
-            (None, Verb::Get) => verbs::get::get(&context),
-            (None, Verb::List) => verbs::list::list(&context),
+            (None, Verb::Get) => verbs::get::get(&context).await,
+            (None, Verb::List) => verbs::list::list(&context).await,
             (None, Verb::Watch) => verbs::watch::watch(&context).await,
             (None, Verb::Create) => verbs::create::create(&context, &body).await,
             (None, Verb::Update) => verbs::update::update(&context, &body, false).await,
@@ -122,7 +126,7 @@ impl Cluster {
                     return Err(Refusal::method_not_allowed());
                 }
                 match (name, verb) {
-                    ("status", Verb::Get) => verbs::get::get(&context),
+                    ("status", Verb::Get) => verbs::get::get(&context).await,
                     ("status", Verb::Update) => verbs::update::update(&context, &body, true).await,
                     ("status", Verb::Patch) => verbs::patch::patch(&context, &body, true).await,
                     _ => Err(Refusal::unknown_resource()),
@@ -135,13 +139,17 @@ impl Cluster {
         &self.0.store
     }
 
-    pub(crate) fn registry(&self) -> &'static Registry {
-        self.0.registry
+    /// What is served at this moment.
+    pub(crate) fn registry(&self) -> Arc<Registry> {
+        self.0.registry.borrow().clone()
     }
 
-    pub(crate) fn strategy(&self, resource: &Resource) -> Option<&dyn Strategy> {
+    pub(crate) fn strategy(&self, resource: &Resource) -> Option<Arc<dyn Strategy>> {
+        if let Some(custom) = &resource.custom {
+            return Some(custom.clone());
+        }
         let id = (object::storage_name(resource), resource.version.clone());
-        self.0.strategies.get(&id).map(AsRef::as_ref)
+        self.0.strategies.get(&id).cloned()
     }
 }
 
@@ -183,11 +191,37 @@ impl Context<'_> {
     /// A body with its defaults, in the form in which it would be stored.
     pub(crate) fn canonical(&self, body: &serde_json::Value) -> serde_json::Value {
         let resource = self.resource;
+        if resource.custom.is_some() {
+            return body.clone();
+        }
         let of = resource.of_type();
         let mut object = schema::encode(of, &self.strategy.with_defaults(body));
         object["apiVersion"] = serde_json::json!(resource.api_version());
         object["kind"] = serde_json::json!(resource.kind);
         object
+    }
+
+    /// Stored objects as clients of the requested version see them.
+    pub(crate) async fn shown(&self, objects: &[Arc<Object>]) -> Result<Vec<Bytes>, Refusal> {
+        let stored = objects.iter().map(|object| (object.revision, object.value.clone())).collect();
+        self.resource.shown(stored).await
+    }
+
+    /// A stored object in the requested version.
+    pub(crate) async fn read(&self, object: &Object) -> Result<serde_json::Value, Refusal> {
+        match &self.resource.custom {
+            None => Ok(object::read(object)),
+            Some(custom) => custom.read(object::read(object)).await,
+        }
+    }
+
+    /// An object, in any of its versions, ready to be stored.
+    pub(crate) async fn draft(&self, object: &serde_json::Value) -> Result<Draft, Refusal> {
+        let Some(custom) = &self.resource.custom else {
+            return Ok(object::draft(object, &self.fields(object)));
+        };
+        let (object, fields) = custom.stored(object).await?;
+        Ok(object::draft(&object, &fields))
     }
 
     /// Fields that can be selected, of an object.

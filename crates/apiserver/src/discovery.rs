@@ -34,7 +34,7 @@ const GROUPS: [&str; 19] = [
 ];
 
 pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Result<Answer, Refusal> {
-    let registry = cluster.registry();
+    let registry = &*cluster.registry();
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let aggregated = wants_aggregated(head);
     match parts.as_slice() {

@@ -3,7 +3,7 @@
 use http::header;
 use jiff::Timestamp;
 use rules::field::Path;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::apply::{
     ApplyError, BuiltIn, FieldManager, Filter, Filters, PathElement, Schema, Set, TypeId, Versions, empty,
@@ -77,12 +77,15 @@ fn with_field_manager<T>(
 ) -> T {
     let resource = context.resource;
     let version = resource.api_version();
-    let empty = empty(resource.of_type(), &version, &resource.kind);
-    let kind = Kind(resource);
+    let built_in = Kind(resource);
+    let (empty, versions): (_, &dyn Versions) = match &resource.custom {
+        None => (empty(resource.of_type(), &version, &resource.kind), &built_in),
+        Some(custom) => (json!({"apiVersion": version, "kind": resource.kind}), &**custom),
+    };
     let reset = reset(resource, &version, status);
     let subresource = if status { "status" } else { "" };
     let fields = FieldManager {
-        versions: &kind,
+        versions,
         version: &version,
         kind: &resource.kind,
         subresource,

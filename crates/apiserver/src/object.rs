@@ -42,13 +42,13 @@ pub fn storage_name(resource: &Resource) -> String {
 }
 
 /// An object ready to be stored: canonical JSON with a place for the revision, and what the store is told about it.
-pub fn draft(object: &Value, selectable: &[(&'static str, String)]) -> Draft {
+pub fn draft(object: &Value, selectable: &[(impl AsRef<str>, String)]) -> Draft {
     let index = Index {
         token: text(object, &["metadata", "uid"]).into(),
         labels: labels(object).collect(),
         fields: selectable
             .iter()
-            .map(|(name, value)| (*name, value.as_str()))
+            .map(|(name, value)| (name.as_ref(), value.as_str()))
             .chain(owners(object))
             .collect(),
     };
@@ -62,7 +62,7 @@ fn labels(object: &Value) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// Who owns the object: the garbage collector looks for it by this.
-fn owners(object: &Value) -> impl Iterator<Item = (&'static str, &str)> {
+fn owners(object: &Value) -> impl Iterator<Item = (&str, &str)> {
     let references = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     references.filter_map(|reference| Some(("metadata.ownerReferences.uid", reference["uid"].as_str()?)))
 }
@@ -72,11 +72,20 @@ const FIRST: [&str; 2] = ["apiVersion", "kind"];
 
 /// The bytes of an object as an item of a list, whose kind says theirs.
 pub fn item<'a>(resource: &Resource, bytes: &'a [u8]) -> (&'static [u8], &'a [u8]) {
+    // Items of custom resources say themselves what they are.
+    if resource.custom.is_some() {
+        return (b"", bytes);
+    }
     let first = format!(r#"{{"apiVersion":"{}","kind":"{}","#, resource.api_version(), resource.kind);
     match bytes.strip_prefix(first.as_bytes()) {
         Some(rest) => (b"{", rest),
         None => (b"", bytes),
     }
+}
+
+/// What the bytes of every object in a version begin with.
+pub fn prefix(api_version: &str) -> String {
+    format!(r#"{{"apiVersion":"{api_version}","#)
 }
 
 /// Writes an object without its resourceVersion, and says where the digits go.

@@ -5,10 +5,15 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
+use bytes::Bytes;
 use serde::Deserialize;
+use store::Revision;
+
+use crate::crd::Custom;
+use crate::status::Refusal;
 
 /// A resource that is served, in one version.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Resource {
     /// The API group; empty for the core group.
     pub group: String,
@@ -32,6 +37,8 @@ pub struct Resource {
     pub storage_version_hash: String,
     /// Its subresources.
     pub subresources: Vec<Subresource>,
+    /// What its definition says of its objects, if users defined it.
+    pub custom: Option<Arc<Custom>>,
 }
 
 /// A subresource, such as `status`.
@@ -56,6 +63,22 @@ impl Resource {
     /// `batch/v1`, or `v1` in the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// The kind of a list of its objects.
+    pub fn list_kind(&self) -> String {
+        match &self.custom {
+            Some(custom) => custom.version().names.list_kind.clone(),
+            None => format!("{}List", self.kind),
+        }
+    }
+
+    /// Stored bytes, each with the revision it was written at, as clients of this version see them.
+    pub(crate) async fn shown(&self, stored: Vec<(Revision, Bytes)>) -> Result<Vec<Bytes>, Refusal> {
+        match &self.custom {
+            None => Ok(stored.into_iter().map(|(_, bytes)| bytes).collect()),
+            Some(custom) => custom.shown(stored).await,
+        }
     }
 
     /// The type of its objects. Only built-in resources have one in the schema pack.
@@ -84,6 +107,16 @@ impl Registry {
     pub fn built_in() -> &'static Registry {
         static BUILT_IN: LazyLock<Registry> = LazyLock::new(|| read(include_str!("registry/kinds.json")));
         &BUILT_IN
+    }
+
+    /// What every cluster serves, and what users defined.
+    pub fn with(custom: impl IntoIterator<Item = Resource>) -> Registry {
+        let mut registry = Registry::built_in().clone();
+        for resource in custom {
+            let id = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
+            registry.resources.entry(id).or_insert_with(|| Arc::new(resource));
+        }
+        registry
     }
 
     /// The resource at a path.
@@ -146,6 +179,7 @@ fn read(table: &str) -> Registry {
             categories: row.categories,
             storage_version_hash: row.storage_version_hash,
             subresources: Vec::new(),
+            custom: None,
         };
         registry.resources.insert(id, Arc::new(resource));
     }

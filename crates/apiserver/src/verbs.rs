@@ -8,6 +8,8 @@ pub(crate) mod patch;
 pub(crate) mod update;
 pub(crate) mod watch;
 
+use std::sync::Arc;
+
 use http::StatusCode;
 use rules::write::Refused;
 use serde_json::Value;
@@ -42,8 +44,9 @@ fn not_committed(context: &Context<'_>, name: &str, error: store::error::Commit)
 }
 
 /// The object as it is stored.
-fn stored(code: StatusCode, object: &Object) -> Answer {
-    answer::json(code, object.value.clone())
+async fn stored(context: &Context<'_>, code: StatusCode, object: &Arc<Object>) -> Result<Answer, Refusal> {
+    let shown = context.shown(std::slice::from_ref(object)).await?;
+    Ok(answer::json(code, shown.into_iter().next().unwrap_or_default()))
 }
 
 /// The object as it would be stored, and is not.

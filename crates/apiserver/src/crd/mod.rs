@@ -9,7 +9,9 @@
 //!
 //! How deep an object or a schema nests is bounded by who parsed it.
 
+mod body;
 pub mod columns;
+pub mod conversion;
 mod correlate;
 pub mod decode;
 pub mod defaults;
@@ -17,6 +19,7 @@ pub mod definition;
 mod field_path;
 pub mod formats;
 pub(crate) mod go;
+pub mod kind;
 pub mod lists;
 pub mod meta;
 mod object;
@@ -26,9 +29,11 @@ pub mod prune;
 pub mod rules;
 pub mod scale;
 pub mod schema;
+mod strategy;
 #[cfg(test)]
 mod tests;
 pub mod value;
 pub mod version;
 
+pub use kind::{Custom, Kind};
 pub use version::{Names, Version};

@@ -29,11 +29,19 @@ impl Version {
     /// Brings an object from a client into the form it is judged and stored in. Returns the paths of fields that were
     /// not known, as strict field validation names them.
     pub fn decode(&self, object: &mut Value) -> Result<Vec<String>, Error> {
-        self.normalize(object, Malformed::Refuse)
+        let unknown = self.normalize(object, Malformed::Refuse)?;
+        defaults::apply(object, &self.schema);
+        Ok(unknown)
     }
 
     /// The same for an object from the store, which is never refused.
     pub fn read(&self, object: &mut Value) {
+        self.conform(object);
+        defaults::apply(object, &self.schema);
+    }
+
+    /// Drops what this version does not know from an object that was converted to it.
+    pub fn conform(&self, object: &mut Value) {
         // Nothing is refused where malformed metadata is dropped.
         let _ = self.normalize(object, Malformed::Drop);
     }
@@ -54,7 +62,6 @@ impl Version {
         if let (Some(fields), Some(metadata)) = (object.as_object_mut(), own.get_mut("metadata")) {
             fields.insert("metadata".to_owned(), metadata.take());
         }
-        defaults::apply(object, &self.schema);
         Ok(unknown)
     }
 

@@ -60,10 +60,10 @@ pub(crate) async fn attempt(
         }
         verbs::unstored(StatusCode::CREATED, &accepted.object)
     } else {
-        let draft = object::draft(&accepted.object, &context.fields(&accepted.object));
+        let draft = context.draft(&accepted.object).await?;
         let write = Write::put(key.clone(), draft).if_absent();
         match context.cluster.store().commit(write).await {
-            Ok(done) => verbs::stored(StatusCode::CREATED, &done.object),
+            Ok(done) => verbs::stored(context, StatusCode::CREATED, &done.object).await?,
             Err(store::error::Commit::Exists { current }) => {
                 let is_leaving = !object::read(&current)["metadata"]["deletionTimestamp"].is_null();
                 return Err(Refusal::already_exists(context.about_name(name), is_leaving));

@@ -29,7 +29,7 @@ pub(crate) async fn delete_collection(context: &Context<'_>, bytes: &[u8]) -> Re
     let view =
         context.cluster.store().view_at(At::Latest).map_err(|why| Refusal::internal(why.to_string()))?;
     let selected: Vec<_> = view.list(&scope).filter(|object| selection.matches(object)).cloned().collect();
-    let answer = list_bytes(context, view.revision(), &selected, None, None);
+    let answer = list_bytes(context, view.revision(), &selected, None, None).await?;
     for object in &selected {
         let done = delete_in(context, object.key.namespace(), object.key.name(), &options).await;
         match done {
@@ -64,15 +64,15 @@ async fn delete_in(
             return Ok(if is_held { verbs::unstored(StatusCode::OK, &new) } else { gone(context, &old) });
         }
         if is_held && verbs::update::same(&new, &old) {
-            return Ok(verbs::stored(StatusCode::OK, &current));
+            return verbs::stored(context, StatusCode::OK, &current).await;
         }
         let write = if is_held {
-            Write::put(key.clone(), object::draft(&new, &context.fields(&new)))
+            Write::put(key.clone(), context.draft(&new).await?)
         } else {
             Write::delete(key.clone())
         };
         match context.cluster.store().commit(write.if_revision(current.revision)).await {
-            Ok(done) if is_held => return Ok(verbs::stored(StatusCode::OK, &done.object)),
+            Ok(done) if is_held => return verbs::stored(context, StatusCode::OK, &done.object).await,
             Ok(_) => return Ok(gone(context, &old)),
             Err(store::error::Commit::Conflict { .. }) => {}
             Err(error) => return Err(verbs::not_committed(context, name, error)),

@@ -7,8 +7,8 @@ use crate::cluster::Context;
 use crate::object;
 use crate::status::Refusal;
 
-pub(crate) fn get(context: &Context<'_>) -> Result<Answer, Refusal> {
+pub(crate) async fn get(context: &Context<'_>) -> Result<Answer, Refusal> {
     let key = object::key(context.resource, context.namespace(), context.name());
     let found = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
-    Ok(super::stored(StatusCode::OK, &found))
+    super::stored(context, StatusCode::OK, &found).await
 }

@@ -10,6 +10,7 @@ use store::{At, Object, Revision, Scope};
 
 use crate::answer::{self, Answer};
 use crate::cluster::Context;
+use crate::crd::Custom;
 use crate::object;
 use crate::selector::{Fields, Labels};
 use crate::status::Refusal;
@@ -18,6 +19,8 @@ use crate::status::Refusal;
 pub(crate) struct Selection {
     labels: Labels,
     fields: Fields,
+    /// Set where a field of a custom resource is selected: what the store knows of it may be older than its definition.
+    custom: Option<Arc<Custom>>,
 }
 
 impl Selection {
@@ -29,11 +32,14 @@ impl Selection {
         let known = |name: &str| {
             matches!(name, "metadata.name" | "metadata.namespace")
                 || context.strategy.selectable().contains(&name)
+                || context.resource.custom.as_ref().is_some_and(|custom| custom.selects(name))
         };
         if let Some(unknown) = fields.iter().find(|wanted| !known(&wanted.field)) {
             return Err(unknown_field(context, &unknown.field));
         }
-        Ok(Selection { labels, fields })
+        let custom = context.resource.custom.clone();
+        let custom = custom.filter(|custom| fields.iter().any(|wanted| custom.selects(&wanted.field)));
+        Ok(Selection { labels, fields, custom })
     }
 
     /// The narrowest part of the store that holds everything selected.
@@ -55,7 +61,14 @@ impl Selection {
     /// Whether an object is selected.
     pub(crate) fn matches(&self, object: &Object) -> bool {
         self.labels.matches(|key| object.index.labels.get(key))
-            && self.fields.matches(|field| object.index.fields.get(field))
+            && match &self.custom {
+                None => self.fields.matches(|field| object.index.fields.get(field)),
+                Some(custom) => {
+                    let own = custom.fields(object);
+                    let text = |field: &str| own.get(field).map(String::as_str);
+                    self.fields.matches(|field| text(field).or_else(|| object.index.fields.get(field)))
+                }
+            }
     }
 
     fn is_everything(&self) -> bool {
@@ -65,6 +78,9 @@ impl Selection {
 
 /// Upstream words it by kind (§9, 2.69).
 fn unknown_field(context: &Context<'_>, field: &str) -> Refusal {
+    if context.resource.custom.is_some() {
+        return Refusal::bad_request(format!("field label not supported: {field}"));
+    }
     if context.strategy.selectable().is_empty() {
         let why = format!(
             "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
@@ -79,7 +95,7 @@ fn unknown_field(context: &Context<'_>, field: &str) -> Refusal {
     ))
 }
 
-pub(crate) fn list(context: &Context<'_>) -> Result<Answer, Refusal> {
+pub(crate) async fn list(context: &Context<'_>) -> Result<Answer, Refusal> {
     let selection = Selection::read(context)?;
     let page = Page::read(context)?;
     let view = context.cluster.store().view_at(page.at).map_err(|why| expired(&why, &page))?;
@@ -99,7 +115,8 @@ pub(crate) fn list(context: &Context<'_>) -> Result<Answer, Refusal> {
     }
     let token = selected.last().filter(|_| rest > 0).map(|last| token(context, view.revision(), last));
     let remaining = (rest > 0 && selection.is_everything()).then_some(rest);
-    Ok(answer::json(StatusCode::OK, list_bytes(context, view.revision(), &selected, token, remaining)))
+    let bytes = list_bytes(context, view.revision(), &selected, token, remaining).await?;
+    Ok(answer::json(StatusCode::OK, bytes))
 }
 
 /// Which part of which state is wanted.
@@ -191,21 +208,19 @@ fn expired(why: &store::error::Read, page: &Page) -> Refusal {
 }
 
 /// A list of stored objects, byte for byte but for the kind, which the list says for all.
-pub(crate) fn list_bytes(
+pub(crate) async fn list_bytes(
     context: &Context<'_>,
     revision: Revision,
     objects: &[Arc<Object>],
     token: Option<String>,
     remaining: Option<usize>,
-) -> Bytes {
-    let size: usize = objects.iter().map(|object| object.value.len() + 1).sum();
+) -> Result<Bytes, Refusal> {
+    let objects = context.shown(objects).await?;
+    let size: usize = objects.iter().map(|object| object.len() + 1).sum();
     let mut out = String::with_capacity(256);
-    let (kind, version) = (&context.resource.kind, context.resource.api_version());
-    write!(
-        out,
-        r#"{{"kind":"{kind}List","apiVersion":"{version}","metadata":{{"resourceVersion":"{revision}""#
-    )
-    .expect("memory");
+    let (kind, version) = (context.resource.list_kind(), context.resource.api_version());
+    write!(out, r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{{"resourceVersion":"{revision}""#)
+        .expect("memory");
     if let Some(token) = token {
         write!(out, r#","continue":"{token}""#).expect("memory");
     }
@@ -219,12 +234,12 @@ pub(crate) fn list_bytes(
         if i > 0 {
             bytes.push(b',');
         }
-        let (start, rest) = object::item(context.resource, &object.value);
+        let (start, rest) = object::item(context.resource, object);
         bytes.extend_from_slice(start);
         bytes.extend_from_slice(rest);
     }
     bytes.extend_from_slice(b"]}");
-    bytes.into()
+    Ok(bytes.into())
 }
 
 const BASE64: base64::engine::GeneralPurpose = base64::engine::general_purpose::URL_SAFE_NO_PAD;

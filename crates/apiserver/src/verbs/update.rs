@@ -14,7 +14,8 @@ use crate::verbs::delete::is_held;
 use crate::{body, managed, verbs};
 
 /// Kinds whose updates must say which version they change (2.32).
-const CONDITIONAL: [&str; 8] = [
+const CONDITIONAL: [&str; 9] = [
+    "customresourcedefinitions",
     "leases",
     "runtimeclasses",
     "poddisruptionbudgets",
@@ -28,7 +29,9 @@ const CONDITIONAL: [&str; 8] = [
 pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) -> Result<Answer, Refusal> {
     let body = body::read(context.resource, &context.head.headers, context.query, bytes)?;
     let wanted_version = object::text(&body.object, &["metadata", "resourceVersion"]);
-    if wanted_version.is_empty() && CONDITIONAL.contains(&context.resource.plural.as_str()) {
+    let is_conditional =
+        context.resource.custom.is_some() || CONDITIONAL.contains(&context.resource.plural.as_str());
+    if wanted_version.is_empty() && is_conditional {
         let path = rules::field::Path::new("metadata").child("resourceVersion");
         let error = path.invalid(0, "must be specified for an update");
         return Err(Refusal::invalid(context.about(), &vec![error]));
@@ -51,19 +54,19 @@ pub(crate) async fn change(
     let key = object::key(context.resource, context.namespace(), name);
     loop {
         let current = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
-        let old = object::read(&current);
+        let old = context.read(&current).await?;
         let wanted = make(&old)?;
         let rule = if status { Strategy::update_status } else { Strategy::update };
         let accepted = rule(context.strategy, &wanted.object, &old);
         let accepted = accepted.map_err(|refused| verbs::refused(context, name, refused))?;
         let mut answer = if same(&accepted.object, &old) {
-            verbs::stored(StatusCode::OK, &current)
+            verbs::stored(context, StatusCode::OK, &current).await?
         } else if context.is_dry_run() {
             verbs::unstored(StatusCode::OK, &accepted.object)
         } else {
-            let write = settle(context, &key, &accepted.object).if_revision(current.revision);
+            let write = settle(context, &key, &accepted.object).await?.if_revision(current.revision);
             match context.cluster.store().commit(write).await {
-                Ok(done) => verbs::stored(StatusCode::OK, &done.object),
+                Ok(done) => verbs::stored(context, StatusCode::OK, &done.object).await?,
                 Err(store::error::Commit::Conflict { .. }) => continue, // made again, it says whether that is one
                 Err(error) => return Err(verbs::not_committed(context, name, error)),
             }
@@ -86,9 +89,13 @@ pub(crate) fn same(new: &Value, old: &Value) -> bool {
 }
 
 /// The write of a changed object: its removal, if it was only kept by its last finalizer (2.55).
-pub(crate) fn settle(context: &Context<'_>, key: &store::Key, object: &Value) -> Write {
+pub(crate) async fn settle(
+    context: &Context<'_>,
+    key: &store::Key,
+    object: &Value,
+) -> Result<Write, Refusal> {
     if !object["metadata"]["deletionTimestamp"].is_null() && !is_held(context, object) {
-        return Write::delete(key.clone());
+        return Ok(Write::delete(key.clone()));
     }
-    Write::put(key.clone(), object::draft(object, &context.fields(object)))
+    Ok(Write::put(key.clone(), context.draft(object).await?))
 }

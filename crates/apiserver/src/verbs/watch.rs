@@ -1,5 +1,6 @@
 //! GET with `watch` (2.12–2.23): what is there now if the client wants it, and then every change.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -9,6 +10,7 @@ use store::{Event, Object, Revision, View, Watch};
 
 use crate::answer::{self, Answer};
 use crate::cluster::Context;
+use crate::registry::Resource;
 use crate::status::Refusal;
 use crate::verbs::list::Selection;
 
@@ -42,19 +44,19 @@ pub(crate) async fn watch(context: &Context<'_>) -> Result<Answer, Refusal> {
             }
         },
     };
-    let initial: Vec<_> = initial
+    let initial: Vec<Arc<Object>> = initial
         .iter()
         .flat_map(|view: &View| {
             view.list(&scope).filter(|object| selection.matches(object)).cloned().collect::<Vec<_>>()
         })
         .collect();
     let begins = matches!(start, Start::Everything { .. });
+    let initial = context.shown(&initial).await?;
     let follower = Follower {
         watch,
         selection,
         bookmarks: context.query.is_on("allowWatchBookmarks"),
-        kind: context.resource.kind.clone(),
-        version: context.resource.api_version(),
+        resource: context.resource.clone(),
         ends: tokio::time::Instant::now() + lasts(context),
         done: false,
     };
@@ -119,18 +121,17 @@ struct Follower {
     watch: Watch,
     selection: Selection,
     bookmarks: bool,
-    kind: String,
-    version: String,
+    resource: Arc<Resource>,
     ends: tokio::time::Instant,
     done: bool,
 }
 
 impl Follower {
     /// What is there at the start, and the mark that ends it (2.15).
-    fn begin(&self, objects: &[std::sync::Arc<Object>], begins: bool) -> Option<Bytes> {
+    fn begin(&self, objects: &[Bytes], begins: bool) -> Option<Bytes> {
         let mut out = BytesMut::new();
         for object in objects {
-            frame(&mut out, "ADDED", &object.value);
+            frame(&mut out, "ADDED", object);
         }
         if begins
             && self.bookmarks
@@ -151,7 +152,8 @@ impl Follower {
             tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(self.ends) => self.done = true,
-                next = self.watch.next() => self.take(next, &mut out),
+                () = ended(&self.resource) => self.done = true,
+                next = self.watch.next() => self.take(next, &mut out).await,
                 () = tokio::time::sleep(BOOKMARK_EVERY), if self.bookmarks => {
                     if let Some(revision) = self.watch.bookmark() {
                         self.bookmark(&mut out, revision, false);
@@ -163,14 +165,19 @@ impl Follower {
             && !self.done
             && let Some(next) = self.watch.try_next()
         {
-            self.take(Some(next), &mut out);
+            self.take(Some(next), &mut out).await;
         }
         Some(out.freeze())
     }
 
-    fn take(&mut self, next: Option<Result<std::sync::Arc<Event>, store::error::Watch>>, out: &mut BytesMut) {
+    async fn take(&mut self, next: Option<Result<Arc<Event>, store::error::Watch>>, out: &mut BytesMut) {
         match next {
-            Some(Ok(event)) => self.tell(&event, out),
+            Some(Ok(event)) => {
+                if let Err(refusal) = self.tell(&event, out).await {
+                    out.put(error_frame(&refusal));
+                    self.done = true;
+                }
+            }
             Some(Err(why)) => {
                 tracing::debug!(%why, "a watch ends early");
                 let refusal = Refusal::expired("too old resource version: the client was too slow");
@@ -182,27 +189,39 @@ impl Follower {
     }
 
     /// An object that comes to be selected was added, one that ceases to be was deleted (2.20).
-    fn tell(&self, event: &Event, out: &mut BytesMut) {
-        let selected = |object: Option<&std::sync::Arc<Object>>| {
-            object.filter(|object| self.selection.matches(object)).cloned()
+    async fn tell(&self, event: &Event, out: &mut BytesMut) -> Result<(), Refusal> {
+        let selected =
+            |object: Option<&Arc<Object>>| object.filter(|object| self.selection.matches(object)).cloned();
+        let (word, object, bytes) = match (selected(event.before()), selected(event.after())) {
+            (None, Some(after)) => ("ADDED", after.clone(), after.value.clone()),
+            (Some(_), Some(after)) => ("MODIFIED", after.clone(), after.value.clone()),
+            (Some(before), None) => ("DELETED", before.clone(), before.value_at(event.revision())),
+            (None, None) => return Ok(()),
         };
-        match (selected(event.before()), selected(event.after())) {
-            (None, Some(after)) => frame(out, "ADDED", &after.value),
-            (Some(_), Some(after)) => frame(out, "MODIFIED", &after.value),
-            (Some(before), None) => frame(out, "DELETED", &before.value_at(event.revision())),
-            (None, None) => {}
+        for shown in self.resource.shown(vec![(object.revision, bytes)]).await? {
+            frame(out, word, &shown);
         }
+        Ok(())
     }
 
     fn bookmark(&self, out: &mut BytesMut, revision: Revision, ends_initial: bool) {
         let mut object = json!({
-            "kind": self.kind, "apiVersion": self.version,
+            "kind": self.resource.kind, "apiVersion": self.resource.api_version(),
             "metadata": {"resourceVersion": revision.to_string(), "creationTimestamp": null},
         });
         if ends_initial {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         frame(out, "BOOKMARK", object.to_string().as_bytes());
+    }
+}
+
+/// Ends when the definition of a custom resource is replaced by another one: whoever watches starts again with that
+/// (3.22).
+async fn ended(resource: &Resource) {
+    match &resource.custom {
+        Some(custom) => custom.ended().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,0 +1,250 @@
+//! A definition as a cluster serves it: all its versions, which of them is stored, and how an object gets from one to
+//! another.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use bytes::Bytes;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::Value;
+use store::{Object, Revision, Store};
+use tokio::sync::watch;
+
+use super::conversion::Conversion;
+use super::version::{Version, schema};
+use crate::apply::{self, TypeId};
+use crate::object;
+use crate::status::Refusal;
+
+/// A defined kind in all its versions.
+#[derive(Debug)]
+pub struct Kind {
+    versions: Vec<Served>,
+    storage: usize,
+    conversion: Conversion,
+    is_leaving: AtomicBool,
+    ended: watch::Sender<bool>,
+    store: Store,
+    /// What was served before this, until nobody works with it any more.
+    before: Mutex<Option<Weak<Kind>>>,
+    /// Objects that were written later are in the form that this definition gives them.
+    since: OnceLock<Revision>,
+}
+
+/// A version, and its fields as server-side apply sees them.
+#[derive(Debug)]
+struct Served {
+    version: Version,
+    types: apply::Schema,
+    root: TypeId,
+}
+
+/// A defined kind in one of its versions.
+#[derive(Debug, Clone)]
+pub struct Custom {
+    kind: Arc<Kind>,
+    at: usize,
+}
+
+impl Kind {
+    /// Compiles an accepted definition. `before` is what it replaces.
+    pub fn new(
+        definition: &CustomResourceDefinition,
+        store: &Store,
+        before: Option<&Arc<Kind>>,
+    ) -> Arc<Kind> {
+        let versions: Vec<Served> = Version::all(definition)
+            .into_iter()
+            .zip(&definition.spec.versions)
+            .map(|(version, written)| {
+                let props = schema(written).and_then(|props| serde_json::to_value(props).ok());
+                let (types, root) = apply::custom_resource(&props.unwrap_or_default());
+                Served { version, types, root }
+            })
+            .collect();
+        Arc::new(Kind {
+            storage: versions.iter().position(|served| served.version.storage).unwrap_or(0),
+            versions,
+            conversion: Conversion::of(definition),
+            is_leaving: AtomicBool::new(false),
+            ended: watch::Sender::new(false),
+            store: store.clone(),
+            before: Mutex::new(before.map(Arc::downgrade)),
+            since: OnceLock::new(),
+        })
+    }
+
+    /// Every version that is served.
+    pub fn served(self: &Arc<Self>) -> impl Iterator<Item = Custom> {
+        let served = (0..self.versions.len()).filter(|at| self.versions[*at].version.served);
+        served.map(|at| Custom { kind: self.clone(), at })
+    }
+
+    /// The version that objects are stored in.
+    pub fn storage(&self) -> &Version {
+        &self.versions[self.storage].version
+    }
+
+    /// Ends the watches of whoever still uses this.
+    pub fn end(&self) {
+        self.ended.send_replace(true);
+    }
+
+    /// Whether the definition is on its way out, so that no objects are made any more (3.23).
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
+    }
+
+    /// Says that it is.
+    pub fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether what was written at a revision is in the form that this definition gives its objects. A write that began
+    /// under the definition before may still arrive, so nothing is sure until all of those are done.
+    fn is_current(&self, revision: Revision) -> bool {
+        if let Some(since) = self.since.get() {
+            return revision > *since;
+        }
+        let before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        if before.as_ref().is_none_or(|before| before.strong_count() == 0) {
+            drop(before);
+            self.since.get_or_init(|| self.store.revision());
+        }
+        false
+    }
+
+    /// The version that an object says it is in; one that is gone was stored before it went, as the others are now.
+    fn version_of(&self, object: &Value) -> usize {
+        let said = object::text(object, &["apiVersion"]);
+        let found = self.versions.iter().position(|served| served.version.api_version() == said);
+        found.unwrap_or(self.storage)
+    }
+
+    /// Objects in another version.
+    async fn convert(&self, objects: Vec<Value>, to: usize) -> Result<Vec<Value>, Refusal> {
+        let to = &self.versions[to].version;
+        let wanted = to.api_version();
+        let others: Vec<usize> =
+            (0..objects.len()).filter(|i| object::text(&objects[*i], &["apiVersion"]) != wanted).collect();
+        if others.is_empty() {
+            return Ok(objects);
+        }
+        let sent = others.iter().map(|i| objects[*i].clone()).collect();
+        let converted = self.conversion.convert(sent, to).await?;
+        let mut objects = objects;
+        for (i, mut object) in others.into_iter().zip(converted) {
+            to.conform(&mut object);
+            objects[i] = object;
+        }
+        Ok(objects)
+    }
+
+    /// The same at once, as far as that goes without asking anybody: for telling who manages which fields.
+    fn rename(&self, object: &Value, to: usize) -> Value {
+        let mut object = object.clone();
+        let to = &self.versions[to].version;
+        object["apiVersion"] = to.api_version().into();
+        to.conform(&mut object);
+        object
+    }
+}
+
+impl Custom {
+    /// The version.
+    pub fn version(&self) -> &Version {
+        &self.kind.versions[self.at].version
+    }
+
+    /// The kind in all its versions.
+    pub fn kind(&self) -> &Arc<Kind> {
+        &self.kind
+    }
+
+    /// Returns when the definition was replaced by another one.
+    pub async fn ended(&self) {
+        let mut ended = self.kind.ended.subscribe();
+        // The sender lives as long as this.
+        let _ = ended.wait_for(|ended| *ended).await;
+    }
+
+    /// Whether a field selector may name a field.
+    pub fn selects(&self, field: &str) -> bool {
+        self.version().selectable_fields.iter().any(|known| known == field)
+    }
+
+    /// The selectable fields of a stored object.
+    pub fn fields(&self, object: &Object) -> BTreeMap<String, String> {
+        self.version().selectable_values(&object::read(object))
+    }
+
+    /// Stored bytes, each with the revision it was written at, as clients of this version see them.
+    pub async fn shown(&self, stored: Vec<(Revision, Bytes)>) -> Result<Vec<Bytes>, Refusal> {
+        let prefix = object::prefix(&self.version().api_version());
+        let as_is = |(revision, bytes): &(Revision, Bytes)| {
+            bytes.starts_with(prefix.as_bytes()) && self.kind.is_current(*revision)
+        };
+        let mut shown: Vec<Bytes> = Vec::with_capacity(stored.len());
+        let mut others = Vec::new();
+        for (i, entry) in stored.into_iter().enumerate() {
+            if !as_is(&entry) {
+                others.push(i);
+            }
+            shown.push(entry.1);
+        }
+        let parsed = others.iter().map(|i| parse(&shown[*i])).collect();
+        for (i, object) in others.into_iter().zip(self.read_all(parsed).await?) {
+            shown[i] = serde_json::to_vec(&object).expect("JSON prints").into();
+        }
+        Ok(shown)
+    }
+
+    /// A stored object in this version.
+    pub async fn read(&self, stored: Value) -> Result<Value, Refusal> {
+        Ok(self.read_all(vec![stored]).await?.pop().unwrap_or_default())
+    }
+
+    /// What the definition has come to say since they were written holds for old objects too.
+    async fn read_all(&self, mut stored: Vec<Value>) -> Result<Vec<Value>, Refusal> {
+        for object in &mut stored {
+            self.kind.versions[self.kind.version_of(object)].version.read(object);
+        }
+        self.kind.convert(stored, self.at).await
+    }
+
+    /// An object in the version it is stored in, and the fields that the store is told. Defaults of that version are
+    /// filled in now, so that its readers get the stored bytes.
+    pub async fn stored(&self, object: &Value) -> Result<(Value, Vec<(String, String)>), Refusal> {
+        let storage = self.kind.storage();
+        let object = if object::text(object, &["apiVersion"]) == storage.api_version() {
+            object.clone()
+        } else {
+            let mut converted = self.kind.convert(vec![object.clone()], self.kind.storage).await?;
+            let mut object = converted.pop().unwrap_or_default();
+            storage.read(&mut object);
+            object
+        };
+        let text = |part: &str| object::text(&object, &["metadata", part]).to_owned();
+        let mut fields: Vec<(String, String)> =
+            ["name", "namespace"].into_iter().map(|part| (format!("metadata.{part}"), text(part))).collect();
+        fields.extend(storage.selectable_values(&object));
+        Ok((object, fields))
+    }
+}
+
+impl apply::Versions for Custom {
+    fn type_in(&self, version: &str) -> Option<(&apply::Schema, TypeId)> {
+        let found = self.kind.versions.iter().find(|served| served.version.api_version() == version)?;
+        Some((&found.types, found.root))
+    }
+
+    fn convert(&self, object: &Value, version: &str) -> Result<Value, String> {
+        let to = self.kind.versions.iter().position(|served| served.version.api_version() == version);
+        Ok(self.kind.rename(object, to.unwrap_or(self.at)))
+    }
+}
+
+fn parse(bytes: &Bytes) -> Value {
+    serde_json::from_slice(bytes).expect("what was stored is JSON")
+}
