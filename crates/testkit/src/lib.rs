@@ -1,4 +1,5 @@
-//! What tests of this workspace stand on: real Kubernetes control planes, and pods that only pretend to run.
+//! What tests of this workspace stand on: real Kubernetes control planes, recordings of their answers ([`corpus`]), and pods
+//! that only pretend to run.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), testkit::Error> {
@@ -19,6 +20,7 @@
 //!
 //! This crate knows nothing of the rest of the workspace, so that every other crate can test itself with it.
 
+pub mod corpus;
 pub mod go;
 pub mod kubernetes;
 mod process;
