@@ -11,6 +11,7 @@
 //! - [`mod@write`]: what becomes of a write.
 //! - [`pod`]: the pod template, as far as users of Jobs meet it.
 //! - [`job`]: the Job API and the Job controller's decision.
+//! - [`node`]: what a node does with its pods, and what their status says.
 //! - [`quota`]: queues, quota, flavors and preemption: who gets in, as Kueue decides it.
 
 pub mod conversion;
@@ -18,6 +19,7 @@ pub mod field;
 pub mod job;
 pub mod meta;
 pub mod names;
+pub mod node;
 pub mod pod;
 pub mod quota;
 pub mod semantic;

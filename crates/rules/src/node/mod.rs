@@ -1,0 +1,25 @@
+//! What a node decides about its pods: which container runs next, which is stopped, and what all of it looks like in the
+//! pod's status, as the kubelet of Kubernetes v1.35 writes it.
+//!
+//! A node observes ([`Container`] says what became of each container), asks [`plan::decide`] for the next steps, takes
+//! them, and writes [`status::of`]. Whether a container is a process or a simulation is not known here.
+//!
+//! - [`container`]: what is known of one container; [`restart`]: whether and when it runs again.
+//! - [`plan`]: the next steps of a pod; [`ending`]: why a pod has to end.
+//! - [`phase`], [`conditions`], [`status`]: what the pod's status says.
+//! - [`probe`]: from single probes to what they mean.
+//! - [`script`]: what a simulated pod does.
+
+pub mod conditions;
+pub mod container;
+pub mod ending;
+pub mod phase;
+pub mod plan;
+pub mod probe;
+pub mod restart;
+pub mod script;
+pub mod status;
+
+pub use container::{Container, Exit, Kind, State};
+pub use ending::Ending;
+pub use plan::{Plan, Step};
