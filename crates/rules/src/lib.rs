@@ -13,6 +13,7 @@
 //! - [`job`]: the Job API and the Job controller's decision.
 //! - [`node`]: what a node does with its pods, and what their status says.
 //! - [`quota`]: queues, quota, flavors and preemption: who gets in, as Kueue decides it.
+//! - [`workload`]: a Workload's life, from its queue to its end.
 
 pub mod conversion;
 pub mod field;
@@ -24,4 +25,5 @@ pub mod pod;
 pub mod quota;
 pub mod semantic;
 pub mod wire;
+pub mod workload;
 pub mod write;

@@ -1,0 +1,107 @@
+//! What of a Workload is written by server-side apply, and under whose name (SM-14).
+
+use serde_json::{Map, Value, json};
+use types::kueue::{API_VERSION, ReclaimablePod, Workload, WorkloadStatus};
+
+use super::{
+    ADMITTED, BLOCKED_ON_PREEMPTION_GATES, DEACTIVATION_TARGET, EVICTED, FINISHED, PODS_READY, PREEMPTED,
+    QUOTA_RESERVED, REQUEUED, condition,
+};
+
+/// Under this name quota, checks and all that belongs to admission is written.
+pub const ADMISSION_MANAGER: &str = "kueue-admission";
+/// Under this name a Job's pods are said to be ready.
+pub const PODS_READY_MANAGER: &str = "kueue-job-controller-PodsReady";
+/// Under this name pods are said to need nothing any more.
+pub const RECLAIMABLE_PODS_MANAGER: &str = "kueue-reclaimable-pods";
+
+/// The conditions that belong to admission.
+pub const ADMISSION_CONDITIONS: [&str; 9] = [
+    QUOTA_RESERVED,
+    BLOCKED_ON_PREEMPTION_GATES,
+    EVICTED,
+    ADMITTED,
+    PREEMPTED,
+    REQUEUED,
+    DEACTIVATION_TARGET,
+    FINISHED,
+    PODS_READY,
+];
+
+/// Whether a write that comes too late is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// It is, if the object changed in any way since it was read.
+    Strict,
+    /// It is not, if it is still the same object: its writer knows all that counts.
+    Loose,
+}
+
+/// All that belongs to admission.
+pub fn admission(workload: &Workload, status: &WorkloadStatus, manner: Manner) -> Value {
+    let mut applied = WorkloadStatus {
+        admission: status.admission.clone(),
+        requeue_state: status
+            .requeue_state
+            .clone()
+            .filter(|requeue| requeue.count.is_some() || requeue.requeue_at.is_some()),
+        admission_checks: status.admission_checks.clone(),
+        accumulated_past_execution_time_seconds: status.accumulated_past_execution_time_seconds,
+        scheduling_stats: status.scheduling_stats.clone(),
+        nominated_cluster_names: status.nominated_cluster_names.clone(),
+        cluster_name: status.cluster_name.clone(),
+        unhealthy_nodes: status.unhealthy_nodes.clone(),
+        preemption_gates: status.preemption_gates.clone(),
+        ..WorkloadStatus::default()
+    };
+    if status.admission.is_none() {
+        applied.resource_requests.clone_from(&status.resource_requests);
+    }
+    let conditions = ADMISSION_CONDITIONS.iter().filter_map(|kind| condition::find(&status.conditions, kind));
+    applied.conditions = conditions.cloned().collect();
+    object(workload, manner, value(&applied))
+}
+
+/// One condition alone.
+pub fn one_condition(workload: &Workload, status: &WorkloadStatus, kind: &str, manner: Manner) -> Value {
+    let conditions = condition::find(&status.conditions, kind).cloned().into_iter().collect();
+    object(workload, manner, value(&WorkloadStatus { conditions, ..WorkloadStatus::default() }))
+}
+
+/// The pods that need nothing any more.
+pub fn reclaimable_pods(workload: &Workload, pods: &[ReclaimablePod], manner: Manner) -> Value {
+    let reclaimable_pods = pods.to_vec();
+    object(workload, manner, value(&WorkloadStatus { reclaimable_pods, ..WorkloadStatus::default() }))
+}
+
+fn value(status: &WorkloadStatus) -> Value {
+    serde_json::to_value(status).expect("a status has string keys and finite numbers")
+}
+
+fn object(workload: &Workload, manner: Manner, status: Value) -> Value {
+    let metadata = &workload.metadata;
+    let mut named = Map::new();
+    let mut name = |key: &str, value: &Option<String>| {
+        if let Some(value) = value {
+            named.insert(key.to_owned(), value.as_str().into());
+        }
+    };
+    name("name", &metadata.name);
+    name("namespace", &metadata.namespace);
+    name("uid", &metadata.uid);
+    if manner == Manner::Strict {
+        name("resourceVersion", &metadata.resource_version);
+    }
+    json!({ "apiVersion": API_VERSION, "kind": "Workload", "metadata": named, "status": status })
+}
+
+/// Conditions of admission that are still there although they were taken away: somebody else had written them, too.
+pub fn left_over(wanted: &WorkloadStatus, got: &Workload) -> bool {
+    let got = got.status.as_ref();
+    let stays = |kind: &&str| {
+        condition::find(&wanted.conditions, kind).is_none()
+            && got.is_some_and(|got| condition::find(&got.conditions, kind).is_some())
+    };
+    ADMISSION_CONDITIONS.iter().any(stays)
+        || wanted.requeue_state.is_none() && got.is_some_and(|got| got.requeue_state.is_some())
+}
