@@ -11,7 +11,10 @@ use serde_json::json;
 use store::{Draft, Object, Store};
 use tokio::sync::watch;
 
+use crate::admission::{Chain, Plugin};
 use crate::answer::{self, Answer};
+use crate::auth::rbac::Authorizer;
+use crate::auth::{self, User};
 use crate::object;
 use crate::registry::{Registry, Resource};
 use crate::request::{Asked, Query, Target, Verb};
@@ -33,6 +36,10 @@ struct Inner {
     store: Store,
     registry: watch::Sender<Arc<Registry>>,
     strategies: HashMap<(String, String), Arc<dyn Strategy>>,
+    authorizer: Arc<Authorizer>,
+    admission: Chain,
+    /// Whoever in this process does not say who he is.
+    server: Arc<User>,
 }
 
 /// A request about objects of a known resource.
@@ -42,12 +49,23 @@ pub(crate) struct Context<'a> {
     pub(crate) resource: &'a Arc<Resource>,
     pub(crate) strategy: &'a dyn Strategy,
     pub(crate) query: &'a Query,
+    /// Who asks.
+    pub(crate) user: &'a User,
     pub(crate) head: &'a request::Parts,
 }
 
 impl Cluster {
     /// A cluster over a store. Makes sure that its first namespaces are there.
     pub async fn open(store: Store, settings: Settings) -> Result<Self, Refusal> {
+        Cluster::open_with(store, settings, Vec::new()).await
+    }
+
+    /// A cluster over a store, in whose writes these plugins have a say too.
+    pub async fn open_with(
+        store: Store,
+        settings: Settings,
+        plugins: Vec<Arc<dyn Plugin>>,
+    ) -> Result<Self, Refusal> {
         let built_in = Registry::built_in();
         let strategies = built_in
             .iter()
@@ -56,8 +74,15 @@ impl Cluster {
                 ((object::storage_name(resource), resource.version.clone()), strategy::of(resource, settings))
             })
             .collect();
-        let registry = watch::Sender::new(Arc::new(built_in.clone()));
-        let cluster = Cluster(Arc::new(Inner { store, registry, strategies }));
+        let authorizer = Arc::new(Authorizer::new(store.clone()));
+        let cluster = Cluster(Arc::new(Inner {
+            admission: Chain::of(&authorizer, plugins),
+            authorizer,
+            server: Arc::new(User::server()),
+            store,
+            registry: watch::Sender::new(Arc::new(built_in.clone())),
+            strategies,
+        }));
         for name in NAMESPACES {
             cluster.ensure_namespace(name).await?;
         }
@@ -94,6 +119,8 @@ impl Cluster {
         let query = Query::read(head.uri.query().unwrap_or(""));
         let asked =
             Asked::read(&head.method, head.uri.path(), &query).ok_or_else(Refusal::method_not_allowed)?;
+        let sender = head.extensions.get::<Arc<User>>().unwrap_or(&self.0.server);
+        let user = auth::admitted(self.authorizer(), sender, head, &asked, &query)?;
         let target = match asked {
             Asked::Resource(target) => target,
             Asked::Path(path) => return discovery::answer(self, &path, head),
@@ -108,8 +135,15 @@ impl Cluster {
         let resource = &resource;
         let strategy = self.strategy(resource).ok_or_else(Refusal::method_not_allowed)?;
         options::expect(target.verb, &query)?;
-        let context =
-            Context { cluster: self, target: &target, resource, strategy: &*strategy, query: &query, head };
+        let context = Context {
+            cluster: self,
+            target: &target,
+            resource,
+            strategy: &*strategy,
+            query: &query,
+            user: &user,
+            head,
+        };
         match (target.subresource.as_deref(), target.verb) {
             (None, verb) if !resource.allows(verb.word()) => Err(Refusal::method_not_allowed()),
             (None, Verb::Get) => verbs::get::get(&context).await,
@@ -137,6 +171,19 @@ impl Cluster {
 
     pub(crate) fn store(&self) -> &Store {
         &self.0.store
+    }
+
+    /// The cluster as somebody else than the server itself sees it, for a client in this process.
+    pub fn as_user(&self, user: User) -> auth::Caller {
+        auth::Caller::new(self.clone(), user)
+    }
+
+    pub(crate) fn authorizer(&self) -> &Authorizer {
+        &self.0.authorizer
+    }
+
+    pub(crate) fn admission(&self) -> &Chain {
+        &self.0.admission
     }
 
     /// What is served at this moment.

@@ -6,6 +6,7 @@
 //! - [`cluster`]: a store, what is served from it, and how a request finds its way;
 //! - [`request`]: what a method and a path ask for; [`body`]: what a client sends; [`answer`]: what it gets;
 //! - [`registry`]: what is served; [`strategy`]: what differs from kind to kind; `verbs`: what can be done;
+//! - [`auth`]: who asks, and whether he may; [`admission`]: who has a say in a write;
 //! - [`apply`]: server-side apply, and who manages which fields; [`patch`]: the other ways to change a part;
 //! - [`crd`]: kinds that users define, and what their objects may hold; [`cel`]: the language of their rules;
 //!   [`jsonpath`]: the language of their columns;
@@ -13,8 +14,10 @@
 //! - [`selector`]: label and field selectors;
 //! - [`status`]: errors, and how a client sees them.
 
+pub mod admission;
 pub mod answer;
 pub mod apply;
+pub mod auth;
 pub mod body;
 pub mod cel;
 pub mod cluster;

@@ -23,6 +23,7 @@ pub mod names;
 pub mod node;
 pub mod pod;
 pub mod quota;
+pub mod rbac;
 pub mod semantic;
 pub mod wire;
 pub mod workload;

@@ -5,6 +5,7 @@ use rules::meta::system::generated_name;
 use serde_json::Value;
 use store::Write;
 
+use crate::admission::{self, Operation};
 use crate::answer::{self, Answer};
 use crate::cluster::{Context, identity};
 use crate::object;
@@ -47,13 +48,16 @@ pub(crate) async fn attempt(
         },
         name => name.to_owned(),
     };
+    let mut warnings = warnings.to_vec();
+    let body = admission::mutated(context, Operation::Create, body, None, &mut warnings).await?;
     let accepted = context
         .strategy
-        .create(body, context.namespace(), identity)
+        .create(&body, context.namespace(), identity)
         .map_err(|refused| verbs::refused(context, &wanted_name, refused))?;
     let name = object::text(&accepted.object, &["metadata", "name"]);
     let key = object::key(context.resource, context.namespace(), name);
-    let warnings = [warnings, &accepted.warnings].concat();
+    warnings.extend_from_slice(&accepted.warnings);
+    admission::validated(context, Operation::Create, &accepted.object, None, &mut warnings).await?;
     let mut answer = if context.is_dry_run() {
         if context.cluster.store().get(&key).is_some() {
             return Err(Refusal::already_exists(context.about_name(name), false));

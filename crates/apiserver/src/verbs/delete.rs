@@ -9,7 +9,7 @@ use crate::answer::{self, Answer};
 use crate::cluster::Context;
 use crate::status::Refusal;
 use crate::verbs::list::{Selection, list_bytes};
-use crate::{body, object, verbs};
+use crate::{admission, body, object, verbs};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -58,10 +58,13 @@ async fn delete_in(
             context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about_name(name)))?;
         let old = object::read(&current);
         expect_preconditions(context, name, options, &old)?;
+        let mut warnings = Vec::new();
+        admission::deleted(context, &old, options, &mut warnings).await?;
         let new = leaving(context, options, &old, Timestamp::now());
         let is_held = is_held(context, &new);
         if context.is_dry_run() {
-            return Ok(if is_held { verbs::unstored(StatusCode::OK, &new) } else { gone(context, &old) });
+            let answer = if is_held { verbs::unstored(StatusCode::OK, &new) } else { gone(context, &old) };
+            return Ok(warned(answer, &warnings));
         }
         if is_held && verbs::update::same(&new, &old) {
             return verbs::stored(context, StatusCode::OK, &current).await;
@@ -72,12 +75,20 @@ async fn delete_in(
             Write::delete(key.clone())
         };
         match context.cluster.store().commit(write.if_revision(current.revision)).await {
-            Ok(done) if is_held => return verbs::stored(context, StatusCode::OK, &done.object).await,
-            Ok(_) => return Ok(gone(context, &old)),
+            Ok(done) if is_held => {
+                let answer = verbs::stored(context, StatusCode::OK, &done.object).await?;
+                return Ok(warned(answer, &warnings));
+            }
+            Ok(_) => return Ok(warned(gone(context, &old), &warnings)),
             Err(store::error::Commit::Conflict { .. }) => {}
             Err(error) => return Err(verbs::not_committed(context, name, error)),
         }
     }
+}
+
+fn warned(mut answer: Answer, warnings: &[String]) -> Answer {
+    answer::warn(&mut answer, warnings);
+    answer
 }
 
 fn expect_preconditions(

@@ -11,7 +11,7 @@ use crate::patch::{self, Error};
 use crate::status::Refusal;
 use crate::verbs::create;
 use crate::verbs::update::change;
-use crate::{managed, object};
+use crate::{auth, managed, object};
 
 const ACCEPTED: [&str; 4] = [
     "application/json-patch+json",
@@ -73,6 +73,7 @@ async fn apply(context: &Context<'_>, bytes: &[u8], status: bool) -> Result<Answ
     let text = String::from_utf8_lossy(bytes);
     let key = object::key(context.resource, context.namespace(), context.name());
     if !status && context.cluster.store().get(&key).is_none() {
+        auth::expect_create(context)?;
         let applied = managed::apply(context, None, config.clone(), status)?;
         let mut read = body::reread(context.resource, context.query, &applied, &text)?;
         read.object["metadata"]["name"] = context.name().into();

@@ -4,6 +4,7 @@ use http::StatusCode;
 use serde_json::Value;
 use store::Write;
 
+use crate::admission::{self, Operation};
 use crate::answer::{self, Answer};
 use crate::body::Read;
 use crate::cluster::Context;
@@ -55,10 +56,14 @@ pub(crate) async fn change(
     loop {
         let current = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
         let old = context.read(&current).await?;
-        let wanted = make(&old)?;
+        let Read { object: wanted, mut warnings } = make(&old)?;
+        let wanted =
+            admission::mutated(context, Operation::Update, &wanted, Some(&old), &mut warnings).await?;
         let rule = if status { Strategy::update_status } else { Strategy::update };
-        let accepted = rule(context.strategy, &wanted.object, &old);
+        let accepted = rule(context.strategy, &wanted, &old);
         let accepted = accepted.map_err(|refused| verbs::refused(context, name, refused))?;
+        warnings.extend(accepted.warnings);
+        admission::validated(context, Operation::Update, &accepted.object, Some(&old), &mut warnings).await?;
         let mut answer = if same(&accepted.object, &old) {
             verbs::stored(context, StatusCode::OK, &current).await?
         } else if context.is_dry_run() {
@@ -71,7 +76,7 @@ pub(crate) async fn change(
                 Err(error) => return Err(verbs::not_committed(context, name, error)),
             }
         };
-        answer::warn(&mut answer, &[wanted.warnings, accepted.warnings].concat());
+        answer::warn(&mut answer, &warnings);
         return Ok(answer);
     }
 }

@@ -1,0 +1,153 @@
+//! The plugins of a cluster, and how a verb asks them.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+
+use super::plugin::{Operation, Plugin, Request};
+use crate::auth::rbac::{Authorizer, Escalation};
+use crate::cluster::Context;
+use crate::status::Refusal;
+
+/// The plugins of a cluster, in their order.
+pub(crate) struct Chain {
+    plugins: Vec<Arc<dyn Plugin>>,
+}
+
+impl Chain {
+    /// The plugins that every cluster has, with others in their place.
+    pub(crate) fn of(authorizer: &Arc<Authorizer>, others: Vec<Arc<dyn Plugin>>) -> Self {
+        let mut plugins = others;
+        plugins.push(Arc::new(Escalation(authorizer.clone())));
+        Chain { plugins }
+    }
+
+    fn wanting<'a>(
+        &'a self,
+        context: &'a Context<'_>,
+        operation: Operation,
+    ) -> impl Iterator<Item = &'a Arc<dyn Plugin>> {
+        let subresource = context.target.subresource.as_deref().unwrap_or("");
+        self.plugins.iter().filter(move |plugin| plugin.wants(operation, context.resource, subresource))
+    }
+}
+
+/// The body of a write as the plugins leave it. It stays as it was sent if none of them changes anything.
+pub(crate) async fn mutated<'a>(
+    context: &Context<'_>,
+    operation: Operation,
+    body: &'a Value,
+    old: Option<&Value>,
+    warnings: &mut Vec<String>,
+) -> Result<Cow<'a, Value>, Refusal> {
+    let chain = context.cluster.admission();
+    let mut plugins = chain.wanting(context, operation).peekable();
+    if plugins.peek().is_none() {
+        return Ok(Cow::Borrowed(body));
+    }
+    let sent = context.canonical(body);
+    let options = options(context, operation);
+    let mut request = request(context, operation, &options, Some(sent.clone()), old);
+    for plugin in plugins {
+        plugin.mutate(&mut request).await?;
+    }
+    let (object, said) = (request.object.take(), request.warnings);
+    warnings.append(&mut said.into_inner().unwrap_or_else(PoisonError::into_inner));
+    match object.filter(|object| *object != sent) {
+        None => Ok(Cow::Borrowed(body)),
+        Some(object) => {
+            let decoded = schema::decode_value(context.resource.of_type(), &object);
+            decoded.map(|decoded| Cow::Owned(decoded.value)).map_err(|why| Refusal::internal(why.to_string()))
+        }
+    }
+}
+
+/// Asks the plugins about a write as it would be stored.
+pub(crate) async fn validated(
+    context: &Context<'_>,
+    operation: Operation,
+    object: &Value,
+    old: Option<&Value>,
+    warnings: &mut Vec<String>,
+) -> Result<(), Refusal> {
+    let chain = context.cluster.admission();
+    let mut plugins = chain.wanting(context, operation).peekable();
+    if plugins.peek().is_none() {
+        return Ok(());
+    }
+    let options = options(context, operation);
+    let request = request(context, operation, &options, Some(object.clone()), old);
+    for plugin in plugins {
+        plugin.validate(&request).await?;
+    }
+    warnings.append(&mut request.warnings.into_inner().unwrap_or_else(PoisonError::into_inner));
+    Ok(())
+}
+
+/// Asks the plugins about a removal.
+pub(crate) async fn deleted(
+    context: &Context<'_>,
+    old: &Value,
+    options: &Value,
+    warnings: &mut Vec<String>,
+) -> Result<(), Refusal> {
+    let chain = context.cluster.admission();
+    let plugins: Vec<_> = chain.wanting(context, Operation::Delete).collect();
+    if plugins.is_empty() {
+        return Ok(());
+    }
+    let mut request = request(context, Operation::Delete, options, None, Some(old));
+    for plugin in &plugins {
+        plugin.mutate(&mut request).await?;
+    }
+    for plugin in &plugins {
+        plugin.validate(&request).await?;
+    }
+    warnings.append(&mut request.warnings.into_inner().unwrap_or_else(PoisonError::into_inner));
+    Ok(())
+}
+
+fn request<'a>(
+    context: &'a Context<'_>,
+    operation: Operation,
+    options: &'a Value,
+    object: Option<Value>,
+    old: Option<&'a Value>,
+) -> Request<'a> {
+    Request {
+        operation,
+        resource: context.resource,
+        subresource: context.target.subresource.as_deref().unwrap_or(""),
+        namespace: context.namespace(),
+        name: context.name(),
+        user: context.user,
+        dry_run: context.is_dry_run(),
+        options,
+        object,
+        old,
+        warnings: Mutex::default(),
+    }
+}
+
+/// The options of a write, as an object.
+fn options(context: &Context<'_>, operation: Operation) -> Value {
+    let kind = match operation {
+        Operation::Create => "CreateOptions",
+        _ if context.target.verb == crate::request::Verb::Patch => "PatchOptions",
+        _ => "UpdateOptions",
+    };
+    let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+    for name in ["fieldManager", "fieldValidation"] {
+        if let Some(value) = context.query.get(name).filter(|value| !value.is_empty()) {
+            options[name] = json!(value);
+        }
+    }
+    if context.is_dry_run() {
+        options["dryRun"] = json!(["All"]);
+    }
+    if kind == "PatchOptions" && context.query.get("force").is_some() {
+        options["force"] = json!(context.query.is_on("force"));
+    }
+    options
+}

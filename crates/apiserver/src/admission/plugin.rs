@@ -1,0 +1,110 @@
+//! What a plugin is and what it is shown.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use futures::future::{BoxFuture, ready};
+use serde_json::Value;
+
+use crate::auth::User;
+use crate::registry::Resource;
+use crate::status::Refusal;
+
+/// What is done to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// It is made.
+    Create,
+    /// It is changed, in whole or in part.
+    Update,
+    /// It is removed, or marked to be.
+    Delete,
+    /// Somebody talks to what it stands for.
+    Connect,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Operation::Create => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+            Operation::Connect => "CONNECT",
+        })
+    }
+}
+
+/// A write that plugins have a say in.
+pub struct Request<'a> {
+    /// What is done.
+    pub operation: Operation,
+    /// With what kind of object.
+    pub resource: &'a Resource,
+    /// With which part of it; empty for the whole.
+    pub subresource: &'a str,
+    /// In which namespace; empty for objects without one.
+    pub namespace: &'a str,
+    /// The name of the object; empty while it is not settled.
+    pub name: &'a str,
+    /// Who does it.
+    pub user: &'a User,
+    /// Nothing will be stored.
+    pub dry_run: bool,
+    /// The options of the request, such as `CreateOptions`.
+    pub options: &'a Value,
+    /// The object as it is to become; `None` when it is removed.
+    pub object: Option<Value>,
+    /// The object as it is; `None` when it is made.
+    pub old: Option<&'a Value>,
+    pub(super) warnings: Mutex<Vec<String>>,
+}
+
+impl Request<'_> {
+    /// Warns the client; the write goes on.
+    pub fn warn(&self, warning: impl Into<String>) {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning.into());
+    }
+
+    /// Whether the request is about objects of this resource, and not about a part of them.
+    pub fn is_about(&self, group: &str, resource: &str) -> bool {
+        self.subresource.is_empty() && self.resource.group == group && self.resource.plural == resource
+    }
+}
+
+/// Somebody who has a say in writes. Plugins in the same process are asked in the order in which they were added, after
+/// the cluster's own and before webhooks.
+///
+/// ```
+/// # use apiserver::admission::{Operation, Plugin, Request};
+/// # use apiserver::registry::Resource;
+/// # use apiserver::status::{About, Refusal};
+/// # use futures::future::{BoxFuture, ready};
+/// struct NoSecrets;
+///
+/// impl Plugin for NoSecrets {
+///     fn wants(&self, operation: Operation, resource: &Resource, subresource: &str) -> bool {
+///         operation == Operation::Create && resource.plural == "secrets" && subresource.is_empty()
+///     }
+///
+///     fn validate<'a>(&'a self, request: &'a Request<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
+///         let about = About { group: "", resource: "secrets", name: request.name };
+///         Box::pin(ready(Err(Refusal::forbidden(about, "there are no secrets here"))))
+///     }
+/// }
+/// ```
+pub trait Plugin: Send + Sync {
+    /// Whether it has a say in such requests at all. Asked for every write: what nobody wants costs nothing.
+    fn wants(&self, operation: Operation, resource: &Resource, subresource: &str) -> bool;
+
+    /// Changes `request.object`, or refuses the request.
+    fn mutate<'a>(&'a self, request: &'a mut Request<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
+        let _ = request;
+        Box::pin(ready(Ok(())))
+    }
+
+    /// Refuses the request, seeing the object as it would be stored.
+    fn validate<'a>(&'a self, request: &'a Request<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
+        let _ = request;
+        Box::pin(ready(Ok(())))
+    }
+}

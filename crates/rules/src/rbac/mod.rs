@@ -1,0 +1,7 @@
+//! What roles allow, what of it others cover, and what aggregated roles are made of (section 6 of the API server's rules).
+
+mod aggregate;
+mod rule;
+
+pub use aggregate::{Part, aggregated};
+pub use rule::{Rule, What, quoted, uncovered};
