@@ -9,7 +9,7 @@ use rcgen::{
 };
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// What the first user and the listener of a cluster need to know each other.
 pub struct Credentials {
@@ -103,22 +103,31 @@ impl Credentials {
         Ok((vec![certificate], PrivateKeyDer::from_pem_slice(self.key.as_bytes())?))
     }
 
-    /// Writes a kubeconfig for the first user, which only its owner can read.
-    pub fn write_kubeconfig(&self, path: &Path, cluster: &str, server: &str) -> Result<(), Error> {
+    /// A kubeconfig for the first user.
+    pub fn kubeconfig(&self, cluster: &str, server: &str) -> Value {
         let authority = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &self.authority);
-        let config = json!({
+        json!({
             "apiVersion": "v1", "kind": "Config", "current-context": cluster,
             "clusters": [{"name": cluster, "cluster": {"server": server, "certificate-authority-data": authority}}],
             "users": [{"name": cluster, "user": {"token": self.token}}],
             "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
-        });
-        let text = serde_json::to_vec_pretty(&config).expect("JSON prints");
-        write_secret(path, &text).map_err(|source| Error::File {
-            doing: "write",
-            path: path.display().to_string(),
-            source,
         })
     }
+
+    /// Writes a kubeconfig for the first user, which only its owner can read.
+    pub fn write_kubeconfig(&self, path: &Path, cluster: &str, server: &str) -> Result<(), Error> {
+        write_kubeconfig(path, &self.kubeconfig(cluster, server))
+    }
+}
+
+/// Writes a kubeconfig, which only its owner can read.
+pub fn write_kubeconfig(path: &Path, config: &Value) -> Result<(), Error> {
+    let text = serde_json::to_vec_pretty(config).expect("JSON prints");
+    write_secret(path, &text).map_err(|source| Error::File {
+        doing: "write",
+        path: path.display().to_string(),
+        source,
+    })
 }
 
 fn named(name: &str) -> DistinguishedName {

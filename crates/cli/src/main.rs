@@ -3,6 +3,7 @@
 mod arguments;
 mod check;
 mod cluster;
+mod process;
 
 use std::process::ExitCode;
 

@@ -1,1 +1,11 @@
-//! The embedded set-up: management cluster and workers in one process.
+//! The embedded set-up: clusters in this process, each with its API server, controllers and nodes, and the operator
+//! that carries Jobs between them.
+//!
+//! Wiring only. A cluster's parts reach it through a client of their own, which is no more than a client; that it needs
+//! no socket is all that tells it from one of a real cluster.
+
+mod cluster;
+mod error;
+
+pub use cluster::{Cluster, Settings};
+pub use error::Error;

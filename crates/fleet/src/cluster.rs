@@ -1,0 +1,90 @@
+//! One embedded cluster.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use apiserver::credentials::Credentials;
+use apiserver::serve::Server;
+use kube::Client;
+use serde_json::Value;
+use store::{Options, Store};
+
+use crate::Error;
+
+/// What a cluster is to be.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Its name in kubeconfigs and logs.
+    pub name: String,
+    /// The port on 127.0.0.1; 0 is any free one.
+    pub port: u16,
+    /// Where objects, certificates and the token are kept; without it nothing is.
+    pub data: Option<PathBuf>,
+    /// What the Job API is to be like.
+    pub jobs: rules::job::Settings,
+}
+
+impl Settings {
+    /// A cluster that keeps nothing, on any free port.
+    pub fn ephemeral(name: impl Into<String>) -> Self {
+        Settings { name: name.into(), port: 0, data: None, jobs: rules::job::Settings::default() }
+    }
+}
+
+/// A cluster that runs in this process until it is stopped or dropped.
+pub struct Cluster {
+    name: String,
+    api: apiserver::Cluster,
+    credentials: Arc<Credentials>,
+    server: Server,
+    store: Store,
+}
+
+impl Cluster {
+    /// Starts a cluster; it can be used as soon as this returns.
+    pub async fn start(settings: Settings) -> Result<Self, Error> {
+        let name = settings.name;
+        let (options, credentials) = match &settings.data {
+            Some(dir) => (Options::disk(dir.join("store")), Credentials::kept_in(dir)),
+            None => (Options::ephemeral(), Credentials::ephemeral()),
+        };
+        // The store is opened first: it is what tells that another process has the directory.
+        let store = Store::open(options).map_err(|source| Error::Store { cluster: name.clone(), source })?;
+        let credentials =
+            credentials.map_err(|source| Error::Credentials { cluster: name.clone(), source })?;
+        let credentials = Arc::new(credentials);
+        let api = apiserver::Cluster::open(store.clone(), settings.jobs).await;
+        let api = api.map_err(|source| Error::Prepare { cluster: name.clone(), source })?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.port));
+        let server = Server::start(api.clone(), Arc::clone(&credentials), address).await;
+        let server = server.map_err(|source| Error::Serve { cluster: name.clone(), address, source })?;
+        Ok(Cluster { name, api, credentials, server, store })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it is served.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.server.address())
+    }
+
+    /// A client that may do everything and needs no socket.
+    pub fn client(&self) -> Client {
+        Client::new(self.api.clone(), "default")
+    }
+
+    /// A kubeconfig for its first user, in which cluster, user and context have the given name.
+    pub fn kubeconfig(&self, context: &str) -> Value {
+        self.credentials.kubeconfig(context, &self.url())
+    }
+
+    /// Stops serving and returns when all that was acknowledged is on disk.
+    pub async fn stop(self) {
+        self.server.stop().await;
+        self.store.close().await;
+    }
+}
