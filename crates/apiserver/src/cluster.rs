@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode, request};
 use rules::job::Settings;
 use rules::meta::system::Identity;
-use serde_json::json;
 use store::{Draft, Object, Store};
 use tokio::sync::watch;
 
@@ -20,13 +19,10 @@ use crate::registry::{Registry, Resource};
 use crate::request::{Asked, Query, Target, Verb};
 use crate::status::Refusal;
 use crate::strategy::{self, Strategy};
-use crate::{discovery, options, verbs};
+use crate::{bootstrap, discovery, options, verbs};
 
 /// The largest body that is read (1.2).
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
-
-/// Namespaces that every cluster has (3.3).
-const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// A cluster. Cheap to clone; all clones are the same cluster.
 #[derive(Clone)]
@@ -55,7 +51,7 @@ pub(crate) struct Context<'a> {
 }
 
 impl Cluster {
-    /// A cluster over a store. Makes sure that its first namespaces are there.
+    /// A cluster over a store. Makes sure that its first objects are there.
     pub async fn open(store: Store, settings: Settings) -> Result<Self, Refusal> {
         Cluster::open_with(store, settings, Vec::new()).await
     }
@@ -83,21 +79,8 @@ impl Cluster {
             registry: watch::Sender::new(Arc::new(built_in.clone())),
             strategies,
         }));
-        for name in NAMESPACES {
-            cluster.ensure_namespace(name).await?;
-        }
+        bootstrap::ensure(&cluster).await?;
         Ok(cluster)
-    }
-
-    async fn ensure_namespace(&self, name: &str) -> Result<(), Refusal> {
-        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        let body = Bytes::from(serde_json::to_vec(&body).expect("JSON prints"));
-        let request = Request::post("/api/v1/namespaces").body(body).expect("a request");
-        let answer = self.answer(request).await;
-        match answer.status() {
-            StatusCode::CREATED | StatusCode::CONFLICT => Ok(()),
-            code => Err(Refusal::internal(format!("namespace {name} was not created: {code}"))),
-        }
     }
 
     /// Answers a request. Nothing that a client sends makes it fail.

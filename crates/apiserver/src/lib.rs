@@ -19,6 +19,7 @@ pub mod answer;
 pub mod apply;
 pub mod auth;
 pub mod body;
+mod bootstrap;
 pub mod cel;
 pub mod cluster;
 pub mod crd;

@@ -4,4 +4,4 @@ mod aggregate;
 mod rule;
 
 pub use aggregate::{Part, aggregated};
-pub use rule::{Rule, What, quoted, uncovered};
+pub use rule::{Rule, What, missing, quoted, uncovered};

@@ -166,15 +166,15 @@ pub fn quoted(list: &[String]) -> String {
     out
 }
 
+/// What of `wanted` no rule of `held` covers, as rules that each allow one thing.
+pub fn missing(held: &[Rule], wanted: &[Rule]) -> Vec<Rule> {
+    let parts = wanted.iter().flat_map(Rule::breakdown);
+    parts.filter(|part| !held.iter().any(|rule| rule.covers(part))).collect()
+}
+
 /// What of `wanted` no rule of `held` covers, as messages print it, line by line; empty if all is covered.
 pub fn uncovered(held: &[Rule], wanted: &[Rule]) -> Vec<String> {
-    let mut missing: Vec<Rule> = wanted
-        .iter()
-        .flat_map(Rule::breakdown)
-        .filter(|part| !held.iter().any(|rule| rule.covers(part)))
-        .collect();
-    missing = compacted(missing);
-    let mut lines: Vec<String> = missing.iter().map(Rule::compact).collect();
+    let mut lines: Vec<String> = compacted(missing(held, wanted)).iter().map(Rule::compact).collect();
     lines.sort();
     lines.dedup();
     lines
