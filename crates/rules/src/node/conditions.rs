@@ -16,12 +16,17 @@ use super::{
 const OWNED: [&str; 5] =
     ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
 
+/// Says that a pod was cut short by something that was no fault of its own.
+const DISRUPTION: &str = "DisruptionTarget";
+
 /// What the conditions follow from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {
     pub(super) pod: &'a Pod,
     pub(super) containers: &'a [Container],
     pub(super) phase: Phase,
+    /// Reason and message of what has cut the pod short.
+    pub(super) disruption: Option<(&'a str, &'a str)>,
     /// The pod's own surroundings (namespaces, volumes) are there.
     pub(super) sandboxed: bool,
     pub(super) now: Timestamp,
@@ -33,13 +38,17 @@ pub(super) fn of(facts: &Facts<'_>) -> Vec<PodCondition> {
     let mut all: Vec<PodCondition> =
         old.iter().filter(|one| !OWNED.contains(&one.type_.as_str())).cloned().collect();
     let ready = containers_ready(facts);
-    let ours = [
+    let mut ours = vec![
         ("PodReadyToStartContainers", Word::new(facts.sandboxed)),
         ("Initialized", initialized(facts)),
         ("Ready", with_gates(facts, &all, ready.clone())),
         ("ContainersReady", ready),
         ("PodScheduled", Word::new(true)),
     ];
+    if let Some((reason, message)) = facts.disruption {
+        all.retain(|one| one.type_ != DISRUPTION);
+        ours.insert(0, (DISRUPTION, Word::because(true, reason, message.to_owned())));
+    }
     for (kind, word) in ours {
         let status = if word.holds { "True" } else { "False" };
         let since = old
@@ -61,23 +70,23 @@ pub(super) fn of(facts: &Facts<'_>) -> Vec<PodCondition> {
 
 /// What a condition says.
 #[derive(Clone, Debug)]
-struct Word {
+struct Word<'a> {
     holds: bool,
-    reason: Option<&'static str>,
+    reason: Option<&'a str>,
     message: String,
 }
 
-impl Word {
-    fn new(holds: bool) -> Word {
+impl<'a> Word<'a> {
+    fn new(holds: bool) -> Word<'a> {
         Word { holds, reason: None, message: String::new() }
     }
 
-    fn because(holds: bool, reason: &'static str, message: String) -> Word {
+    fn because(holds: bool, reason: &'a str, message: String) -> Word<'a> {
         Word { holds, reason: Some(reason), message }
     }
 }
 
-fn containers_ready(facts: &Facts<'_>) -> Word {
+fn containers_ready<'a>(facts: &Facts<'a>) -> Word<'a> {
     match facts.phase {
         Phase::Succeeded => return Word::because(false, "PodCompleted", String::new()),
         Phase::Failed => return Word::because(false, "PodFailed", String::new()),
@@ -98,7 +107,7 @@ pub(super) fn is_ready(container: &Container) -> bool {
 }
 
 /// Readiness gates are conditions that others set.
-fn with_gates(facts: &Facts<'_>, others: &[PodCondition], ready: Word) -> Word {
+fn with_gates<'a>(facts: &Facts<'a>, others: &[PodCondition], ready: Word<'a>) -> Word<'a> {
     if !ready.holds {
         return ready;
     }
@@ -125,7 +134,7 @@ fn with_gates(facts: &Facts<'_>, others: &[PodCondition], ready: Word) -> Word {
     }
 }
 
-fn initialized(facts: &Facts<'_>) -> Word {
+fn initialized<'a>(facts: &Facts<'a>) -> Word<'a> {
     if facts.phase == Phase::Succeeded {
         return Word::because(true, "PodCompleted", String::new());
     }

@@ -22,6 +22,13 @@ pub enum Ending {
         /// A sentence for people.
         message: String,
     },
+    /// Something has cut it short that was no fault of its own; the condition `DisruptionTarget` says what.
+    Disrupted {
+        /// A word for programs: `TerminationByKubelet`, `EvictionByEvictionAPI`…
+        reason: String,
+        /// A sentence for people.
+        message: String,
+    },
     /// It has reached a final phase by somebody else's word: the pod garbage collector's, or an evictor's.
     Final,
 }
@@ -30,7 +37,7 @@ impl Ending {
     /// The reason and message that the pod's status gives for it.
     pub fn words(&self) -> Option<(&str, &str)> {
         match self {
-            Ending::Deleted | Ending::Final => None,
+            Ending::Deleted | Ending::Final | Ending::Disrupted { .. } => None,
             Ending::DeadlineExceeded => {
                 Some(("DeadlineExceeded", "Pod was active on the node longer than the specified deadline"))
             }
@@ -67,7 +74,7 @@ pub fn is_final(pod: &Pod) -> bool {
 pub fn grace(pod: &Pod, ending: &Ending) -> Duration {
     let seconds = match ending {
         Ending::Deleted => pod.metadata.deletion_grace_period_seconds,
-        Ending::DeadlineExceeded | Ending::Rejected { .. } | Ending::Final => None,
+        _ => None,
     };
     let own = || pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
     seconds.or_else(own).map_or(GRACE, |seconds| Duration::from_secs(seconds.max(0).unsigned_abs()))

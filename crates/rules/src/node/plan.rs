@@ -259,8 +259,9 @@ mod tests {
         let pod = pod("OnFailure");
         let mut containers = containers(&pod, "0R001");
         containers[4].backoff.next(at(80));
-        let seen =
-            |containers| decide(&Seen { pod: &pod, containers, ending: None, now: at(101) }).to_string();
+        let seen = |containers: &[Container]| {
+            decide(&Seen { pod: &pod, containers, ending: None, now: at(101) }).to_string()
+        };
         let due = at(110);
         assert_eq!(seen(&containers), format!("back off 4 10s, again at {due}"));
         containers[4].wait("CrashLoopBackOff", String::new());

@@ -52,8 +52,17 @@ pub fn of(seen: &Seen<'_>) -> PodStatus {
         seen.containers
     };
     let phase = phase_of(seen, &spec, containers, old.phase.as_deref());
-    let facts =
-        Facts { pod: seen.pod, containers, phase, sandboxed: seen.sandboxed && !seen.over, now: seen.now };
+    let facts = Facts {
+        pod: seen.pod,
+        containers,
+        phase,
+        disruption: match seen.ending {
+            Some(Ending::Disrupted { reason, message }) => Some((reason, message)),
+            _ => None,
+        },
+        sandboxed: seen.sandboxed && !seen.over,
+        now: seen.now,
+    };
     let (mut reason, mut message) = (None, None);
     if old.phase.as_deref() == Some(phase.as_str()) {
         (reason, message) = (old.reason.clone(), old.message.clone());
@@ -93,7 +102,7 @@ fn phase_of(seen: &Seen<'_>, spec: &PodSpec, containers: &[Container], old: Opti
     }
     let phase = phase::of(spec, containers, seen.over || seen.ending.is_some());
     match seen.ending {
-        Some(Ending::DeadlineExceeded | Ending::Rejected { .. }) => Phase::Failed,
+        Some(Ending::DeadlineExceeded | Ending::Rejected { .. } | Ending::Disrupted { .. }) => Phase::Failed,
         _ if seen.over && !phase.is_final() => Phase::Failed,
         // While containers are being stopped the pod is what it was.
         Some(_) if !seen.over && phase.is_final() => Phase::Running,
