@@ -9,6 +9,8 @@
 //! - [`meta`]: object metadata and selectors.
 //! - [`wire`]: typed objects and the JSON that they came from; [`semantic`]: when two of them are the same.
 //! - [`mod@write`]: what becomes of a write.
+//! - [`difference`]: how two structures differ, as messages show it.
+//! - [`kind`]: what differs from kind to kind in a write.
 //! - [`pod`]: the pod template, as far as users of Jobs meet it.
 //! - [`job`]: the Job API and the Job controller's decision.
 //! - [`node`]: what a node does with its pods, and what their status says.
@@ -16,8 +18,10 @@
 //! - [`workload`]: a Workload's life, from its queue to its end.
 
 pub mod conversion;
+pub mod difference;
 pub mod field;
 pub mod job;
+pub mod kind;
 pub mod meta;
 pub mod names;
 pub mod node;

@@ -4,4 +4,5 @@ mod scan;
 mod syntax;
 
 pub(crate) use scan::{Scan, lossy, unquote};
-pub(crate) use syntax::{MAX_DEPTH, check};
+pub(crate) use syntax::MAX_DEPTH;
+pub use syntax::check;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference};
 
-use crate::field::{Errors, Path, Value};
+use crate::field::{Error, Errors, Path, Value};
 use crate::names::{self, Problems};
 
 pub mod selector;
@@ -220,16 +220,20 @@ fn qualified_finalizers(meta: &ObjectMeta, path: &Path) -> Errors {
 
 fn standard_finalizers(meta: &ObjectMeta, path: &Path) -> Errors {
     let path = path.child("finalizers");
-    let unknown =
-        |finalizer: &&String| !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer.as_str());
     let finalizers = meta.finalizers.iter().flatten().enumerate();
-    finalizers
-        .filter(|(_, finalizer)| unknown(finalizer))
-        .map(|(i, finalizer)| {
-            let why = "name is neither a standard finalizer name nor is it fully qualified";
-            path.index(i).invalid(finalizer, why)
-        })
-        .collect()
+    finalizers.filter_map(|(i, finalizer)| standard_finalizer(finalizer, &path.index(i))).collect()
+}
+
+fn standard_finalizer(finalizer: &str, path: &Path) -> Option<Error> {
+    let is_known = finalizer.contains('/') || STANDARD_FINALIZERS.contains(&finalizer);
+    let why = "name is neither a standard finalizer name nor is it fully qualified";
+    (!is_known).then(|| path.invalid(finalizer, why))
+}
+
+/// A finalizer that stands elsewhere than in metadata.
+pub fn finalizer(finalizer: &str, path: &Path) -> Errors {
+    let errors = qualified(finalizer, path);
+    if errors.is_empty() { standard_finalizer(finalizer, path).into_iter().collect() } else { errors }
 }
 
 fn no_new_finalizers(new: &ObjectMeta, old: &ObjectMeta, path: &Path) -> Errors {

@@ -74,7 +74,7 @@ pub(super) fn validate_host_aliases(aliases: &[HostAlias], path: &Path) -> Error
     errors
 }
 
-fn ip(address: &str, path: &Path) -> Errors {
+pub(super) fn ip(address: &str, path: &Path) -> Errors {
     if parse_ip(address).is_some() {
         return Errors::new();
     }
@@ -82,7 +82,7 @@ fn ip(address: &str, path: &Path) -> Errors {
 }
 
 /// Reads an address as Kubernetes always did, leading zeros in dotted parts included.
-fn parse_ip(address: &str) -> Option<IpAddr> {
+pub(super) fn parse_ip(address: &str) -> Option<IpAddr> {
     let plain = |octets: &str| -> Option<Ipv4Addr> {
         let octets: Vec<u8> = octets.split('.').map(octet).collect::<Option<_>>()?;
         <[u8; 4]>::try_from(octets).ok().map(Ipv4Addr::from)

@@ -24,6 +24,7 @@ use crate::meta;
 use crate::names::{self, Problems};
 use containers::Context;
 
+pub(crate) mod addresses;
 mod affinity;
 mod claims;
 mod containers;
@@ -36,11 +37,15 @@ mod image;
 mod mounts;
 mod options;
 mod paths;
+pub mod prepare;
 mod probes;
 mod profiles;
-mod resources;
+pub mod qos;
+pub(crate) mod resources;
 mod scheduling;
 mod security;
+pub mod status;
+pub mod update;
 mod volumes;
 pub mod warnings;
 mod windows;
@@ -79,6 +84,27 @@ pub fn validate_create(pod: &Pod, options: &Options) -> Errors {
     let no_spec = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&no_spec);
     let annotations = annotations(Some(&pod.metadata));
+    let path = Path::new("spec");
+
+    let mut errors = validate_metadata_and_spec(pod, options);
+    if spec.ephemeral_containers.as_ref().is_some_and(|containers| !containers.is_empty()) {
+        errors.push(path.child("ephemeralContainers").forbidden("cannot be set on create"));
+    }
+    let has_node = spec.node_name.as_ref().is_some_and(|name| !name.is_empty());
+    if has_node && spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()) {
+        let why = "cannot be set until all schedulingGates have been cleared";
+        errors.push(path.child("nodeName").forbidden(why));
+    }
+    errors.extend(profiles::seccomp_agrees(annotations, spec, &path));
+    errors.extend(profiles::app_armor_agrees(annotations, spec, &path));
+    errors
+}
+
+/// What is asked of a pod whenever it is written, but for its status.
+fn validate_metadata_and_spec(pod: &Pod, options: &Options) -> Errors {
+    let no_spec = PodSpec::default();
+    let spec = pod.spec.as_ref().unwrap_or(&no_spec);
+    let annotations = annotations(Some(&pod.metadata));
     let (at_meta, path) = (Path::new("metadata"), Path::new("spec"));
 
     let mut errors = meta::validate_built_in(&pod.metadata, names::dns_subdomain, &at_meta);
@@ -93,16 +119,6 @@ pub fn validate_create(pod: &Pod, options: &Options) -> Errors {
             containers::validate_image_of_pod(container, &path.child(field).index(i))
         }));
     }
-    if spec.ephemeral_containers.as_ref().is_some_and(|containers| !containers.is_empty()) {
-        errors.push(path.child("ephemeralContainers").forbidden("cannot be set on create"));
-    }
-    let has_node = spec.node_name.as_ref().is_some_and(|name| !name.is_empty());
-    if has_node && spec.scheduling_gates.as_ref().is_some_and(|gates| !gates.is_empty()) {
-        let why = "cannot be set until all schedulingGates have been cleared";
-        errors.push(path.child("nodeName").forbidden(why));
-    }
-    errors.extend(profiles::seccomp_agrees(annotations, spec, &path));
-    errors.extend(profiles::app_armor_agrees(annotations, spec, &path));
     errors
 }
 

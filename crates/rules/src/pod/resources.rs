@@ -49,8 +49,8 @@ const COUNTED: [&str; 9] = [
     "services.loadbalancers",
 ];
 
-type List = BTreeMap<String, resource::Quantity>;
-type Amounts = BTreeMap<String, Quantity>;
+pub(super) type List = BTreeMap<String, resource::Quantity>;
+pub(super) type Amounts = BTreeMap<String, Quantity>;
 
 /// The resources of a container, next to the claims of its pod.
 pub(super) fn validate_container(
@@ -147,7 +147,7 @@ fn validate(
 }
 
 /// An amount of one resource: not negative, and whole where there is no half.
-pub(super) fn validate_amount(name: &str, quantity: &Quantity, path: &Path) -> Errors {
+pub(crate) fn validate_amount(name: &str, quantity: &Quantity, path: &Path) -> Errors {
     let mut errors = Errors::new();
     if quantity.is_negative() {
         errors.push(path.invalid(&quantity.to_string(), meta::NEGATIVE));

@@ -5,7 +5,7 @@
 pub(crate) const MAX_DEPTH: usize = 128;
 
 /// Checks a whole text. The error is Go's sentence.
-pub(crate) fn check(text: &[u8]) -> Result<(), String> {
+pub fn check(text: &[u8]) -> Result<(), String> {
     let mut check = Check { text, at: 0, open: Vec::new() };
     check.value()?;
     check.space();

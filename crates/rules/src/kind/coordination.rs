@@ -1,0 +1,54 @@
+//! Leases: nothing but compare and swap, and a few numbers that must make sense (3.13).
+
+use super::{It, Kind, at, text};
+use crate::field::{Errors, Path, Value};
+use crate::meta::NEGATIVE;
+
+pub(super) struct Leases;
+
+impl Leases {
+    fn spec(it: &It<'_>) -> Errors {
+        let (spec, path) = (at(it.new, "spec"), Path::new("spec"));
+        let mut errors = Errors::new();
+        if let Some(seconds) = spec["leaseDurationSeconds"].as_i64().filter(|seconds| *seconds <= 0) {
+            errors.push(path.child("leaseDurationSeconds").invalid(seconds, "must be greater than 0"));
+        }
+        if let Some(count) = spec["leaseTransitions"].as_i64().filter(|count| *count < 0) {
+            errors.push(path.child("leaseTransitions").invalid(count, NEGATIVE));
+        }
+        if let Some(strategy) = spec["strategy"].as_str() {
+            errors.extend(self::strategy(strategy, &path.child("strategy")));
+        }
+        if !text(spec, "preferredHolder").is_empty() && text(spec, "strategy").is_empty() {
+            let why = "may only be specified if `strategy` is defined";
+            errors.push(path.child("preferredHolder").forbidden(why));
+        }
+        errors
+    }
+}
+
+/// How a new holder is chosen: one word that is known, or a name with a domain.
+fn strategy(strategy: &str, path: &Path) -> Errors {
+    let problems = crate::names::qualified_name(strategy);
+    if !problems.is_empty() {
+        return problems.into_iter().map(|problem| path.invalid(Value::json(&strategy), problem)).collect();
+    }
+    if strategy.contains('/') || strategy == "OldestEmulationVersion" {
+        return Errors::new();
+    }
+    vec![path.not_supported(Value::json(&strategy), &["OldestEmulationVersion"])]
+}
+
+impl Kind for Leases {
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        errors.extend(Leases::spec(it));
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata_update();
+        errors.extend(Leases::spec(it));
+        errors
+    }
+}

@@ -1,0 +1,154 @@
+//! The way of a write, from a decoded body to the object that is stored, in the order of an API server.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+
+use super::{Counts, It, Kind, at, defaults, keep, metadata, set_metadata};
+use crate::field::Errors;
+use crate::meta::system::{Identity, begin_create, match_namespace, match_stored};
+use crate::write::{Accepted, Refused};
+
+/// What the pipeline has to know of a kind besides its rules.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// The type of its objects.
+    pub of: schema::Type,
+    /// Their version.
+    pub api_version: String,
+    /// Their kind.
+    pub kind: String,
+    /// Whether they live in namespaces.
+    pub namespaced: bool,
+    /// Whether their status is written by itself.
+    pub has_status: bool,
+}
+
+/// The body with what nobody said.
+pub fn with_defaults(kind: &dyn Kind, facts: &Facts, body: &Value) -> Value {
+    let mut object = body.clone();
+    defaults::apply(facts.of, &mut object);
+    kind.default(&mut object);
+    object
+}
+
+/// A new object. `body` is what [`schema::decode`] left.
+pub fn create(
+    kind: &dyn Kind,
+    facts: &Facts,
+    body: &Value,
+    namespace: &str,
+    identity: Identity,
+) -> Result<Accepted, Refused> {
+    let mut new = with_defaults(kind, facts, body);
+    let mut meta = metadata(&new);
+    begin_create(&mut meta, identity);
+    match_namespace(&mut meta, if facts.namespaced { namespace } else { "" })?;
+    if !matches!(kind.counts(), Counts::Nothing) {
+        meta.generation = Some(1);
+    }
+    set_metadata(&mut new, &meta);
+    let mut new = schema::encode(facts.of, &new);
+    if facts.has_status && kind.resets_status() {
+        new["status"] = json!({});
+    }
+    let mut warnings = kind.prepare_create(&mut new);
+
+    let it = judged(kind, facts, &new, &Value::Null);
+    invalid_if_any(kind.validate(&it))?;
+    invalid_if_any(it.common())?;
+    if has_version(&it.meta) {
+        let why = "resourceVersion should not be set on objects to be created";
+        return Err(Refused::Internal(why.to_owned()));
+    }
+    warnings.extend(kind.warn(&new));
+    new["metadata"].as_object_mut().map(|meta| meta.remove("resourceVersion"));
+    kind.canonicalize(&mut new);
+    Ok(Accepted { object: as_read(kind, facts, new), warnings })
+}
+
+/// A changed object.
+pub fn update(kind: &dyn Kind, facts: &Facts, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
+    let mut new = begin(kind, facts, body, stored)?;
+    if facts.has_status {
+        keep(&mut new, stored, "status");
+    }
+    kind.prepare_update(&mut new, stored);
+    count(kind, facts, &mut new, stored);
+
+    let it = judged(kind, facts, &new, stored);
+    let mut errors = it.common();
+    errors.extend(kind.validate_update(&it));
+    invalid_if_any(errors)?;
+    let warnings = kind.warn_update(&new, stored);
+    kind.canonicalize(&mut new);
+    Ok(Accepted { object: as_read(kind, facts, new), warnings })
+}
+
+/// A change through a subresource, such as `status`.
+pub fn update_subresource(
+    kind: &dyn Kind,
+    facts: &Facts,
+    subresource: &str,
+    body: &Value,
+    stored: &Value,
+) -> Result<Accepted, Refused> {
+    let mut new = begin(kind, facts, body, stored)?;
+    kind.prepare_subresource(subresource, &mut new, stored);
+    if subresource != "status" {
+        count(kind, facts, &mut new, stored);
+    }
+    let it = judged(kind, facts, &new, stored);
+    let mut errors = it.common();
+    errors.extend(kind.validate_subresource(subresource, &it));
+    invalid_if_any(errors)?;
+    let warnings = kind.warn_subresource(subresource, &new);
+    kind.canonicalize(&mut new);
+    Ok(Accepted { object: as_read(kind, facts, new), warnings })
+}
+
+/// The body of a change, once it is clear that it speaks of the stored object.
+fn begin(kind: &dyn Kind, facts: &Facts, body: &Value, stored: &Value) -> Result<Value, Refused> {
+    let mut new = with_defaults(kind, facts, body);
+    let mut meta = metadata(&new);
+    match_stored(&mut meta, &metadata(stored))?;
+    set_metadata(&mut new, &meta);
+    Ok(schema::encode(facts.of, &new))
+}
+
+/// A change that counts makes a new generation.
+fn count(kind: &dyn Kind, facts: &Facts, new: &mut Value, old: &Value) {
+    let encoded = schema::encode(facts.of, new);
+    let differs = |fields: &[&str]| fields.iter().any(|field| at(&encoded, field) != at(old, field));
+    let grows = match kind.counts() {
+        Counts::Nothing | Counts::Once => false,
+        Counts::Spec => differs(&["spec"]),
+        Counts::Fields(fields) => differs(fields),
+        Counts::When(rule) => rule(&encoded, old),
+    };
+    if grows {
+        new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
+    }
+}
+
+fn judged<'a>(kind: &dyn Kind, facts: &Facts, new: &'a Value, old: &'a Value) -> It<'a> {
+    It { new, old, meta: metadata(new), namespaced: facts.namespaced, name: kind.name() }
+}
+
+/// What is stored gets its defaults once more when it is read. Storing forgets that a list was there if it was empty.
+fn as_read(kind: &dyn Kind, facts: &Facts, new: Value) -> Value {
+    let mut object = schema::encode(facts.of, &new);
+    defaults::apply(facts.of, &mut object);
+    kind.default(&mut object);
+    object["apiVersion"] = json!(facts.api_version);
+    object["kind"] = json!(facts.kind);
+    schema::encode(facts.of, &object)
+}
+
+fn has_version(meta: &ObjectMeta) -> bool {
+    let version = meta.resource_version.as_deref().unwrap_or("");
+    version.parse::<u64>().is_ok_and(|version| version != 0)
+}
+
+fn invalid_if_any(errors: Errors) -> Result<(), Refused> {
+    if errors.is_empty() { Ok(()) } else { Err(Refused::Invalid(errors)) }
+}
