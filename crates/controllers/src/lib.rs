@@ -1,1 +1,75 @@
-//! What a cluster brings along: Job, CronJob, garbage collection, namespaces, scheduling.
+//! What a cluster brings along: Job, CronJob, garbage collection, namespaces, scheduling and the rest that batch work
+//! needs.
+//!
+//! Every controller is one module of the same shape: it says which kinds it watches and which changes call for a look
+//! ([`kinds`]), and for each key that comes up it observes from the caches, decides by a rule of [`rules`] and applies
+//! the decision, each write safe to repeat. What is written goes back into the caches, so that the next decision sees
+//! it; hence nothing has to be remembered between two decisions, and a restart changes no outcome.
+//!
+//! Nothing here knows how a cluster stores or serves anything: it is known through a [`kube::Client`] alone.
+
+mod api;
+mod context;
+mod job;
+mod kinds;
+mod metrics;
+mod recorder;
+mod selection;
+mod settings;
+
+use reconcile::{Clock, Tasks};
+
+pub use self::metrics::{Metrics, Sample};
+pub use self::selection::{NAMES, Selection, UnknownController};
+pub use self::settings::Settings;
+
+use self::context::Context;
+
+/// Controllers that run.
+#[derive(Debug, Clone)]
+pub struct Running {
+    /// What they count.
+    pub metrics: Metrics,
+}
+
+/// Starts the selected controllers; they run for as long as `tasks` live.
+pub fn start(
+    client: kube::Client,
+    selection: &Selection,
+    settings: Settings,
+    clock: Clock,
+    tasks: &mut Tasks,
+) -> Running {
+    let context = Context::new(client, settings, clock, tasks);
+    // First everybody says what is to be watched, then the watches begin: so that every kind is watched once.
+    let mut runs: Vec<Run> = Vec::new();
+    for (name, prepare) in CONTROLLERS {
+        if selection.includes(name) {
+            runs.push(prepare(&context));
+        }
+    }
+    context.kinds.start(&context.client, tasks);
+    for run in runs {
+        tasks.spawn("controller", run);
+    }
+    Running { metrics: context.metrics }
+}
+
+/// A controller's work, from when its caches start to be filled.
+type Run = futures::future::BoxFuture<'static, ()>;
+
+/// Says what a controller watches, and returns its work.
+type Prepare = fn(&Context) -> Run;
+
+/// The controllers by name.
+const CONTROLLERS: [(&str, Prepare); NAMES.len()] = [("job-controller", job::prepare)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_a_controllers() {
+        assert_eq!(CONTROLLERS.map(|(name, _)| name), NAMES);
+    }
+}

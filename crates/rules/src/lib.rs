@@ -14,11 +14,13 @@
 //! - [`pod`]: the pod template, as far as users of Jobs meet it.
 //! - [`job`]: the Job API and the Job controller's decision.
 //! - [`node`]: what a node does with its pods, and what their status says.
+//! - [`events`]: which events are told, and which only counted.
 //! - [`quota`]: queues, quota, flavors and preemption: who gets in, as Kueue decides it.
 //! - [`workload`]: a Workload's life, from its queue to its end.
 
 pub mod conversion;
 pub mod difference;
+pub mod events;
 pub mod field;
 pub mod job;
 pub mod kind;

@@ -89,8 +89,12 @@ async fn main() -> ExitCode {
 
 /// Plays a scenario in both worlds. Returns the number of statuses that the Jobs went through.
 async fn run(cluster: &ControlPlane, mut scenario: Scenario) -> anyhow::Result<usize> {
-    let theirs = World::create(cluster, &scenario, None).await.context("the real world")?;
-    let ours = World::create(cluster, &scenario, Some(ours::MANAGER)).await.context("our world")?;
+    let client = || cluster.client();
+    let namespace = cluster.namespace(&scenario.name).await?;
+    let theirs = World::create(client(), namespace, &scenario, None).await.context("the real world")?;
+    let namespace = cluster.namespace(&scenario.name).await?;
+    let ours =
+        World::create(client(), namespace, &scenario, Some(ours::MANAGER)).await.context("our world")?;
     let mut controller = Ours::default();
     let mut story = vec![format!("a Job of {}", scenario.spec)];
     let mut steps = 0;

@@ -8,9 +8,9 @@ use anyhow::Context as _;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Pod, ResourceQuota};
+use kube::Client;
 use kube::api::{Api, ListParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
-use testkit::ControlPlane;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -50,12 +50,11 @@ pub(crate) struct Snapshot {
 impl World {
     /// Creates the scenario's Job, managed by somebody or by the cluster's own controller.
     pub(crate) async fn create(
-        cluster: &ControlPlane,
+        client: Client,
+        namespace: String,
         scenario: &Scenario,
         manager: Option<&str>,
     ) -> anyhow::Result<World> {
-        let namespace = cluster.namespace(&scenario.name).await?;
-        let client = cluster.client();
         let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
         for pod in &scenario.pods_before {
             pods.create(&PostParams::default(), &serde_json::from_value(pod.clone())?).await?;

@@ -1,0 +1,133 @@
+//! The kinds that controllers watch, each watched once however many ask.
+//!
+//! While controllers are being prepared they say which kinds they want, by what they look objects up, and what a change
+//! calls for; then the wanted kinds are watched, and from then on a [`Kind`] is its [`Cache`].
+
+use std::fmt::Debug;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client, Resource};
+use reconcile::{Cache, Change, Tasks};
+use serde::de::DeserializeOwned;
+
+/// One kind of the cluster. Cheap to clone; all clones are the same.
+pub(crate) struct Kind<K> {
+    shared: Arc<Shared<K>>,
+}
+
+struct Shared<K> {
+    wishes: Mutex<Wishes<K>>,
+    cache: OnceLock<Cache<K>>,
+}
+
+type Listener<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
+type Indexer<K> = Box<dyn Fn(&K) -> Vec<String> + Send + Sync>;
+
+struct Wishes<K> {
+    wanted: bool,
+    indexes: Vec<(&'static str, Indexer<K>)>,
+    listeners: Vec<Listener<K>>,
+}
+
+impl<K> Clone for Kind<K> {
+    fn clone(&self) -> Self {
+        Kind { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<K> Default for Kind<K> {
+    fn default() -> Self {
+        let wishes = Wishes { wanted: false, indexes: Vec::new(), listeners: Vec::new() };
+        Kind { shared: Arc::new(Shared { wishes: Mutex::new(wishes), cache: OnceLock::new() }) }
+    }
+}
+
+impl<K> Kind<K> {
+    /// Says that the kind is needed, and returns it.
+    pub(crate) fn wanted(&self) -> Self {
+        self.wish(|wishes| wishes.wanted = true);
+        self.clone()
+    }
+
+    /// Makes objects findable by these values. One index serves all who ask for it by this name.
+    pub(crate) fn index(
+        &self,
+        name: &'static str,
+        values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
+    ) {
+        self.wish(|wishes| {
+            if wishes.indexes.iter().all(|(known, _)| *known != name) {
+                wishes.indexes.push((name, Box::new(values)));
+            }
+        });
+    }
+
+    /// Says what a change calls for.
+    pub(crate) fn on_change(&self, tell: impl Fn(&Change<'_, K>) + Send + Sync + 'static) {
+        self.wish(|wishes| {
+            wishes.wanted = true;
+            wishes.listeners.push(Box::new(tell));
+        });
+    }
+
+    fn wish(&self, wish: impl FnOnce(&mut Wishes<K>)) {
+        wish(&mut self.shared.wishes.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl<K> Kind<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Clone + Default,
+{
+    fn start(&self, client: &Client, tasks: &mut Tasks) {
+        let (wanted, indexes, listeners) = {
+            let mut wishes = self.shared.wishes.lock().unwrap_or_else(PoisonError::into_inner);
+            (wishes.wanted, std::mem::take(&mut wishes.indexes), std::mem::take(&mut wishes.listeners))
+        };
+        if !wanted {
+            return;
+        }
+        let mut builder = Cache::new(Api::<K>::all(client.clone()));
+        for (name, values) in indexes {
+            builder = builder.index(name, values);
+        }
+        for tell in listeners {
+            builder = builder.on_change(tell);
+        }
+        self.shared.cache.get_or_init(|| builder.start(tasks));
+    }
+}
+
+impl<K> Deref for Kind<K> {
+    type Target = Cache<K>;
+
+    fn deref(&self) -> &Cache<K> {
+        self.shared.cache.get().expect("a kind is read only after its watch began, by those who wanted it")
+    }
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident: $kind:ty,)*) => {
+        /// The kinds of a cluster that some controller knows.
+        #[derive(Clone, Default)]
+        pub(crate) struct Kinds {
+            $($(#[$doc])* pub(crate) $name: Kind<$kind>,)*
+        }
+
+        impl Kinds {
+            /// Begins to watch the kinds that were asked for.
+            pub(crate) fn start(&self, client: &Client, tasks: &mut Tasks) {
+                $(self.$name.start(client, tasks);)*
+            }
+        }
+    };
+}
+
+kinds! {
+    jobs: Job,
+    pods: Pod,
+}

@@ -1,0 +1,4 @@
+//! Controllers on an API server in this process, and on a real one.
+
+mod cluster;
+mod job;

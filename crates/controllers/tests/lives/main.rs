@@ -1,0 +1,214 @@
+//! Our Job controller beside the real one: kube-controller-manager runs one copy of a Job on a cluster of its own, our
+//! controller another on an API server without controllers, and the same happens to the pods of both. The statuses that
+//! the two Jobs go through must be the same, one by one, and so must their pods and their events.
+//!
+//! The lives are those by which the decision alone is judged (`rules`, `--test controller`).
+
+#[path = "../../../rules/tests/chance/mod.rs"]
+mod chance;
+#[path = "../../../rules/tests/controller/lives.rs"]
+mod lives;
+#[path = "../../../rules/tests/controller/scenarios.rs"]
+mod scenarios;
+#[path = "../../../rules/tests/controller/script.rs"]
+mod script;
+#[path = "../../../rules/tests/controller/world.rs"]
+mod world;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use clap::Parser as _;
+use controllers::{Selection, Settings};
+use futures::{StreamExt as _, stream};
+use reconcile::{Clock, Tasks};
+use scenarios::{Scenario, Script, scenarios};
+use testkit::ControlPlane;
+use tokio::time::{Instant, sleep};
+use world::{Snapshot, World};
+
+/// The real controller waits a second before it looks at a change, and ten before it replaces a failed pod; the rest is
+/// for a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Whoever has come to rest writes nothing for this long: two of the real controller's batches.
+const REST: Duration = Duration::from_millis(2500);
+/// Our controller does not wait for others: it is at rest when it has written nothing for this long.
+const OUR_REST: Duration = Duration::from_millis(600);
+/// Lives at the same time. They wait more than they do.
+const AT_ONCE: usize = 20;
+
+#[derive(clap::Parser)]
+struct Arguments {
+    /// Only lives whose name contains one of these.
+    names: Vec<String>,
+    /// How many random lives, after the scripted ones.
+    #[arg(long, default_value_t = 12)]
+    lives: u64,
+    /// Where chance begins.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How much happens in a random life.
+    #[arg(long, default_value_t = 7)]
+    steps: usize,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse_from(std::env::args().filter(|argument| argument != "--nocapture"));
+    let first = arguments.seed.wrapping_mul(1_000_003);
+    let lives = (0..arguments.lives).map(|life| lives::life_from(first.wrapping_add(life), arguments.steps));
+    let mut all: Vec<Scenario> = scenarios().into_iter().chain(lives).collect();
+    let wanted =
+        |name: &str| arguments.names.is_empty() || arguments.names.iter().any(|part| name.contains(part));
+    all.retain(|scenario| wanted(&scenario.name));
+    if all.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    let builder = ControlPlane::builder().controller_manager(["job-controller"]);
+    let Some(theirs) = builder.for_test().await else { return ExitCode::SUCCESS };
+    let Some(ours) = ControlPlane::builder().for_test().await else { return ExitCode::SUCCESS };
+    let mut tasks = Tasks::new();
+    let jobs: Selection = "job-controller".parse().expect("a controller");
+    controllers::start(ours.client(), &jobs, Settings::default(), Clock::system(), &mut tasks);
+    let runs = all.into_iter().map(|scenario| async {
+        let name = scenario.name.clone();
+        (name, run(&theirs, &ours, scenario).await)
+    });
+    let (mut passed, mut failed) = (0, 0);
+    let mut results = stream::iter(runs).buffer_unordered(AT_ONCE);
+    while let Some((name, result)) = results.next().await {
+        match result {
+            Ok(statuses) => {
+                passed += 1;
+                println!("{name}: {statuses} statuses, the same");
+            }
+            Err(error) => {
+                failed += 1;
+                println!("{name}: {error:?}\n");
+            }
+        }
+    }
+    println!("seed {}: {passed} passed, {failed} failed", arguments.seed);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Plays a scenario in both worlds. Returns the number of statuses that the Jobs went through.
+async fn run(theirs: &ControlPlane, ours: &ControlPlane, mut scenario: Scenario) -> anyhow::Result<usize> {
+    let namespace = theirs.namespace(&scenario.name).await?;
+    let theirs =
+        World::create(theirs.client(), namespace, &scenario, None).await.context("the real world")?;
+    let namespace = ours.namespace(&scenario.name).await?;
+    let ours = World::create(ours.client(), namespace, &scenario, None).await.context("our world")?;
+    let mut story = vec![format!("a Job of {}", scenario.spec)];
+    let mut steps = 0;
+    loop {
+        let told = || format!("after {}", story.join(", "));
+        converge(&theirs, &ours).await.with_context(told)?;
+        let next = match &mut scenario.script {
+            Script::Steps(script) => script.get(steps).cloned(),
+            Script::Chance(chance, limit) if steps < *limit => chance.step(&ours).await?,
+            Script::Chance(..) => None,
+        };
+        let Some(step) = next else { break };
+        steps += 1;
+        // A replacement that waits for its delay comes in its own time.
+        for (world, name) in [(&theirs, "the real world"), (&ours, "our world")] {
+            let deadline = Instant::now() + PATIENCE;
+            while let Err(error) = step.apply(world).await {
+                ensure!(
+                    error.to_string().starts_with("there is no pod") && Instant::now() < deadline,
+                    "{step:?}, {name}, {}: {error:?}",
+                    told()
+                );
+                world.changed().await;
+            }
+        }
+        story.push(format!("{step:?}"));
+    }
+    // A deadline may end one Job a moment before the other.
+    let deadline = Instant::now() + PATIENCE;
+    let (mut their_statuses, mut our_statuses);
+    loop {
+        sleep(REST).await;
+        (their_statuses, our_statuses) = (theirs.statuses().await?, ours.statuses().await?);
+        if their_statuses == our_statuses || Instant::now() > deadline {
+            break;
+        }
+    }
+    ensure!(
+        their_statuses == our_statuses,
+        "the statuses differ after {}\ntheirs:\n{}\nours:\n{}",
+        story.join(", "),
+        print(&their_statuses),
+        print(&our_statuses)
+    );
+    let ours = ours.events(1).await?;
+    let theirs = theirs.events(ours.len()).await?;
+    ensure!(
+        same_events(&theirs, &ours),
+        "the events differ after {}\ntheirs: {theirs:#?}\nours: {ours:#?}",
+        story.join(", ")
+    );
+    Ok(our_statuses.len())
+}
+
+/// Waits until our world is at rest and the other is like it.
+async fn converge(theirs: &World, ours: &World) -> anyhow::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let expected = at_rest(ours).await?;
+        let seen = theirs.snapshot().await?;
+        if seen == expected {
+            return Ok(());
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "the worlds do not become alike\ntheirs: {seen:#?}\nours: {expected:#?}\ntheir statuses:\n{}\nours:\n{}",
+            print(&theirs.statuses().await?),
+            print(&ours.statuses().await?)
+        );
+        theirs.changed().await;
+    }
+}
+
+/// What our world is like once nothing has changed in it for a while.
+async fn at_rest(ours: &World) -> anyhow::Result<Snapshot> {
+    let (mut since, mut last) = (Instant::now(), ours.snapshot().await?);
+    while since.elapsed() < OUR_REST {
+        ours.changed().await;
+        let now = ours.snapshot().await?;
+        if now != last {
+            (since, last) = (Instant::now(), now);
+        }
+    }
+    Ok(last)
+}
+
+/// Whether the same was told. How often a refused creation is tried again is not a matter of the plan, so such an event
+/// counts once. And the real controller tells of a suspension before it writes the status, hence again when that write
+/// met a newer version of the Job; we tell of it once it is written.
+fn same_events(theirs: &[String], ours: &[String]) -> bool {
+    let told_once = |events: &[String]| -> Vec<String> {
+        let mut events = events.to_vec();
+        events.dedup_by(|next, event| next == event && event.starts_with("Warning FailedCreate: "));
+        events
+    };
+    let (mut theirs, ours) = (told_once(theirs), told_once(ours));
+    for event in &ours {
+        let Some(place) = theirs.iter().position(|other| other == event) else { return false };
+        theirs.remove(place);
+    }
+    let suspension =
+        |event: &String| event.starts_with("Normal Suspended: ") || event.starts_with("Normal Resumed: ");
+    theirs.iter().all(|event| suspension(event) && ours.contains(event))
+}
+
+/// Both worlds live in real time.
+fn now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}
+
+fn print(statuses: &[serde_json::Value]) -> String {
+    statuses.iter().map(|status| format!("  {status}")).collect::<Vec<_>>().join("\n")
+}
