@@ -16,12 +16,14 @@
 //! - [`node`]: what a node does with its pods, and what their status says.
 //! - [`events`]: which events are told, and which only counted.
 //! - [`quota`]: queues, quota, flavors and preemption: who gets in, as Kueue decides it.
+//! - [`framework`]: Jobs of any kind, and the Workloads that stand for them.
 //! - [`workload`]: a Workload's life, from its queue to its end.
 
 pub mod conversion;
 pub mod difference;
 pub mod events;
 pub mod field;
+pub mod framework;
 pub mod job;
 pub mod kind;
 pub mod meta;

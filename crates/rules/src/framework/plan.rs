@@ -1,0 +1,551 @@
+//! What to do next about a Job. One step at a time: what it writes comes back as an event, and the next decision sees
+//! it (JF-40).
+
+use std::{fmt, sync::Arc};
+
+use jiff::{SignedDuration, Timestamp};
+use types::kueue::{PodSet, RESOURCE_IN_USE, ReclaimablePod, ResourceFlavor, Workload, WorkloadStatus};
+
+use super::{
+    Observed, PodSetInfo, build,
+    pod_set::{self, Missing},
+    prebuilt_workload, priority, queue_name, same,
+};
+use crate::workload::{
+    self, ADMISSION_GATED_BY, PODS_READY, change,
+    plan::{self as life, Event},
+    reason, state,
+};
+
+/// Settings that hold for all Jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// Whether it is said of Workloads that their pods are ready.
+    pub pods_ready: bool,
+    /// Labels that a Workload takes over from its Job.
+    pub copied_labels: Vec<String>,
+    /// How long a Job is kept that was deactivated for good; `None` is for ever.
+    pub retention: Option<SignedDuration>,
+}
+
+/// Everything that one decision depends on.
+#[derive(Clone, Copy)]
+pub struct Seen<'a> {
+    /// The Job.
+    pub job: &'a dyn Observed,
+    /// The Workloads that a Job of this kind and name controls.
+    pub workloads: &'a [Arc<Workload>],
+    /// The Workload that the Job says somebody else made for it, if that exists.
+    pub prebuilt: Option<&'a Arc<Workload>>,
+    /// The flavors that there are.
+    pub flavor: &'a dyn Fn(&str) -> Option<Arc<ResourceFlavor>>,
+    /// The priority classes that there are.
+    pub classes: priority::Classes<'a>,
+}
+
+/// What to do, what to tell about the Job, and when to look again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// What to do.
+    pub step: Step,
+    /// What to tell about the Job, once it is done.
+    pub events: Vec<Event>,
+    /// When to look again, even if nothing happens.
+    pub again_at: Option<Timestamp>,
+}
+
+/// What to do about a Job.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Nothing, for this reason.
+    Wait(String),
+    /// Nothing now, but again soon: something is missing that should be there.
+    Retry(String),
+    /// Make its Workload.
+    Create(Box<Workload>),
+    /// Change its Workload, but for the status.
+    Update {
+        /// As it is.
+        of: Arc<Workload>,
+        /// As it should be.
+        next: Box<Workload>,
+        /// What changes.
+        what: &'static str,
+    },
+    /// Delete a Workload that is not, or not any more, the one of this Job.
+    Delete(Arc<Workload>),
+    /// Write the status of its Workload.
+    Status {
+        /// As it is.
+        of: Arc<Workload>,
+        /// What its status should be.
+        next: Box<WorkloadStatus>,
+        /// What changes.
+        what: What,
+    },
+    /// Let go of its Workload.
+    Finalize(Arc<Workload>),
+    /// Start it, with this in its pod templates.
+    Start {
+        /// The Workload that may run.
+        of: Arc<Workload>,
+        /// What its pods are given.
+        given: Vec<PodSetInfo>,
+    },
+    /// Stop it, and make its pod templates what they were, if that is known.
+    Stop {
+        /// What they were.
+        restored: Option<Vec<PodSetInfo>>,
+        /// Why.
+        why: String,
+    },
+    /// Delete the Job.
+    DeleteJob,
+}
+
+/// What changes in the status of a Workload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// It has ended.
+    Finished(String),
+    /// It gives back its quota: nothing runs any more.
+    Released,
+    /// Whether its pods are ready.
+    PodsReady {
+        /// Whether they are.
+        ready: bool,
+        /// Whether for the first time.
+        first: bool,
+    },
+    /// How many pods need nothing any more.
+    Reclaimable(Vec<ReclaimablePod>),
+}
+
+impl Plan {
+    fn step(step: Step) -> Plan {
+        Plan { step, events: Vec::new(), again_at: None }
+    }
+
+    fn wait(why: impl Into<String>) -> Plan {
+        Plan::step(Step::Wait(why.into()))
+    }
+
+    fn telling(mut self, reason: &str, message: &str) -> Plan {
+        self.events.push(Event::normal(reason, message));
+        self
+    }
+}
+
+/// Decides what to do about a Job that is there and managed.
+pub fn decide(seen: &Seen<'_>, settings: &Settings, now: Timestamp) -> Plan {
+    let job = seen.job;
+    let pod_sets = match job.pod_sets() {
+        Ok(pod_sets) => build::sanitized(pod_sets),
+        Err(why) => return Plan::step(Step::Retry(why)),
+    };
+    let ensured = match prebuilt_workload(job.metadata()) {
+        Some(_) => ensure_prebuilt(seen, &pod_sets, now),
+        None => ensure_one(seen, &pod_sets, settings),
+    };
+    let workload = match ensured {
+        Ok(workload) => workload,
+        Err(plan) => return *plan,
+    };
+    if let Some(workload) = &workload
+        && let Some(plan) = ended(job, workload)
+    {
+        return plan;
+    }
+    if let Some(end) = job.finished() {
+        return match workload {
+            Some(workload) => {
+                let reason = if end.success { "Succeeded" } else { "Failed" };
+                finish(&workload, reason, &end.message, now)
+            }
+            None => Plan::wait("the Job has ended"),
+        };
+    }
+    let Some(workload) = workload else {
+        return without_workload(seen, pod_sets, settings);
+    };
+    with_workload(seen, &workload, settings, now)
+}
+
+/// What to do about the Workloads of a Job that is gone (JF-41).
+pub fn gone(workloads: &[Arc<Workload>], now: Timestamp) -> Option<Plan> {
+    workloads.iter().find_map(|workload| {
+        let of = Arc::clone(workload);
+        match life::finalize_orphan(workload, now).step {
+            life::Step::Status { next, .. } => {
+                let what = What::Finished("OwnerNotFound".to_owned());
+                Some(Plan::step(Step::Status { of, next, what }))
+            }
+            life::Step::Finalize => Some(Plan::step(Step::Finalize(of))),
+            _ => None,
+        }
+    })
+}
+
+/// What to do about a Job that is part of another: it runs only while that one may (JF-5).
+pub fn child(job: &dyn Observed, of_ancestor: Option<&Workload>) -> Plan {
+    let may_run = of_ancestor.is_some_and(state::is_admitted);
+    if may_run || job.finished().is_some() || job.is_suspended() {
+        return Plan::wait("it is part of another Job");
+    }
+    let why = "Kueue managed child job suspended".to_owned();
+    Plan::step(Step::Stop { restored: None, why: why.clone() }).telling("Suspended", &why)
+}
+
+type Ensured = Result<Option<Arc<Workload>>, Box<Plan>>;
+
+/// The Workload that somebody else made for the Job (JF-21 to JF-23).
+fn ensure_prebuilt(seen: &Seen<'_>, pod_sets: &[PodSet], now: Timestamp) -> Ensured {
+    let Some(workload) = seen.prebuilt else { return Ok(None) };
+    let job = seen.job;
+    let owner = build::owner_reference(job);
+    let owners = workload.metadata.owner_references.iter().flatten();
+    let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
+    match controller {
+        Some(other) if other.uid != owner.uid => return Ok(None),
+        Some(_) => {}
+        None => {
+            let mut next = Workload::clone(workload);
+            next.metadata.owner_references.get_or_insert_default().push(owner);
+            if let Some((key, uid)) = build::uid_label(job.metadata()) {
+                next.metadata.labels.get_or_insert_default().insert(key, uid);
+            }
+            return Err(Box::new(update(workload, next, "its owner")));
+        }
+    }
+    if is_same(seen, pod_sets, workload) {
+        return Ok(Some(Arc::clone(workload)));
+    }
+    if state::is_finished(workload) {
+        return Ok(None);
+    }
+    let why = "The prebuilt workload is out of sync with its user job";
+    Err(Box::new(finish(workload, "OutOfSync", why, now)))
+}
+
+/// The one Workload of the Job, without others beside it (JF-31 to JF-33).
+fn ensure_one(seen: &Seen<'_>, pod_sets: &[PodSet], settings: &Settings) -> Ensured {
+    let job = seen.job;
+    let found = seen.workloads.iter().position(|workload| is_same(seen, pod_sets, workload));
+    let mut others: Vec<&Arc<Workload>> = seen.workloads.iter().collect();
+    if let Some(found) = found {
+        others.remove(found);
+    } else if !job.is_suspended() && job.finished().is_none() {
+        let (restored, why) = match others.as_slice() {
+            [one] => {
+                let restored = one.spec.pod_sets.iter().map(PodSetInfo::original).collect();
+                (
+                    Some(restored),
+                    "No matching Workload; restoring pod templates according to existent Workload",
+                )
+            }
+            _ => (None, "Missing Workload; unable to restore pod templates"),
+        };
+        if let Some(plan) = stop(job, restored, why) {
+            return Err(Box::new(plan));
+        }
+    }
+    let reusable = found.is_none() && job.is_suspended();
+    let kept = others.first().filter(|first| reusable && !state::has_quota(first)).copied();
+    if let Some(extra) = others.iter().find(|other| kept.is_none_or(|kept| !Arc::ptr_eq(kept, other))) {
+        let told = format!("Deleted not matching Workload: {}", key(extra));
+        let plan = Plan::step(Step::Delete(Arc::clone(extra))).telling("DeletedWorkload", &told);
+        return Err(Box::new(plan));
+    }
+    if let Some(kept) = kept {
+        let mut built = built(seen, pod_sets.to_vec(), settings)?;
+        built.spec.active = kept.spec.active;
+        let mut next = Workload::clone(kept);
+        next.spec = built.spec;
+        let told = format!("Updated not matching Workload for suspended job: {}", key(kept));
+        return Err(Box::new(update(kept, next, "its spec").telling("UpdatedWorkload", &told)));
+    }
+    let Some(workload) = found.and_then(|found| seen.workloads.get(found)) else { return Ok(None) };
+    follow(seen, workload, pod_sets)?;
+    Ok(Some(Arc::clone(workload)))
+}
+
+/// Takes over what changed at the Job and does not make it another one (JF-33).
+fn follow(seen: &Seen<'_>, workload: &Arc<Workload>, pod_sets: &[PodSet]) -> Result<(), Box<Plan>> {
+    let gates = super::annotation(seen.job.metadata(), ADMISSION_GATED_BY).unwrap_or_default();
+    if gates != state::admission_gates(workload).unwrap_or_default() {
+        let mut next = Workload::clone(workload);
+        let annotations = next.metadata.annotations.get_or_insert_default();
+        if gates.is_empty() {
+            annotations.remove(ADMISSION_GATED_BY);
+        } else {
+            annotations.insert(ADMISSION_GATED_BY.to_owned(), gates.to_owned());
+        }
+        let told = format!("Updated workload AdmissionGatedBy to {}", types::go::quote(gates));
+        return Err(Box::new(update(workload, next, "its gates").telling("UpdatedWorkload", &told)));
+    }
+    if priority::follows(seen.job, workload) {
+        let priority = priority::of(seen.job, pod_sets, seen.classes)
+            .map_err(|missing| Box::new(Plan::step(Step::Retry(missing.0))))?;
+        if workload.spec.priority_class_ref != priority.class
+            || workload.spec.priority != Some(priority.value)
+        {
+            let mut next = Workload::clone(workload);
+            next.spec.priority_class_ref = priority.class;
+            next.spec.priority = Some(priority.value);
+            let told = format!("Updated workload priority class: {}", key(workload));
+            return Err(Box::new(update(workload, next, "its priority").telling("UpdatedWorkload", &told)));
+        }
+    }
+    Ok(())
+}
+
+fn update(of: &Arc<Workload>, next: Workload, what: &'static str) -> Plan {
+    Plan::step(Step::Update { of: Arc::clone(of), next: Box::new(next), what })
+}
+
+fn is_same(seen: &Seen<'_>, pod_sets: &[PodSet], workload: &Workload) -> bool {
+    let given = state::has_quota(workload).then(|| pod_set::given(workload, seen.flavor).ok()).flatten();
+    same::is_same(seen.job, pod_sets, workload, given.as_deref())
+}
+
+fn built(seen: &Seen<'_>, pod_sets: Vec<PodSet>, settings: &Settings) -> Result<Workload, Box<Plan>> {
+    let priority = priority::of(seen.job, &pod_sets, seen.classes)
+        .map_err(|missing| Box::new(Plan::step(Step::Retry(missing.0))))?;
+    Ok(build::workload(seen.job, pod_sets, priority, &settings.copied_labels))
+}
+
+/// What to do about a Job whose Workload has ended or is about to go.
+fn ended(job: &dyn Observed, workload: &Arc<Workload>) -> Option<Plan> {
+    let held = workload.metadata.finalizers.iter().flatten().any(|it| it == RESOURCE_IN_USE);
+    if state::is_finished(workload) {
+        if !held {
+            return Some(Plan::wait("its Workload has ended"));
+        }
+        let told = format!("Workload '{}' is declared finished", key(workload));
+        return Some(Plan::step(Step::Finalize(Arc::clone(workload))).telling("FinishedWorkload", &told));
+    }
+    workload.metadata.deletion_timestamp.as_ref()?;
+    let stopped = stop(job, Some(originals(workload)), "Workload is deleted");
+    Some(stopped.unwrap_or_else(|| {
+        if held {
+            Plan::step(Step::Finalize(Arc::clone(workload)))
+        } else {
+            Plan::wait("its Workload is being deleted")
+        }
+    }))
+}
+
+fn finish(workload: &Arc<Workload>, reason: &str, message: &str, now: Timestamp) -> Plan {
+    let mut next = Workload::clone(workload);
+    if !change::finish(&mut next, reason, message, now) {
+        return Plan::wait("its Workload has ended");
+    }
+    let held = workload.metadata.finalizers.iter().flatten().any(|it| it == RESOURCE_IN_USE);
+    let plan = status(workload, next, What::Finished(reason.to_owned()));
+    if held {
+        return plan; // It is told when the Workload is let go.
+    }
+    plan.telling("FinishedWorkload", &format!("Workload '{}' is declared finished", key(workload)))
+}
+
+fn status(of: &Arc<Workload>, next: Workload, what: What) -> Plan {
+    let next = Box::new(next.status.unwrap_or_default());
+    Plan::step(Step::Status { of: Arc::clone(of), next, what })
+}
+
+/// The step that stops a Job; `None` if it is stopped already.
+fn stop(job: &dyn Observed, restored: Option<Vec<PodSetInfo>>, why: &str) -> Option<Plan> {
+    if job.stopped(restored.as_deref()).is_empty() {
+        return None;
+    }
+    let running = !job.is_suspended();
+    let plan = Plan::step(Step::Stop { restored, why: why.to_owned() });
+    Some(if running { plan.telling("Stopped", why) } else { plan })
+}
+
+fn originals(workload: &Workload) -> Vec<PodSetInfo> {
+    workload.spec.pod_sets.iter().map(PodSetInfo::original).collect()
+}
+
+/// A Job that has no Workload waits for the one that is promised, or gets one once nothing of it runs (JF-17, JF-21).
+fn without_workload(seen: &Seen<'_>, pod_sets: Vec<PodSet>, settings: &Settings) -> Plan {
+    let job = seen.job;
+    let promised = prebuilt_workload(job.metadata());
+    if promised.is_some()
+        && let Some(plan) = stop(job, None, "missing workload")
+    {
+        return plan;
+    }
+    if job.is_active() {
+        return Plan::wait("it still has active pods");
+    }
+    if let Some(name) = promised {
+        return Plan::wait(format!("there is no Workload {name} for it"));
+    }
+    match built(seen, pod_sets, settings) {
+        Ok(workload) => {
+            let told = format!("Created Workload: {}", key(&workload));
+            Plan::step(Step::Create(Box::new(workload))).telling("CreatedWorkload", &told)
+        }
+        Err(plan) => *plan,
+    }
+}
+
+/// A Job and its Workload.
+fn with_workload(seen: &Seen<'_>, workload: &Arc<Workload>, settings: &Settings, now: Timestamp) -> Plan {
+    let job = seen.job;
+    let mut next = Workload::clone(workload);
+    if change::reclaim(&mut next, job.reclaimable()) {
+        let pods = next.status.as_ref().map(|status| status.reclaimable_pods.clone()).unwrap_or_default();
+        return status(workload, next, What::Reclaimable(pods));
+    }
+    if settings.pods_ready
+        && let Some(plan) = pods_ready(job, workload, now)
+    {
+        return plan;
+    }
+    if let Some(evicted) = workload::evicted(workload) {
+        return evict(job, workload, &evicted.message, settings, now);
+    }
+    if !job.is_suspended() {
+        if state::is_admitted(workload) {
+            return Plan::wait("it runs");
+        }
+        let why = "Not admitted by cluster queue";
+        return stop(job, Some(originals(workload)), why).unwrap_or_else(|| Plan::wait(why));
+    }
+    if state::is_admitted(workload) {
+        return start(seen, workload, now);
+    }
+    let queue = queue_name(job.metadata()).map(str::to_owned);
+    if workload.spec.queue_name != queue {
+        next.spec.queue_name = queue;
+        return update(workload, next, "its queue");
+    }
+    let told: Vec<String> = state::checks(workload)
+        .iter()
+        .filter(|check| check.state == types::kueue::CheckState::Pending && !check.message.is_empty())
+        .map(|check| format!("{}: {}", check.name, check.message))
+        .collect();
+    let plan = Plan::wait("its Workload is not admitted");
+    if told.is_empty() || !state::has_quota(workload) {
+        return plan;
+    }
+    plan.telling("UpdatedAdmissionCheck", &told.join("; "))
+}
+
+/// Starts a Job. One that can never start ends (JF-51).
+fn start(seen: &Seen<'_>, workload: &Arc<Workload>, now: Timestamp) -> Plan {
+    let given = match pod_set::given(workload, seen.flavor) {
+        Ok(given) => given,
+        Err(Missing::Flavor(name)) => {
+            return Plan::step(Step::Retry(format!("ResourceFlavor {name} not found")));
+        }
+        Err(Missing::Conflict(conflict)) => return finish(workload, "FailedToStart", &conflict.0, now),
+    };
+    if let Err(conflict) = seen.job.started(&given) {
+        return finish(workload, "FailedToStart", &conflict.0, now);
+    }
+    let told = format!("Admitted by clusterQueue {}", state::cluster_queue(workload).unwrap_or_default());
+    Plan::step(Step::Start { of: Arc::clone(workload), given }).telling("Started", &told)
+}
+
+/// The second phase of an eviction (SM-21): the Job stops, and once nothing of it runs, its quota is free.
+fn evict(
+    job: &dyn Observed,
+    workload: &Arc<Workload>,
+    why: &str,
+    settings: &Settings,
+    now: Timestamp,
+) -> Plan {
+    if let Some(plan) = stop(job, Some(originals(workload)), why) {
+        return plan;
+    }
+    if state::has_quota(workload) {
+        if job.is_active() {
+            return Plan::wait("it is evicted and still has active pods");
+        }
+        let mut next = Workload::clone(workload);
+        change::release(&mut next, now);
+        return status(workload, next, What::Released);
+    }
+    let Some(retention) = settings.retention.filter(|_| !state::is_active(workload)) else {
+        return Plan::wait("it is evicted");
+    };
+    let evicted = workload::evicted(workload).filter(|it| it.reason.starts_with("DeactivatedDueTo"));
+    let end = evicted.and_then(|it| it.last_transition_time.0.checked_add(retention).ok());
+    match end {
+        Some(end) if end <= now => {
+            let told = "Deleted job: deactivation retention period expired";
+            Plan::step(Step::DeleteJob).telling("Deleted", told)
+        }
+        Some(end) => Plan { again_at: Some(end), ..Plan::wait("it was deactivated") },
+        None => Plan::wait("it is evicted"),
+    }
+}
+
+/// Brings the condition in line that says whether all pods are ready (JF-63).
+fn pods_ready(job: &dyn Observed, workload: &Arc<Workload>, now: Timestamp) -> Option<Plan> {
+    const NOT_READY: &str = "Not all pods are ready or succeeded";
+    const NOT_READY_ANY_MORE: &str = "At least one pod has failed, waiting for recovery";
+    const READY: &str = "All pods reached readiness and the workload is running";
+    let before = state::find(workload, PODS_READY);
+    let recovers =
+        before.is_some_and(|it| matches!(it.reason.as_str(), reason::WAIT_FOR_RECOVERY | reason::RECOVERED));
+    let was_ready = before.is_some_and(|it| it.status == "True");
+    let waits_again = before.is_some_and(|it| it.reason == reason::WAIT_FOR_RECOVERY);
+    let (ready, reason, message) = if !state::is_admitted(workload) {
+        (false, reason::WAIT_FOR_START, NOT_READY)
+    } else if job.pods_ready() {
+        (true, if recovers { reason::RECOVERED } else { reason::STARTED }, READY)
+    } else if was_ready || waits_again {
+        (false, reason::WAIT_FOR_RECOVERY, NOT_READY_ANY_MORE)
+    } else {
+        (false, reason::WAIT_FOR_START, NOT_READY)
+    };
+    let value = if ready { "True" } else { "False" };
+    if before.is_some_and(|it| it.status == value && it.reason == reason) {
+        return None;
+    }
+    let mut next = Workload::clone(workload);
+    change::pods_ready(&mut next, ready, reason, message, now);
+    Some(status(workload, next, What::PodsReady { ready, first: reason == reason::STARTED }))
+}
+
+fn key(workload: &Workload) -> String {
+    let metadata = &workload.metadata;
+    let part = |part: &Option<String>| part.clone().unwrap_or_default();
+    format!("{}/{}", part(&metadata.namespace), part(&metadata.name))
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.step {
+            Step::Wait(why) => write!(f, "wait, because {why}"),
+            Step::Retry(why) => write!(f, "try again, because {why}"),
+            Step::Create(workload) => write!(f, "create {}", key(workload)),
+            Step::Update { of, what, .. } => write!(f, "update {} in {what}", key(of)),
+            Step::Delete(workload) => write!(f, "delete {}", key(workload)),
+            Step::Status { of, what, .. } => write!(f, "write {what} to {}", key(of)),
+            Step::Finalize(workload) => write!(f, "let go of {}", key(workload)),
+            Step::Start { of, .. } => write!(f, "start, because {} is admitted", key(of)),
+            Step::Stop { why, .. } => write!(f, "stop, because {why}"),
+            Step::DeleteJob => f.write_str("delete the Job"),
+        }
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            What::Finished(reason) => write!(f, "finished ({reason})"),
+            What::Released => f.write_str("quota given back"),
+            What::PodsReady { ready, .. } => write!(f, "pods ready: {ready}"),
+            What::Reclaimable(pods) => {
+                let pods: Vec<String> =
+                    pods.iter().map(|pod| format!("{}x{}", pod.name, pod.count)).collect();
+                write!(f, "reclaimable pods [{}]", pods.join(", "))
+            }
+        }
+    }
+}
