@@ -33,6 +33,7 @@ pub mod pod;
 pub mod quota;
 pub mod rbac;
 pub mod semantic;
+pub mod webhook;
 pub mod wire;
 pub mod workload;
 pub mod write;

@@ -1,4 +1,4 @@
-//! How Go prints values: `%q` for strings and `encoding/json` for everything else.
+//! How Go prints and reads values: `%q` for strings and `encoding/json` for everything else; `strconv` for text.
 //!
 //! Kubernetes puts both into its error messages, and clients show them, so they are reproduced to the letter.
 
@@ -29,6 +29,25 @@ pub fn quote(text: &str) -> String {
     }
     out.push('"');
     out
+}
+
+/// Reads a number as Go's `strconv.Atoi` does, or says in its words why it is none.
+pub fn atoi(text: &str) -> Result<i64, String> {
+    let failed = |why| format!("strconv.Atoi: parsing {}: {why}", quote(text));
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(failed("invalid syntax"));
+    }
+    text.parse().map_err(|_| failed("value out of range"))
+}
+
+/// Reads a truth value as Go's `strconv.ParseBool` does, or says in its words why it is none.
+pub fn parse_bool(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
+        _ => Err(format!("strconv.ParseBool: parsing {}: invalid syntax", quote(text))),
+    }
 }
 
 /// Writes a JSON value as Go's `encoding/json` does: map keys sorted (as `serde_json`'s map already is), and `<`,

@@ -1,0 +1,154 @@
+//! What is said about an object before it is stored, by Kueue's webhooks and by ours: defaults, and refusals beyond
+//! what a kind's own API or definition says.
+//!
+//! The same functions answer over HTTP on real clusters and in the process of an embedded one. Order does not matter
+//! to clients, messages do: they are Kueue's.
+
+mod gates;
+pub mod job;
+pub mod queues;
+pub mod workload;
+
+use k8s_openapi::api::batch::v1::Job;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use types::kueue::{ClusterQueue, Cohort, ResourceFlavor, Workload};
+
+use crate::field::{self, Errors};
+
+/// Who dispatches Jobs to other clusters: the value of `managedBy`, and the controller of admission checks.
+pub const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
+/// Keeps objects from vanishing that others rely on.
+pub const IN_USE: &str = "kueue.x-k8s.io/resource-in-use";
+/// The slice of an elastic Job that a Workload takes the place of.
+const SLICE_REPLACES: &str = "kueue.x-k8s.io/workload-slice-replacement-for";
+
+/// A kind that webhooks have a say in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// `batch/v1`.
+    Job,
+    /// Kueue's, as are all that follow.
+    ClusterQueue,
+    /// A node in the tree of queues.
+    Cohort,
+    /// A kind of node.
+    ResourceFlavor,
+    /// A unit of work.
+    Workload,
+}
+
+/// A write that is being asked about.
+#[derive(Debug, Clone, Copy)]
+pub struct Review<'a> {
+    /// What kind of object is written.
+    pub kind: Kind,
+    /// What it is to become.
+    pub object: &'a Value,
+    /// What it was, unless it is new.
+    pub old: Option<&'a Value>,
+    /// What around it matters, for Jobs.
+    pub around: job::Surroundings,
+}
+
+/// Why an object cannot be judged.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to read the object: {0}")]
+pub struct Unreadable(#[from] serde_json::Error);
+
+/// What the webhooks make of a new object.
+pub fn default(review: &Review<'_>) -> Result<Value, Unreadable> {
+    match review.kind {
+        Kind::Job => changed::<Job>(review, |job| job::default(job, &review.around)),
+        Kind::ClusterQueue | Kind::ResourceFlavor => {
+            let mut object = review.object.clone();
+            let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+            if let Some(metadata) = metadata {
+                let finalizers = metadata.entry("finalizers").or_insert_with(|| Value::Array(Vec::new()));
+                if let Value::Array(finalizers) = finalizers
+                    && !finalizers.iter().any(|name| name == IN_USE)
+                {
+                    finalizers.push(Value::from(IN_USE));
+                }
+            }
+            Ok(object)
+        }
+        Kind::Cohort | Kind::Workload => Ok(review.object.clone()),
+    }
+}
+
+/// What is wrong with a write, and what should not be done and is accepted.
+pub fn validate(review: &Review<'_>) -> Result<(Errors, Vec<String>), Unreadable> {
+    let errors = match review.kind {
+        Kind::Job => {
+            let new: Job = read(review.object)?;
+            match review.old {
+                None => job::create(&new),
+                Some(old) => job::update(&new, &read(old)?, review.around.has_default_queue),
+            }
+        }
+        Kind::ClusterQueue => {
+            let old: Option<ClusterQueue> = review.old.map(read).transpose()?;
+            queues::cluster_queue(&read(review.object)?, old.as_ref())
+        }
+        Kind::Cohort => queues::cohort(&read::<Cohort>(review.object)?),
+        Kind::ResourceFlavor => queues::resource_flavor(&read::<ResourceFlavor>(review.object)?),
+        Kind::Workload => {
+            let new: Workload = read(review.object)?;
+            let errors = match review.old {
+                None => workload::create(&new),
+                Some(old) => workload::update(&new, &read(old)?),
+            };
+            return Ok((errors, workload::warnings(&new)));
+        }
+    };
+    Ok((errors, Vec::new()))
+}
+
+/// All errors as one message, as Kueue's webhooks say them.
+pub fn message(errors: &[field::Error]) -> String {
+    let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    match texts.as_slice() {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}
+
+fn read<T: DeserializeOwned>(object: &Value) -> Result<T, Unreadable> {
+    Ok(T::deserialize(object)?)
+}
+
+/// Changes only what the rule changes: what this version of a type does not know stays.
+fn changed<T: DeserializeOwned + Serialize + Clone>(
+    review: &Review<'_>,
+    change: impl FnOnce(&mut T),
+) -> Result<Value, Unreadable> {
+    let before: T = read(review.object)?;
+    let mut after = before.clone();
+    change(&mut after);
+    let (before, after) = (serde_json::to_value(before)?, serde_json::to_value(after)?);
+    let mut object = review.object.clone();
+    overlay(&mut object, &before, &after);
+    Ok(object)
+}
+
+/// Carries over to `object` what differs between `before` and `after`. The rules add fields and items at the end of
+/// lists; they take nothing away.
+fn overlay(object: &mut Value, before: &Value, after: &Value) {
+    if before == after {
+        return;
+    }
+    match (object, after) {
+        (Value::Object(fields), Value::Object(after)) => {
+            for (name, after) in after {
+                let before = before.get(name).unwrap_or(&Value::Null);
+                overlay(fields.entry(name.clone()).or_insert(Value::Null), before, after);
+            }
+        }
+        (object, after) => *object = after.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
