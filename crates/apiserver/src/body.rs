@@ -80,7 +80,10 @@ pub fn reread(resource: &Resource, query: &Query, document: &Value, patch: &str)
         Refusal::invalid(About { group: "", resource: "", name: "" }, &vec![error])
     };
     if let Some(custom) = &resource.custom {
-        return custom.reread_body(query, document.clone(), invalid);
+        return custom.reread_body(query, document.clone(), |shown, why| {
+            let error = Path::new("patch").invalid(shown, why);
+            Refusal::invalid(About { group: "", resource: "", name: "" }, &vec![error])
+        });
     }
     let decoded =
         schema::decode_value(resource.of_type(), document).map_err(|why| invalid(why.to_string()))?;

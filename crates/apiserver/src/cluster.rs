@@ -1,19 +1,22 @@
 //! One cluster: a store, what is served from it, and how a request finds its way.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, request};
 use rules::job::Settings;
 use rules::meta::system::Identity;
-use store::{Draft, Object, Store};
+use store::{Draft, Object, Revision, Scope, Store};
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 use crate::admission::{Chain, Plugin};
 use crate::answer::{self, Answer};
 use crate::auth::rbac::Authorizer;
 use crate::auth::{self, User};
+use crate::crd::definitions::Definitions;
 use crate::object;
 use crate::registry::{Registry, Resource};
 use crate::request::{Asked, Query, Target, Verb};
@@ -23,6 +26,9 @@ use crate::{bootstrap, discovery, options, verbs};
 
 /// The largest body that is read (1.2).
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
+
+/// How long a client waits at most for a definition to be carried out.
+const CARRIED_OUT_WITHIN: Duration = Duration::from_secs(1);
 
 /// A cluster. Cheap to clone; all clones are the same cluster.
 #[derive(Clone)]
@@ -36,6 +42,27 @@ struct Inner {
     admission: Chain,
     /// Whoever in this process does not say who he is.
     server: Arc<User>,
+    /// How far definitions are carried out.
+    defined: watch::Sender<Revision>,
+    background: OnceLock<AbortHandle>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(background) = self.background.get() {
+            background.abort();
+        }
+    }
+}
+
+/// A cluster that may be gone, for what works in its background and ends with it.
+#[derive(Clone)]
+pub(crate) struct Handle(Weak<Inner>);
+
+impl Handle {
+    pub(crate) fn upgrade(&self) -> Option<Cluster> {
+        self.0.upgrade().map(Cluster)
+    }
 }
 
 /// A request about objects of a known resource.
@@ -71,14 +98,21 @@ impl Cluster {
             })
             .collect();
         let authorizer = Arc::new(Authorizer::new(store.clone()));
+        let registry = watch::Sender::new(Arc::new(built_in.clone()));
+        let defined = watch::Sender::new(Revision(0));
         let cluster = Cluster(Arc::new(Inner {
             admission: Chain::of(&authorizer, plugins),
             authorizer,
             server: Arc::new(User::server()),
-            store,
-            registry: watch::Sender::new(Arc::new(built_in.clone())),
+            store: store.clone(),
+            registry: registry.clone(),
             strategies,
+            defined: defined.clone(),
+            background: OnceLock::new(),
         }));
+        let handle = Handle(Arc::downgrade(&cluster.0));
+        let (definitions, watch) = Definitions::load(handle, &store, registry, defined);
+        cluster.0.background.get_or_init(|| tokio::spawn(definitions.run(watch)).abort_handle());
         bootstrap::ensure(&cluster).await?;
         Ok(cluster)
     }
@@ -127,28 +161,106 @@ impl Cluster {
             user: &user,
             head,
         };
+        let answered = self.carry_out(&context, &body).await;
+        if let Some(warning) =
+            resource.custom.as_ref().and_then(|custom| custom.version().deprecation.as_ref())
+        {
+            let mut answer = answered.unwrap_or_else(|refusal| answer::refusal(&refusal));
+            answer::warn(&mut answer, std::slice::from_ref(warning));
+            return Ok(answer);
+        }
+        let answered = answered?;
+        if target.subresource.is_none() && resource.plural == "customresourcedefinitions" {
+            self.definition_carried_out(&context).await;
+        }
+        Ok(answered)
+    }
+
+    async fn carry_out(&self, context: &Context<'_>, body: &Bytes) -> Result<Answer, Refusal> {
+        let Context { target, resource, .. } = context;
         match (target.subresource.as_deref(), target.verb) {
-            (None, verb) if !resource.allows(verb.word()) => Err(Refusal::method_not_allowed()),
-            (None, Verb::Get) => verbs::get::get(&context).await,
-            (None, Verb::List) => verbs::list::list(&context).await,
-            (None, Verb::Watch) => verbs::watch::watch(&context).await,
-            (None, Verb::Create) => verbs::create::create(&context, &body).await,
-            (None, Verb::Update) => verbs::update::update(&context, &body, false).await,
-            (None, Verb::Patch) => verbs::patch::patch(&context, &body, false).await,
-            (None, Verb::Delete) => verbs::delete::delete(&context, &body).await,
-            (None, Verb::DeleteCollection) => verbs::delete::delete_collection(&context, &body).await,
+            // What is discovered of a custom resource whose definition leaves is less than what it answers.
+            (None, verb) if resource.custom.is_none() && !resource.allows(verb.word()) => {
+                Err(Refusal::method_not_allowed())
+            }
+            (None, Verb::Get) => verbs::get::get(context).await,
+            (None, Verb::List) => verbs::list::list(context).await,
+            (None, Verb::Watch) => verbs::watch::watch(context).await,
+            (None, Verb::Create) => verbs::create::create(context, body).await,
+            (None, Verb::Update) => verbs::update::update(context, body, false).await,
+            (None, Verb::Patch) => verbs::patch::patch(context, body, false).await,
+            (None, Verb::Delete) => verbs::delete::delete(context, body).await,
+            (None, Verb::DeleteCollection) => verbs::delete::delete_collection(context, body).await,
             (Some(name), verb) => {
-                let subresource = resource.subresource(name).ok_or_else(Refusal::unknown_resource)?;
+                let unknown = || match resource.custom {
+                    Some(_) => Refusal::not_found(context.about()),
+                    None => Refusal::unknown_resource(),
+                };
+                let subresource = resource.subresource(name).ok_or_else(unknown)?;
                 if !subresource.verbs.iter().any(|known| known == verb.word()) {
-                    return Err(Refusal::method_not_allowed());
+                    return Err(match resource.custom {
+                        Some(_) => Refusal::not_supported(context.about(), verb.word()),
+                        None => Refusal::method_not_allowed(),
+                    });
                 }
                 match (name, verb) {
-                    ("status", Verb::Get) => verbs::get::get(&context).await,
-                    ("status", Verb::Update) => verbs::update::update(&context, &body, true).await,
-                    ("status", Verb::Patch) => verbs::patch::patch(&context, &body, true).await,
+                    ("status", Verb::Get) => verbs::get::get(context).await,
+                    ("status", Verb::Update) => verbs::update::update(context, body, true).await,
+                    ("status", Verb::Patch) => verbs::patch::patch(context, body, true).await,
+                    ("scale", _) if resource.custom.is_some() => match &resource.custom {
+                        Some(custom) => verbs::scale::scale(context, custom, body).await,
+                        None => Err(Refusal::unknown_resource()),
+                    },
                     _ => Err(Refusal::unknown_resource()),
                 }
             }
+        }
+    }
+
+    /// Whoever changed a definition finds the change carried out: what it defines can be asked for.
+    async fn definition_carried_out(&self, context: &Context<'_>) {
+        if matches!(context.target.verb, Verb::Get | Verb::List | Verb::Watch) {
+            return;
+        }
+        let scope = Scope::resource(&object::storage_name(context.resource));
+        let Some(written) = self.store().view().list(&scope).map(|definition| definition.revision).max()
+        else {
+            return;
+        };
+        let mut defined = self.0.defined.subscribe();
+        // The sender lives as long as the cluster; if it takes long, the client learns of it from the status.
+        let carried_out = defined.wait_for(|defined| *defined >= written);
+        let _ = tokio::time::timeout(CARRIED_OUT_WITHIN, carried_out).await;
+    }
+
+    /// Deletes an object as if somebody had asked for it.
+    pub(crate) async fn remove(&self, resource: &Arc<Resource>, namespace: &str, name: &str) {
+        let Some(strategy) = self.strategy(resource) else { return };
+        let (head, ()) = Request::new(()).into_parts();
+        let target = Target {
+            verb: Verb::Delete,
+            group: resource.group.clone(),
+            version: resource.version.clone(),
+            namespace: resource.namespaced.then(|| namespace.to_owned()),
+            resource: resource.plural.clone(),
+            name: Some(name.to_owned()),
+            subresource: None,
+        };
+        let query = Query::default();
+        let context = Context {
+            cluster: self,
+            target: &target,
+            resource,
+            strategy: &*strategy,
+            query: &query,
+            user: &self.0.server,
+            head: &head,
+        };
+        let removed = verbs::delete::delete_in(&context, namespace, name, &json!({})).await;
+        if let Err(refusal) = removed.map(drop)
+            && refusal.code() != StatusCode::NOT_FOUND
+        {
+            tracing::warn!(%refusal, resource = resource.plural, namespace, name, "an object was not removed");
         }
     }
 

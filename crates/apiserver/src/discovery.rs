@@ -40,8 +40,8 @@ pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Re
     match parts.as_slice() {
         ["healthz" | "livez" | "readyz"] => Ok(health(cluster)),
         ["version"] => Ok(answer::value(StatusCode::OK, &version())),
-        ["api"] if aggregated => Ok(aggregated_answer(registry, &[""])),
-        ["apis"] if aggregated => Ok(aggregated_answer(registry, &groups(registry))),
+        ["api"] if aggregated => Ok(aggregated_answer(registry, &[""], head)),
+        ["apis"] if aggregated => Ok(aggregated_answer(registry, &groups(registry), head)),
         ["api"] => Ok(answer::value(
             StatusCode::OK,
             &json!({
@@ -106,9 +106,28 @@ fn groups(registry: &Registry) -> Vec<&str> {
 fn versions<'a>(registry: &'a Registry, group: &str) -> Vec<&'a str> {
     let mut found: Vec<&str> =
         registry.iter().filter(|r| r.group == group).map(|r| r.version.as_str()).collect();
-    found.sort_by(|a, b| b.cmp(a));
+    found.sort_by_key(|version| std::cmp::Reverse(priority(version)));
     found.dedup();
     found
+}
+
+/// What makes a version preferred: stable ones come before beta and alpha, higher ones before lower, and whatever is not
+/// called like a version last, by name.
+fn priority(version: &str) -> (u8, u64, u64, std::cmp::Reverse<&str>) {
+    let parsed = || {
+        let rest = version.strip_prefix('v')?;
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let major = rest[..digits].parse().ok()?;
+        let (stability, minor) = match &rest[digits..] {
+            "" => (3, "0"),
+            rest if rest.starts_with("beta") => (2, &rest[4..]),
+            rest if rest.starts_with("alpha") => (1, &rest[5..]),
+            _ => return None,
+        };
+        Some((stability, major, minor.parse().ok()?))
+    };
+    let (stability, major, minor) = parsed().unwrap_or_default();
+    (stability, major, minor, std::cmp::Reverse(version))
 }
 
 fn api_group(registry: &Registry, group: &str) -> Value {
@@ -125,7 +144,7 @@ fn resources<'a>(registry: &'a Registry, group: &str, version: &str) -> Vec<&'a 
 fn resource_list(registry: &Registry, group: &str, version: &str) -> Result<Answer, Refusal> {
     let resources = resources(registry, group, version);
     let Some(first) = resources.first() else {
-        if registry.has_group(group) {
+        if Registry::built_in().has_group(group) {
             return Err(Refusal::unknown_resource());
         }
         return Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n"));
@@ -166,7 +185,7 @@ fn legacy_entries(resource: &Resource) -> Vec<Value> {
 }
 
 /// Everything about some groups in one document.
-fn aggregated_answer(registry: &Registry, groups: &[&str]) -> Answer {
+fn aggregated_answer(registry: &Registry, groups: &[&str], head: &request::Parts) -> Answer {
     let items: Vec<Value> = groups
         .iter()
         .map(|group| {
@@ -183,15 +202,50 @@ fn aggregated_answer(registry: &Registry, groups: &[&str]) -> Answer {
         })
         .collect();
     let body = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
-    let mut answer = answer::value(StatusCode::OK, &body);
-    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
-    answer.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+    let bytes = serde_json::to_vec(&body).expect("JSON prints");
+    let tag = etag(&bytes);
+    let is_known =
+        head.headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
+    let mut answer = if is_known {
+        let mut answer = answer::json(StatusCode::NOT_MODIFIED, Vec::new());
+        answer.headers_mut().remove(header::CONTENT_TYPE);
+        answer
+    } else {
+        answer::json(StatusCode::OK, bytes)
+    };
+    let headers = answer.headers_mut();
+    if !is_known {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
+    }
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    headers.insert(header::ETAG, HeaderValue::from_str(&tag).expect("a hash is a header"));
     answer
 }
 
+/// A name for the content of a document: another content has another one.
+pub(crate) fn etag(bytes: &[u8]) -> String {
+    format!("\"{}\"", hash(bytes))
+}
+
+/// The hash of a document, in capital hexadecimal digits.
+pub(crate) fn hash(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let hash = ring::digest::digest(&ring::digest::SHA512, bytes);
+    hash.as_ref().iter().fold(String::with_capacity(128), |mut text, byte| {
+        write!(text, "{byte:02X}").expect("memory");
+        text
+    })
+}
+
 fn aggregated_entry(resource: &Resource) -> Value {
+    // Built-in kinds leave it to the place where they stand which group and version they are of (§9, 1.13).
+    let own = match resource.custom {
+        Some(_) => (resource.group.as_str(), resource.version.as_str()),
+        None => ("", ""),
+    };
     let kind = |kind: &str, of: Option<&(String, String)>| {
-        let (group, version) = of.map_or(("", ""), |(group, version)| (group, version));
+        let (group, version) = of.map_or(own, |(group, version)| (group, version));
         json!({"group": group, "version": version, "kind": kind})
     };
     let mut entry = Map::new();

@@ -83,7 +83,7 @@ fn with_field_manager<T>(
         Some(custom) => (json!({"apiVersion": version, "kind": resource.kind}), &**custom),
     };
     let reset = reset(resource, &version, status);
-    let subresource = if status { "status" } else { "" };
+    let subresource = context.target.subresource.as_deref().unwrap_or("");
     let fields = FieldManager {
         versions,
         version: &version,

@@ -100,6 +100,14 @@ impl Refusal {
         Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
     }
 
+    /// 405: an object of the resource cannot be asked this.
+    pub fn not_supported(about: About<'_>, verb: &str) -> Self {
+        let about = About { name: "", ..about };
+        let message =
+            format!("{verb} is not supported on resources of kind {}", types::go::quote(&about.qualified()));
+        Refusal::about(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", about, message)
+    }
+
     /// 406: the client wants a form that is not served.
     pub fn not_acceptable(accepted: &[&str]) -> Self {
         let message = format!("only the following media types are accepted: {}", accepted.join(", "));
@@ -194,6 +202,12 @@ impl Refusal {
     pub fn internal(message: impl std::fmt::Display) -> Self {
         let message = format!("Internal error occurred: {message}");
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+    }
+
+    /// 500 with upstream's words in front, and the cause once more in the details.
+    pub fn internal_cause(message: impl std::fmt::Display) -> Self {
+        let details = json!({"causes": [{"message": message.to_string()}]});
+        Refusal { details: details.as_object().cloned(), ..Refusal::internal(message) }
     }
 
     /// 500 without a reason: what upstream answers where it has no better word.

@@ -9,6 +9,7 @@ use rules::wire;
 use rules::write::{Accepted, Refused};
 use serde_json::Value;
 
+use crate::crd::definition::Definitions;
 use crate::registry::Resource;
 
 mod generic;
@@ -44,6 +45,7 @@ pub fn of(resource: &Resource, settings: Settings) -> Arc<dyn Strategy> {
         ("batch", "Job") => Arc::new(Jobs { settings }),
         ("", "Namespace") => Arc::new(namespaces::Namespaces),
         ("", "Secret") => Arc::new(secrets::Secrets(generic::Generic::of(resource))),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => Arc::new(Definitions::of(resource)),
         _ => Arc::new(generic::Generic::of(resource)),
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod delete;
 pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod patch;
+pub(crate) mod scale;
 pub(crate) mod update;
 pub(crate) mod watch;
 
@@ -17,15 +18,21 @@ use store::Object;
 
 use crate::answer::{self, Answer};
 use crate::cluster::Context;
+use crate::object;
 use crate::status::{About, Refusal};
 
 /// A refusal by a kind's rules.
-fn refused(context: &Context<'_>, name: &str, refused: Refused) -> Refusal {
+fn refused(context: &Context<'_>, object: &Value, name: &str, refused: Refused) -> Refusal {
     match refused {
         Refused::BadRequest(why) => Refusal::bad_request(why),
         Refused::Conflict(why) => Refusal::conflict(context.about_name(name), &why),
         Refused::Invalid(errors) => {
-            let about = About { group: &context.resource.group, resource: &context.resource.kind, name };
+            // A custom resource is called what it says it is.
+            let kind = match context.resource.custom {
+                Some(_) => object::text(object, &["kind"]),
+                None => &context.resource.kind,
+            };
+            let about = About { group: &context.resource.group, resource: kind, name };
             Refusal::invalid(about, &errors)
         }
         Refused::Internal(why) => Refusal::unknown(why),

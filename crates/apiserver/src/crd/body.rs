@@ -1,6 +1,7 @@
 //! Bodies that hold custom resources: what forms are read, and what is said of fields that nobody knows (1.32, 2.65).
 
 use http::{HeaderMap, header};
+use rules::wire;
 use serde_json::Value;
 use types::go::quote;
 
@@ -18,14 +19,20 @@ impl Custom {
         let content = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
         let unreadable = |why: String| Refusal::bad_request(self.cannot_be_handled(&why));
         let (object, repeated) = match content.split(';').next().unwrap_or("").trim() {
-            "" | "application/json" => decode::json(body).map_err(|why| unreadable(why.to_string()))?,
+            "" | "application/json" => decode::json(body).map_err(|why| {
+                // Decoding it as anything gives the words that Go has for what is wrong with it.
+                let of = wire::named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
+                let why =
+                    schema::decode(of, body).err().map_or_else(|| why.to_string(), |why| why.to_string());
+                Refusal::bad_request(wire::unrecognized(&self.version().names.kind, &why, body))
+            })?,
             "application/yaml" => {
                 let object = serde_saphyr::from_slice(body).map_err(|why| unreadable(why.to_string()))?;
                 (object, Vec::new())
             }
             _ => return Err(Refusal::unsupported_media_type(&ACCEPTED)),
         };
-        expect_type(&object, body)?;
+        self.expect_type(&object, body)?;
         let cannot = |why: String| Refusal::bad_request(self.cannot_be_handled(&why));
         self.decoded(query, object, &repeated, cannot)
     }
@@ -35,9 +42,10 @@ impl Custom {
         &self,
         query: &Query,
         document: Value,
-        invalid: impl Fn(String) -> Refusal,
+        invalid: impl Fn(&str, String) -> Refusal,
     ) -> Result<Read, Refusal> {
-        self.decoded(query, document, &[], invalid)
+        let shown = types::go::json(&document);
+        self.decoded(query, document, &[], |why| invalid(&shown, why))
     }
 
     fn decoded(
@@ -61,21 +69,30 @@ impl Custom {
         Ok(Read { object, warnings })
     }
 
+    /// A custom resource says itself what it is.
+    fn expect_type(&self, object: &Value, sent: &[u8]) -> Result<(), Refusal> {
+        let version = self.version();
+        for (field, name) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
+            let said = object.get(field).unwrap_or(&Value::Null);
+            if !said.is_null() && !said.is_string() {
+                let names = &version.names;
+                return wire::expect_kind(&names.group, &version.version, &names.kind, object, sent)
+                    .map_err(Refusal::bad_request);
+            }
+            if said.as_str().unwrap_or("").is_empty() {
+                let sent = String::from_utf8_lossy(sent);
+                return Err(Refusal::bad_request(format!(
+                    "Object '{name}' is missing in '{}'",
+                    sent.trim_end()
+                )));
+            }
+        }
+        Ok(())
+    }
+
     fn cannot_be_handled(&self, why: &str) -> String {
         let version = self.version();
         let kind = &version.names.kind;
         format!("{kind} in version {} cannot be handled as a {kind}: {why}", quote(&version.version))
     }
-}
-
-/// A custom resource says itself what it is.
-fn expect_type(object: &Value, sent: &[u8]) -> Result<(), Refusal> {
-    let sent = || String::from_utf8_lossy(sent).trim_end().to_owned();
-    for (field, name) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
-        if object[field].as_str().unwrap_or("").is_empty() {
-            let why = format!("Object '{name}' is missing in '{}'", sent());
-            return Err(Refusal::bad_request(why));
-        }
-    }
-    Ok(())
 }

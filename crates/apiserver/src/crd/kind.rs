@@ -6,14 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceSubresourceScale,
+};
 use serde_json::Value;
 use store::{Object, Revision, Store};
 use tokio::sync::watch;
 
 use super::conversion::Conversion;
 use super::version::{Version, schema};
-use crate::apply::{self, TypeId};
+use crate::apply::scale::ReplicasPaths;
+use crate::apply::{self, PathElement, TypeId};
 use crate::object;
 use crate::status::Refusal;
 
@@ -152,6 +155,11 @@ impl Kind {
 }
 
 impl Custom {
+    /// A kind in the version that its objects are stored in.
+    pub(crate) fn stored_version(kind: &Arc<Kind>) -> Custom {
+        Custom { kind: kind.clone(), at: kind.storage }
+    }
+
     /// The version.
     pub fn version(&self) -> &Version {
         &self.kind.versions[self.at].version
@@ -167,6 +175,20 @@ impl Custom {
         let mut ended = self.kind.ended.subscribe();
         // The sender lives as long as this.
         let _ = ended.wait_for(|ended| *ended).await;
+    }
+
+    /// Where replicas stand in each version, if they have a place.
+    pub fn replicas_paths(&self) -> ReplicasPaths {
+        let path = |scale: &CustomResourceSubresourceScale| {
+            let steps = scale.spec_replicas_path.trim_start_matches('.').split('.');
+            steps.map(PathElement::field).collect()
+        };
+        let paths = self
+            .kind
+            .versions
+            .iter()
+            .map(|served| (served.version.api_version(), served.version.scale.as_ref().map(path)));
+        paths.collect()
     }
 
     /// Whether a field selector may name a field.

@@ -16,6 +16,7 @@ mod correlate;
 pub mod decode;
 pub mod defaults;
 pub mod definition;
+pub(crate) mod definitions;
 mod field_path;
 pub mod formats;
 pub(crate) mod go;

@@ -41,6 +41,10 @@ pub(crate) async fn attempt(
     warnings: &[String],
 ) -> Result<Answer, Refusal> {
     let identity = identity();
+    if context.resource.custom.as_ref().is_some_and(|custom| custom.kind().is_leaving()) {
+        let why = "create not allowed while custom resource definition is terminating";
+        return Err(Refusal::forbidden(context.about(), why));
+    }
     let wanted_name = match object::text(body, &["metadata", "name"]) {
         "" => match object::text(body, &["metadata", "generateName"]) {
             "" => String::new(),
@@ -53,7 +57,7 @@ pub(crate) async fn attempt(
     let accepted = context
         .strategy
         .create(&body, context.namespace(), identity)
-        .map_err(|refused| verbs::refused(context, &wanted_name, refused))?;
+        .map_err(|refused| verbs::refused(context, &body, &wanted_name, refused))?;
     let name = object::text(&accepted.object, &["metadata", "name"]);
     let key = object::key(context.resource, context.namespace(), name);
     warnings.extend_from_slice(&accepted.warnings);

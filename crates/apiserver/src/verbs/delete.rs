@@ -9,7 +9,7 @@ use crate::answer::{self, Answer};
 use crate::cluster::Context;
 use crate::status::Refusal;
 use crate::verbs::list::{Selection, list_bytes};
-use crate::{admission, body, object, verbs};
+use crate::{admission, body, crd, object, verbs};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -46,7 +46,7 @@ async fn delete_named(context: &Context<'_>, name: &str, options: &Value) -> Res
     delete_in(context, context.namespace(), name, options).await
 }
 
-async fn delete_in(
+pub(crate) async fn delete_in(
     context: &Context<'_>,
     namespace: &str,
     name: &str,
@@ -147,6 +147,9 @@ fn orphans_by_default(context: &Context<'_>) -> bool {
 
 /// The object as it is on its way out: with a time, a grace period, and whoever still has to act on it (2.55, 2.56).
 fn leaving(context: &Context<'_>, options: &Value, old: &Value, now: Timestamp) -> Value {
+    if context.resource.plural == "customresourcedefinitions" {
+        return crd::definition::leaving(old, now);
+    }
     let mut new = old.clone();
     let finalizers = old["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     let wanted = match propagation(context, options, old) {

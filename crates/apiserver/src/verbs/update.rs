@@ -32,12 +32,13 @@ pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) ->
     let wanted_version = object::text(&body.object, &["metadata", "resourceVersion"]);
     let is_conditional =
         context.resource.custom.is_some() || CONDITIONAL.contains(&context.resource.plural.as_str());
-    if wanted_version.is_empty() && is_conditional {
-        let path = rules::field::Path::new("metadata").child("resourceVersion");
-        let error = path.invalid(0, "must be specified for an update");
-        return Err(Refusal::invalid(context.about(), &vec![error]));
-    }
+    let lacks_version = wanted_version.is_empty() && is_conditional;
     change(context, status, |old| {
+        if lacks_version {
+            let path = rules::field::Path::new("metadata").child("resourceVersion");
+            let error = path.invalid(0, "must be specified for an update");
+            return Err(Refusal::invalid(context.about(), &vec![error]));
+        }
         let object = managed::followed(context, Some(old), &body.object, status);
         Ok(Read { object, warnings: body.warnings.clone() })
     })
@@ -61,7 +62,7 @@ pub(crate) async fn change(
             admission::mutated(context, Operation::Update, &wanted, Some(&old), &mut warnings).await?;
         let rule = if status { Strategy::update_status } else { Strategy::update };
         let accepted = rule(context.strategy, &wanted, &old);
-        let accepted = accepted.map_err(|refused| verbs::refused(context, name, refused))?;
+        let accepted = accepted.map_err(|refused| verbs::refused(context, &wanted, name, refused))?;
         warnings.extend(accepted.warnings);
         admission::validated(context, Operation::Update, &accepted.object, Some(&old), &mut warnings).await?;
         let mut answer = if same(&accepted.object, &old) {

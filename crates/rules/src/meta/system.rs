@@ -52,7 +52,7 @@ pub fn generated_name(base: &str, suffix: &str) -> String {
 /// of namespaces have none.
 pub fn match_namespace(meta: &mut ObjectMeta, namespace: &str) -> Result<(), Refused> {
     let own = meta.namespace.as_deref().unwrap_or("");
-    if !own.is_empty() && own != namespace {
+    if !own.is_empty() && !namespace.is_empty() && own != namespace {
         let why = "the namespace of the provided object does not match the namespace sent on the request";
         return Err(Refused::BadRequest(why.to_owned()));
     }

@@ -9,6 +9,7 @@
 mod defaulted;
 mod naming;
 mod spec;
+mod strategy;
 mod structural;
 mod tree;
 
@@ -21,8 +22,10 @@ use rules::{
     meta, names,
 };
 
+pub(crate) use naming::set_condition;
 pub use naming::{prepare_create, prepare_update, settle};
 pub(crate) use spec::{names as validate_names, text};
+pub(crate) use strategy::{Definitions, FINALIZER, leaving};
 
 /// Where groups of the Kubernetes project must show that their API was reviewed.
 const APPROVED: &str = "api-approved.kubernetes.io";

@@ -84,7 +84,7 @@ pub fn settle<'a>(
     let conditions = status.conditions.get_or_insert_default();
     let accepted = conflict.is_none();
     let (reason, message) = conflict.unwrap_or(("NoConflicts", "no conflicts found".to_owned()));
-    set(conditions, "NamesAccepted", accepted, reason, &message, now);
+    set_condition(conditions, "NamesAccepted", accepted, reason, &message, now);
     // What was established once stays so: its objects are there.
     if !conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True") {
         let (reason, message) = if accepted {
@@ -92,7 +92,7 @@ pub fn settle<'a>(
         } else {
             ("NotAccepted", "not all names are accepted")
         };
-        set(conditions, "Established", accepted, reason, message, now);
+        set_condition(conditions, "Established", accepted, reason, message, now);
     }
     status
 }
@@ -117,7 +117,7 @@ fn used_names<'a>(
 }
 
 /// Sets a condition; the time is that of its last change between true and false.
-fn set(
+pub(crate) fn set_condition(
     conditions: &mut Vec<CustomResourceDefinitionCondition>,
     name: &str,
     holds: bool,

@@ -5,3 +5,4 @@ mod ecosystem;
 mod generate;
 mod modules;
 mod schemas;
+mod serve;

@@ -1,0 +1,185 @@
+//! `/scale`: how many replicas an object wants and has, as an `autoscaling/v1` Scale (2.72).
+
+use std::sync::{Arc, LazyLock};
+
+use http::{StatusCode, header};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+
+use crate::answer::{self, Answer};
+use crate::apply::managers::DecodeError;
+use crate::apply::scale::{from_scale, to_scale};
+use crate::body::{self, Read};
+use crate::cluster::Context;
+use crate::crd::{Custom, scale};
+use crate::registry::Resource;
+use crate::request::Verb;
+use crate::status::Refusal;
+use crate::verbs::patch::{ACCEPTED_CUSTOM, Patching};
+use crate::verbs::update::change;
+use crate::{managed, object};
+
+/// What the Scale of an object says that does not say how many replicas it wants: the smallest number there is.
+const UNSET: i64 = i32::MIN as i64;
+
+/// Scales as objects of their own, as far as reading them and following their managers goes.
+static SCALES: LazyLock<Arc<Resource>> = LazyLock::new(|| {
+    Arc::new(Resource {
+        group: "autoscaling".to_owned(),
+        version: "v1".to_owned(),
+        kind: "Scale".to_owned(),
+        plural: "scales".to_owned(),
+        singular: "scale".to_owned(),
+        namespaced: true,
+        verbs: Vec::new(),
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        storage_version_hash: String::new(),
+        subresources: Vec::new(),
+        custom: None,
+    })
+});
+
+/// Reads or changes the Scale of a custom resource.
+pub(crate) async fn scale(
+    context: &Context<'_>,
+    custom: &Arc<Custom>,
+    bytes: &[u8],
+) -> Result<Answer, Refusal> {
+    let answer = match context.target.verb {
+        Verb::Get => {
+            let key = object::key(context.resource, context.namespace(), context.name());
+            let found =
+                context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
+            let found = context.read(&found).await?;
+            return Ok(answer::value(StatusCode::OK, &shown(custom, &found)?));
+        }
+        Verb::Update => {
+            let read = body::read(&SCALES, &context.head.headers, context.query, bytes)?;
+            write(context, custom, &|_| {
+                Ok(Read { object: read.object.clone(), warnings: read.warnings.clone() })
+            })
+            .await?
+        }
+        _ => patch(context, custom, bytes).await?,
+    };
+    // What was written is the object; what is answered is its Scale.
+    let (head, bytes) = answer.into_parts();
+    let bytes = bytes.collect().await.unwrap_or_else(|never| match never {}).to_bytes();
+    let object: Value = serde_json::from_slice(&bytes).map_err(|why| Refusal::internal(why.to_string()))?;
+    let mut scale = answer::value(head.status, &shown(custom, &object)?);
+    for warning in head.headers.get_all(header::WARNING) {
+        scale.headers_mut().append(header::WARNING, warning.clone());
+    }
+    Ok(scale)
+}
+
+async fn patch(context: &Context<'_>, custom: &Arc<Custom>, bytes: &[u8]) -> Result<Answer, Refusal> {
+    let scales = of_scales(context);
+    match Patching::read(&scales, &ACCEPTED_CUSTOM, bytes)? {
+        Patching::Apply(config) => {
+            write_followed(context, custom, &|old| {
+                let applied = managed::apply(&scales, Some(old), config.clone(), false)?;
+                body::reread(&SCALES, context.query, &applied, &String::from_utf8_lossy(bytes))
+            })
+            .await
+        }
+        Patching::Document(patched) => {
+            write(context, custom, &|old| {
+                body::reread(&SCALES, context.query, &patched(old.clone())?, &String::from_utf8_lossy(bytes))
+            })
+            .await
+        }
+    }
+}
+
+/// Writes what `make` makes of the Scale, and follows who manages it.
+async fn write(
+    context: &Context<'_>,
+    custom: &Arc<Custom>,
+    make: &(dyn Fn(&Value) -> Result<Read, Refusal> + Sync),
+) -> Result<Answer, Refusal> {
+    let scales = of_scales(context);
+    write_followed(context, custom, &|old| {
+        let Read { object, warnings } = make(old)?;
+        Ok(Read { object: managed::followed(&scales, Some(old), &object, false), warnings })
+    })
+    .await
+}
+
+async fn write_followed(
+    context: &Context<'_>,
+    custom: &Arc<Custom>,
+    make: &(dyn Fn(&Value) -> Result<Read, Refusal> + Sync),
+) -> Result<Answer, Refusal> {
+    let version = custom.version();
+    let Some(paths) = &version.scale else { return Err(Refusal::unknown_resource()) };
+    let managers = custom.replicas_paths();
+    let unreadable = |why: DecodeError| Refusal::unknown(why.to_string());
+    change(context, false, |old| {
+        let mut scale = match scale::get(old, paths) {
+            Err(scale::Error::Missing(_)) => {
+                let mut with = old.clone();
+                scale::set(&mut with, paths, UNSET);
+                scale::get(&with, paths)
+            }
+            found => found,
+        }
+        .map_err(|why| Refusal::unknown(why.to_string()))?;
+        if let Some(shown) =
+            to_scale(old.pointer("/metadata/managedFields"), &managers).map_err(unreadable)?
+        {
+            scale["metadata"]["managedFields"] = shown;
+        }
+        let Read { object: wanted, warnings } = make(&scale)?;
+        expect_name(context, &wanted)?;
+        let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
+        if replicas == UNSET {
+            let path = types::go::quote(&paths.spec_replicas_path);
+            return Err(Refusal::bad_request(format!("the spec replicas field {path} cannot be empty")));
+        }
+        let mut object = old.clone();
+        scale::set(&mut object, paths, replicas);
+        let sent = object::text(&wanted, &["metadata", "resourceVersion"]);
+        if !sent.is_empty() {
+            object["metadata"]["resourceVersion"] = json!(sent);
+        }
+        let (before, after) =
+            (old.pointer("/metadata/managedFields"), wanted.pointer("/metadata/managedFields"));
+        match from_scale(before, after, &version.api_version(), &managers).map_err(unreadable)? {
+            Some(managers) => object["metadata"]["managedFields"] = managers,
+            None => drop(object["metadata"].as_object_mut().map(|meta| meta.remove("managedFields"))),
+        }
+        Ok(Read { object, warnings })
+    })
+    .await
+}
+
+fn expect_name(context: &Context<'_>, scale: &Value) -> Result<(), Refusal> {
+    match (object::text(scale, &["metadata", "name"]), context.name()) {
+        (sent, name) if sent == name => Ok(()),
+        ("", _) => Err(Refusal::bad_request("name must be provided")),
+        (sent, name) => Err(Refusal::bad_request(format!(
+            "the name of the object ({sent}) does not match the name on the URL ({name})"
+        ))),
+    }
+}
+
+fn shown(custom: &Custom, object: &Value) -> Result<Value, Refusal> {
+    let Some(paths) = &custom.version().scale else { return Err(Refusal::unknown_resource()) };
+    let mut scale = scale::get(object, paths).map_err(|why| match why {
+        scale::Error::Missing(_) => Refusal::internal_cause(why),
+        scale::Error::WrongType(_) => Refusal::unknown(why.to_string()),
+    })?;
+    let managers = to_scale(object.pointer("/metadata/managedFields"), &custom.replicas_paths())
+        .map_err(|why| Refusal::unknown(why.to_string()))?;
+    if let Some(managers) = managers {
+        scale["metadata"]["managedFields"] = managers;
+    }
+    Ok(scale)
+}
+
+/// The request as one about a Scale.
+fn of_scales<'a>(context: &Context<'a>) -> Context<'a> {
+    Context { resource: &SCALES, ..*context }
+}
