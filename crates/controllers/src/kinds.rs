@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, Resource};
 use reconcile::{Cache, Change, Tasks};
 use serde::de::DeserializeOwned;
@@ -128,6 +129,7 @@ macro_rules! kinds {
 }
 
 kinds! {
+    definitions: CustomResourceDefinition,
     jobs: Job,
     pods: Pod,
 }

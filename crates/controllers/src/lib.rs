@@ -10,12 +10,15 @@
 
 mod api;
 mod context;
+mod discovery;
+mod garbage;
 mod job;
 mod kinds;
 mod metrics;
 mod recorder;
 mod selection;
 mod settings;
+mod ttl;
 
 use reconcile::{Clock, Tasks};
 
@@ -62,7 +65,11 @@ type Run = futures::future::BoxFuture<'static, ()>;
 type Prepare = fn(&Context) -> Run;
 
 /// The controllers by name.
-const CONTROLLERS: [(&str, Prepare); NAMES.len()] = [("job-controller", job::prepare)];
+const CONTROLLERS: [(&str, Prepare); NAMES.len()] = [
+    ("garbage-collector-controller", garbage::prepare),
+    ("job-controller", job::prepare),
+    ("ttl-after-finished-controller", ttl::prepare),
+];
 
 #[cfg(test)]
 mod tests {

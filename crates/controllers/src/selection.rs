@@ -3,7 +3,8 @@
 use std::str::FromStr;
 
 /// The controllers that there are, by the names that kube-controller-manager gives them.
-pub const NAMES: [&str; 1] = ["job-controller"];
+pub const NAMES: [&str; 3] =
+    ["garbage-collector-controller", "job-controller", "ttl-after-finished-controller"];
 
 /// Which controllers run. As kube-controller-manager's flag `--controllers`, with `none` in addition.
 ///

@@ -15,6 +15,7 @@
 //! - [`job`]: the Job API and the Job controller's decision.
 //! - [`node`]: what a node does with its pods, and what their status says.
 //! - [`events`]: which events are told, and which only counted.
+//! - [`garbage`]: who owns whom, and what follows when an owner goes.
 //! - [`quota`]: queues, quota, flavors and preemption: who gets in, as Kueue decides it.
 //! - [`framework`]: Jobs of any kind, and the Workloads that stand for them.
 //! - [`workload`]: a Workload's life, from its queue to its end.
@@ -24,6 +25,7 @@ pub mod difference;
 pub mod events;
 pub mod field;
 pub mod framework;
+pub mod garbage;
 pub mod job;
 pub mod kind;
 pub mod meta;

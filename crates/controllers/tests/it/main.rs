@@ -1,4 +1,5 @@
 //! Controllers on an API server in this process, and on a real one.
 
 mod cluster;
+mod garbage;
 mod job;
