@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, Resource};
 use reconcile::{Cache, Change, Tasks};
@@ -129,7 +129,11 @@ macro_rules! kinds {
 }
 
 kinds! {
+    config_maps: ConfigMap,
     definitions: CustomResourceDefinition,
     jobs: Job,
+    namespaces: Namespace,
+    nodes: Node,
     pods: Pod,
+    service_accounts: ServiceAccount,
 }

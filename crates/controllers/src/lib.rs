@@ -15,8 +15,11 @@ mod garbage;
 mod job;
 mod kinds;
 mod metrics;
+mod namespace;
+mod pod_gc;
 mod recorder;
 mod selection;
+mod service_accounts;
 mod settings;
 mod ttl;
 
@@ -68,6 +71,10 @@ type Prepare = fn(&Context) -> Run;
 const CONTROLLERS: [(&str, Prepare); NAMES.len()] = [
     ("garbage-collector-controller", garbage::prepare),
     ("job-controller", job::prepare),
+    ("namespace-controller", namespace::prepare),
+    ("pod-garbage-collector-controller", pod_gc::prepare),
+    ("root-ca-certificate-publisher-controller", service_accounts::prepare_root_ca),
+    ("serviceaccount-controller", service_accounts::prepare),
     ("ttl-after-finished-controller", ttl::prepare),
 ];
 

@@ -3,8 +3,15 @@
 use std::str::FromStr;
 
 /// The controllers that there are, by the names that kube-controller-manager gives them.
-pub const NAMES: [&str; 3] =
-    ["garbage-collector-controller", "job-controller", "ttl-after-finished-controller"];
+pub const NAMES: [&str; 7] = [
+    "garbage-collector-controller",
+    "job-controller",
+    "namespace-controller",
+    "pod-garbage-collector-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "ttl-after-finished-controller",
+];
 
 /// Which controllers run. As kube-controller-manager's flag `--controllers`, with `none` in addition.
 ///

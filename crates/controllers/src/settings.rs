@@ -7,12 +7,22 @@ use std::time::Duration;
 pub struct Settings {
     /// What the Job API of this cluster does differently.
     pub job: rules::job::Settings,
+    /// The certificates that sign the API server's own, in PEM: published in every namespace. None are published if
+    /// there are none.
+    pub root_ca: Option<String>,
+    /// So many ended pods are kept; the oldest beyond that are deleted. Zero keeps all.
+    pub terminated_pods: usize,
     /// A Job that somebody else manages and that has had no status for so long is counted as waiting.
     pub external_job_patience: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { job: rules::job::Settings::default(), external_job_patience: Duration::from_secs(600) }
+        Settings {
+            job: rules::job::Settings::default(),
+            root_ca: None,
+            terminated_pods: 12_500,
+            external_job_patience: Duration::from_secs(600),
+        }
     }
 }

@@ -12,10 +12,12 @@
 //! - [`difference`]: how two structures differ, as messages show it.
 //! - [`kind`]: what differs from kind to kind in a write.
 //! - [`pod`]: the pod template, as far as users of Jobs meet it.
+//! - [`pod_gc`]: pods that nobody will delete.
 //! - [`job`]: the Job API and the Job controller's decision.
 //! - [`node`]: what a node does with its pods, and what their status says.
 //! - [`events`]: which events are told, and which only counted.
 //! - [`garbage`]: who owns whom, and what follows when an owner goes.
+//! - [`namespace_deletion`]: what is told about a namespace that is being deleted.
 //! - [`quota`]: queues, quota, flavors and preemption: who gets in, as Kueue decides it.
 //! - [`framework`]: Jobs of any kind, and the Workloads that stand for them.
 //! - [`workload`]: a Workload's life, from its queue to its end.
@@ -31,7 +33,9 @@ pub mod kind;
 pub mod meta;
 pub mod names;
 pub mod node;
+pub mod namespace_deletion;
 pub mod pod;
+pub mod pod_gc;
 pub mod quota;
 pub mod rbac;
 pub mod semantic;

@@ -3,3 +3,4 @@
 mod cluster;
 mod garbage;
 mod job;
+mod namespace;
