@@ -8,6 +8,7 @@
 //! - [`fit`] and [`flavors`]: which flavor a resource gets, and what it takes.
 //! - [`preempt`], [`fair`] and [`share`]: who has to go.
 //! - [`queue`]: who waits, in which order, and who is tried again when.
+//! - [`readiness`] and [`status`]: whether a queue admits, and what is shown of it.
 //! - [`cycle`] and [`plan`]: all of it together, and what comes of it.
 //!
 //! None of these knows objects of an API. What those say is reduced to [`config`] and [`workload`] first, by [`wire`],
@@ -24,9 +25,11 @@ pub mod partial;
 pub mod plan;
 pub mod preempt;
 pub mod queue;
+pub mod readiness;
 pub mod requests;
 pub mod share;
 pub mod snapshot;
+pub mod status;
 #[cfg(test)]
 mod tests;
 pub mod tree;
