@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode, request};
 use rules::job::Settings;
 use rules::meta::system::Identity;
+use serde_json::json;
 use store::{Draft, Object, Revision, Scope, Store};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
