@@ -103,6 +103,11 @@ impl Credentials {
         Ok((vec![certificate], PrivateKeyDer::from_pem_slice(self.key.as_bytes())?))
     }
 
+    /// The certificate that signs the cluster's own, in PEM.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
     /// A kubeconfig for the first user.
     pub fn kubeconfig(&self, cluster: &str, server: &str) -> Value {
         let authority = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &self.authority);

@@ -34,10 +34,10 @@ pub(crate) struct Check {
     pub(crate) refuse_reserved_managed_by: bool,
 }
 
-/// Run a Kubernetes-compatible API server in this process.
+/// Run a Kubernetes-compatible cluster in this process.
 ///
-/// It speaks the API of Kubernetes v1.35 on a loopback port and keeps what it acknowledged through a kill -9. What it
-/// holds are objects: no controller acts on them yet. Prints one line when it can be used; ends on SIGTERM and SIGINT.
+/// It speaks the API of Kubernetes v1.35 on a loopback port, keeps what it acknowledged through a kill -9, and runs the
+/// controllers that batch work needs. Prints one line when it can be used; ends on SIGTERM and SIGINT.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  ferry cluster --ephemeral\n  ferry cluster --name lab --data ./lab --port 6443"
@@ -62,6 +62,10 @@ pub(crate) struct Cluster {
     /// Where to write the kubeconfig [default: in the data directory, or a temporary file].
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// Which controllers run: names, `*` for all, `-name` for all but one, `none` for the API server alone.
+    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
+    pub(crate) controllers: controllers::Selection,
 
     /// What to do about new Jobs with `managedBy: kubernetes.io/job-controller`.
     #[arg(long, value_enum, default_value_t = ReservedManagedBy::Accept)]

@@ -39,6 +39,7 @@ fn settings(arguments: &arguments::Cluster) -> Settings {
             refuse_reserved_managed_by: arguments.reserved_managed_by == ReservedManagedBy::Refuse,
             ..rules::job::Settings::default()
         },
+        controllers: arguments.controllers.clone(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use apiserver::credentials::Credentials;
 use apiserver::serve::Server;
 use kube::Client;
+use reconcile::{Clock, Tasks};
 use serde_json::Value;
 use store::{Options, Store};
 
@@ -23,12 +24,20 @@ pub struct Settings {
     pub data: Option<PathBuf>,
     /// What the Job API is to be like.
     pub jobs: rules::job::Settings,
+    /// Which controllers run.
+    pub controllers: controllers::Selection,
 }
 
 impl Settings {
     /// A cluster that keeps nothing, on any free port.
     pub fn ephemeral(name: impl Into<String>) -> Self {
-        Settings { name: name.into(), port: 0, data: None, jobs: rules::job::Settings::default() }
+        Settings {
+            name: name.into(),
+            port: 0,
+            data: None,
+            jobs: rules::job::Settings::default(),
+            controllers: controllers::Selection::all(),
+        }
     }
 }
 
@@ -39,6 +48,7 @@ pub struct Cluster {
     credentials: Arc<Credentials>,
     server: Server,
     store: Store,
+    tasks: Tasks,
 }
 
 impl Cluster {
@@ -59,7 +69,21 @@ impl Cluster {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.port));
         let server = Server::start(api.clone(), Arc::clone(&credentials), address).await;
         let server = server.map_err(|source| Error::Serve { cluster: name.clone(), address, source })?;
-        Ok(Cluster { name, api, credentials, server, store })
+        let mut cluster = Cluster { name, api, credentials, server, store, tasks: Tasks::new() };
+        let of_controllers = controllers::Settings {
+            job: settings.jobs,
+            root_ca: Some(cluster.credentials.authority().to_owned()),
+            ..controllers::Settings::default()
+        };
+        let client = cluster.client();
+        controllers::start(
+            client,
+            &settings.controllers,
+            of_controllers,
+            Clock::system(),
+            &mut cluster.tasks,
+        );
+        Ok(cluster)
     }
 
     /// Its name.
@@ -83,7 +107,8 @@ impl Cluster {
     }
 
     /// Stops serving and returns when all that was acknowledged is on disk.
-    pub async fn stop(self) {
+    pub async fn stop(mut self) {
+        self.tasks.stop().await;
         self.server.stop().await;
         self.store.close().await;
     }
