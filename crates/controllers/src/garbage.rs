@@ -88,7 +88,7 @@ impl Collector {
             match discover(&self.context.client).await {
                 Ok(served) => self.watch(served),
                 Err(error) => {
-                    warn!(error = reconcile::chain(&error), "failed to ask what the cluster serves")
+                    warn!(error = reconcile::chain(&error), "failed to ask what the cluster serves");
                 }
             }
             tokio::select! {
@@ -117,11 +117,11 @@ impl Collector {
             }
         }
         for (name, served) in served {
-            if !kinds.contains_key(&name) {
+            kinds.entry(name).or_insert_with(|| {
                 let mut task = Tasks::new();
                 let cache = self.follow(&served, &mut task);
-                kinds.insert(name, Watched { served, cache, _task: task });
-            }
+                Watched { served, cache, _task: task }
+            });
         }
     }
 

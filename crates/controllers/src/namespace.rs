@@ -133,7 +133,8 @@ async fn delete_content(context: &Context, namespace: &str) -> Progress {
                 Ok(left) => {
                     let resource = (kind.resource.plural.clone(), kind.resource.group.clone());
                     progress.remaining.insert(resource, left.len());
-                    for finalizer in left.into_iter().flat_map(|object| object.metadata.finalizers).flatten()
+                    for finalizer in
+                        left.into_iter().filter_map(|object| object.metadata.finalizers).flatten()
                     {
                         *progress.finalizers.entry(finalizer).or_default() += 1;
                     }

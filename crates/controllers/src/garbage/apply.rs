@@ -82,7 +82,9 @@ impl Collector {
             Step::Nothing => Ok(Next::Done),
             Step::DropOwners(owners) => self.drop_owners(object, &owners).await,
             Step::WaitFor(dependents) => {
-                dependents.into_iter().for_each(|uid| self.queue.add(uid));
+                for uid in dependents {
+                    self.queue.add(uid);
+                }
                 Ok(Next::Done)
             }
             Step::FinishForeground => self.drop_finalizer(object, FOREGROUND).await,
@@ -103,7 +105,9 @@ impl Collector {
             Step::Delete { policy, unblock } => {
                 if unblock {
                     let mut owners = object.owners.clone();
-                    owners.iter_mut().for_each(|owner| owner.block_owner_deletion = Some(false));
+                    for owner in &mut owners {
+                        owner.block_owner_deletion = Some(false);
+                    }
                     let next = self.change(object, json!({"ownerReferences": owners})).await?;
                     // The deletion is conditional on the version, which has just changed.
                     return Ok(if next == Next::Done { AGAIN } else { next });
