@@ -178,7 +178,9 @@ mod tests {
                     got.entry((group.clone(), resource.clone())).or_default().extend(rule.verbs.clone());
                 }
             }
-            got.values_mut().for_each(|verbs| verbs.sort());
+            for verbs in got.values_mut() {
+                verbs.sort();
+            }
             let expected = expected.iter().map(|rule| {
                 let verbs = rule.verbs.iter().map(|&verb| verb.to_owned()).collect();
                 ((rule.group.to_owned(), rule.resource.to_owned()), verbs)

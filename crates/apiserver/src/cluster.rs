@@ -16,7 +16,9 @@ use tokio::task::AbortHandle;
 use crate::admission::{Chain, Plugin};
 use crate::answer::{self, Answer};
 use crate::auth::rbac::Authorizer;
-use crate::auth::{self, User};
+use crate::auth::signer::Signer;
+use crate::auth::tokens::Tokens;
+use crate::auth::{self, User, openid, reviews, token_request};
 use crate::crd::definitions::Definitions;
 use crate::object;
 use crate::registry::{Registry, Resource};
@@ -41,6 +43,7 @@ struct Inner {
     strategies: HashMap<(String, String), Arc<dyn Strategy>>,
     authorizer: Arc<Authorizer>,
     admission: Chain,
+    tokens: Arc<Tokens>,
     /// Whoever in this process does not say who he is.
     server: Arc<User>,
     /// How far definitions are carried out.
@@ -66,6 +69,16 @@ impl Handle {
     }
 }
 
+/// What a cluster is made with, besides its store.
+pub struct Setup {
+    /// What differs in the rules of Jobs.
+    pub settings: Settings,
+    /// Who else has a say in writes.
+    pub plugins: Vec<Arc<dyn Plugin>>,
+    /// Signs the tokens of service accounts. Without one they are good for as long as the process lives.
+    pub signer: Option<Signer>,
+}
+
 /// A request about objects of a known resource.
 pub(crate) struct Context<'a> {
     pub(crate) cluster: &'a Cluster,
@@ -81,19 +94,17 @@ pub(crate) struct Context<'a> {
 impl Cluster {
     /// A cluster over a store. Makes sure that its first objects are there.
     pub async fn open(store: Store, settings: Settings) -> Result<Self, Refusal> {
-        Cluster::open_with(store, settings, Vec::new()).await
+        Cluster::open_with(store, Setup { settings, plugins: Vec::new(), signer: None }).await
     }
 
-    /// A cluster over a store, in whose writes these plugins have a say too.
-    pub async fn open_with(
-        store: Store,
-        settings: Settings,
-        plugins: Vec<Arc<dyn Plugin>>,
-    ) -> Result<Self, Refusal> {
+    /// A cluster over a store, with what else it is to have.
+    pub async fn open_with(store: Store, setup: Setup) -> Result<Self, Refusal> {
+        let Setup { settings, plugins, signer } = setup;
+        let signer = signer.map_or_else(Signer::generate, Ok).map_err(Refusal::internal)?;
         let built_in = Registry::built_in();
         let strategies = built_in
             .iter()
-            .filter(|resource| resource.allows("get"))
+            .filter(|resource| resource.allows("get") || reviews::is_review(resource))
             .map(|resource| {
                 ((object::storage_name(resource), resource.version.clone()), strategy::of(resource, settings))
             })
@@ -104,6 +115,7 @@ impl Cluster {
         let cluster = Cluster(Arc::new(Inner {
             admission: Chain::of(&authorizer, plugins),
             authorizer,
+            tokens: Arc::new(Tokens::new(store.clone(), signer)),
             server: Arc::new(User::server()),
             store: store.clone(),
             registry: registry.clone(),
@@ -141,7 +153,10 @@ impl Cluster {
         let user = auth::admitted(self.authorizer(), sender, head, &asked, &query)?;
         let target = match asked {
             Asked::Resource(target) => target,
-            Asked::Path(path) => return discovery::answer(self, &path, head),
+            Asked::Path(path) => {
+                let openid = openid::answer(self.tokens(), &path, head);
+                return openid.map_or_else(|| discovery::answer(self, &path, head), Ok);
+            }
         };
         let resource = self.registry().get(&target.group, &target.version, &target.resource).cloned();
         let Some(resource) = resource.filter(|resource| is_in_scope(resource, &target)) else {
@@ -187,6 +202,7 @@ impl Cluster {
             (None, Verb::Get) => verbs::get::get(context).await,
             (None, Verb::List) => verbs::list::list(context).await,
             (None, Verb::Watch) => verbs::watch::watch(context).await,
+            (None, Verb::Create) if reviews::is_review(resource) => reviews::create(context, body),
             (None, Verb::Create) => verbs::create::create(context, body).await,
             (None, Verb::Update) => verbs::update::update(context, body, false).await,
             (None, Verb::Patch) => verbs::patch::patch(context, body, false).await,
@@ -212,6 +228,7 @@ impl Cluster {
                         Some(custom) => verbs::scale::scale(context, custom, body).await,
                         None => Err(Refusal::unknown_resource()),
                     },
+                    ("token", Verb::Create) => token_request::create(context, body),
                     _ => Err(Refusal::unknown_resource()),
                 }
             }
@@ -276,6 +293,14 @@ impl Cluster {
 
     pub(crate) fn authorizer(&self) -> &Authorizer {
         &self.0.authorizer
+    }
+
+    pub(crate) fn tokens(&self) -> &Tokens {
+        &self.0.tokens
+    }
+
+    pub(crate) fn shared_tokens(&self) -> Arc<Tokens> {
+        self.0.tokens.clone()
     }
 
     pub(crate) fn admission(&self) -> &Chain {

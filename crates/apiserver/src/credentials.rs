@@ -3,20 +3,41 @@
 use std::path::Path;
 use std::{fs, io};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
-    IsCa, KeyPair, KeyUsagePurpose,
+    IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 
-/// What the first user and the listener of a cluster need to know each other.
+use crate::auth::signer::{Signer, Unusable};
+
+/// Names and addresses by which the server is known (6.10).
+const SERVING_NAMES: [&str; 7] = [
+    "localhost",
+    "127.0.0.1",
+    "::1",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+];
+
+/// What the first user and the listener of a cluster need to know each other, and the keys with which others are vouched
+/// for.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Credentials {
     authority: String,
+    authority_key: String,
     certificate: String,
     key: String,
     token: String,
+    /// Signs the tokens of service accounts.
+    signing_key: String,
 }
 
 /// Credentials could not be made, read or written.
@@ -40,26 +61,23 @@ pub enum Error {
 impl Credentials {
     /// The credentials of a cluster that keeps nothing.
     pub fn ephemeral() -> Result<Self, Error> {
-        let mut authority = CertificateParams::new(Vec::new())?;
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        authority.key_usages =
-            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
-        authority.distinguished_name = named("ferry-ca");
-        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
-
-        let names =
-            ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
-        let mut serving = CertificateParams::new(names.map(str::to_owned))?;
+        let authority_key = KeyPair::generate()?;
+        let key_pem = authority_key.serialize_pem();
+        let authority = CertifiedIssuer::self_signed(authority_params()?, authority_key)?;
+        let mut serving = CertificateParams::new(SERVING_NAMES.map(str::to_owned))?;
         serving.is_ca = IsCa::NoCa;
-        serving.distinguished_name = named("ferry");
+        serving.distinguished_name = named("ferry", None);
+        serving.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         serving.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let key = KeyPair::generate()?;
         let certificate = serving.signed_by(&key, &authority)?;
         Ok(Credentials {
             authority: authority.pem(),
+            authority_key: key_pem,
             certificate: certificate.pem(),
             key: key.serialize_pem(),
             token: uuid::Uuid::new_v4().simple().to_string(),
+            signing_key: KeyPair::generate()?.serialize_pem(),
         })
     }
 
@@ -73,27 +91,46 @@ impl Credentials {
         match fs::read(&path) {
             Ok(bytes) => {
                 let invalid = |source: serde_json::Error| failed("read", &path)(io::Error::other(source));
-                let [authority, certificate, key, token] = serde_json::from_slice(&bytes).map_err(invalid)?;
-                Ok(Credentials { authority, certificate, key, token })
+                serde_json::from_slice(&bytes).map_err(invalid)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let made = Credentials::ephemeral()?;
                 fs::create_dir_all(dir).map_err(failed("make", dir))?;
-                let text = json!([made.authority, made.certificate, made.key, made.token]).to_string();
-                write_secret(&path, text.as_bytes()).map_err(failed("write", &path))?;
+                write_secret(&path, &serde_json::to_vec(&made).expect("JSON prints"))
+                    .map_err(failed("write", &path))?;
                 Ok(made)
             }
             Err(error) => Err(failed("read", &path)(error)),
         }
     }
 
-    /// Whether an `Authorization` header is the first user's.
-    pub(crate) fn admits(&self, authorization: &[u8]) -> bool {
-        let expected = format!("Bearer {}", self.token);
+    /// Whether a token is the first user's.
+    pub(crate) fn admits(&self, token: &str) -> bool {
         // Every byte is compared, so that the time it takes tells nothing.
-        let differs =
-            expected.as_bytes().iter().zip(authorization).fold(0, |differs, (a, b)| differs | (a ^ b));
-        authorization.len() == expected.len() && differs == 0
+        let differs = self.token.bytes().zip(token.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b));
+        self.token.len() == token.len() && differs == 0
+    }
+
+    /// Signs the tokens of service accounts.
+    pub fn signer(&self) -> Result<Signer, Unusable> {
+        Signer::from_pem(&self.signing_key)
+    }
+
+    /// The certificate of the authority that vouches for clients.
+    pub(crate) fn authority(&self) -> Result<CertificateDer<'static>, rustls::pki_types::pem::Error> {
+        CertificateDer::from_pem_slice(self.authority.as_bytes())
+    }
+
+    /// A certificate and its key, by which somebody is known by this name and in this group.
+    pub fn client_certificate(&self, name: &str, group: &str) -> Result<(String, String), Error> {
+        let issuer = Issuer::new(authority_params()?, KeyPair::from_pem(&self.authority_key)?);
+        let mut client = CertificateParams::new(Vec::new())?;
+        client.is_ca = IsCa::NoCa;
+        client.distinguished_name = named(name, Some(group));
+        client.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate()?;
+        Ok((client.signed_by(&key, &issuer)?.pem(), key.serialize_pem()))
     }
 
     pub(crate) fn chain(
@@ -104,17 +141,35 @@ impl Credentials {
     }
 
     /// The certificate that signs the cluster's own, in PEM.
-    pub fn authority(&self) -> &str {
+    pub fn authority_pem(&self) -> &str {
         &self.authority
     }
 
-    /// A kubeconfig for the first user.
+    /// A kubeconfig for the first user. He shows his token and no certificate, because a certificate would win over
+    /// every other token that somebody tries with the same file.
     pub fn kubeconfig(&self, cluster: &str, server: &str) -> Value {
-        let authority = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &self.authority);
+        self.kubeconfig_with(cluster, server, &json!({"token": self.token}))
+    }
+
+    /// A kubeconfig for somebody who is known by a certificate.
+    pub fn kubeconfig_for(
+        &self,
+        cluster: &str,
+        server: &str,
+        name: &str,
+        group: &str,
+    ) -> Result<Value, Error> {
+        let (certificate, key) = self.client_certificate(name, group)?;
+        let user = json!({"client-certificate-data": BASE64.encode(certificate), "client-key-data": BASE64.encode(key)});
+        Ok(self.kubeconfig_with(cluster, server, &user))
+    }
+
+    fn kubeconfig_with(&self, cluster: &str, server: &str, user: &Value) -> Value {
+        let authority = BASE64.encode(&self.authority);
         json!({
             "apiVersion": "v1", "kind": "Config", "current-context": cluster,
             "clusters": [{"name": cluster, "cluster": {"server": server, "certificate-authority-data": authority}}],
-            "users": [{"name": cluster, "user": {"token": self.token}}],
+            "users": [{"name": cluster, "user": user}],
             "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
         })
     }
@@ -135,9 +190,22 @@ pub fn write_kubeconfig(path: &Path, config: &Value) -> Result<(), Error> {
     })
 }
 
-fn named(name: &str) -> DistinguishedName {
+/// What the certificate of the authority says; the same every time, so that its key is all that has to be kept.
+fn authority_params() -> Result<CertificateParams, rcgen::Error> {
+    let mut authority = CertificateParams::new(Vec::new())?;
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.key_usages =
+        vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    authority.distinguished_name = named("ferry-ca", None);
+    Ok(authority)
+}
+
+fn named(name: &str, group: Option<&str>) -> DistinguishedName {
     let mut named = DistinguishedName::new();
     named.push(DnType::CommonName, name);
+    if let Some(group) = group {
+        named.push(DnType::OrganizationName, group);
+    }
     named
 }
 
@@ -162,17 +230,10 @@ mod tests {
     #[test]
     fn only_the_token_admits() {
         let credentials = Credentials::ephemeral().expect("credentials");
-        let right = format!("Bearer {}", credentials.token);
-        assert!(credentials.admits(right.as_bytes()));
-        for wrong in [
-            "",
-            "Bearer ",
-            "Bearer x",
-            &format!("{right}x"),
-            &right[..right.len() - 1],
-            &right.replace("Bearer", "bearer"),
-        ] {
-            assert!(!credentials.admits(wrong.as_bytes()), "{wrong}");
+        let right = &credentials.token;
+        assert!(credentials.admits(right));
+        for wrong in ["", "x", &format!("{right}x"), &right[..right.len() - 1]] {
+            assert!(!credentials.admits(wrong), "{wrong}");
         }
     }
 

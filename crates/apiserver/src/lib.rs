@@ -39,4 +39,4 @@ pub mod status;
 pub mod strategy;
 mod verbs;
 
-pub use cluster::Cluster;
+pub use cluster::{Cluster, Setup};

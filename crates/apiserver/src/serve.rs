@@ -1,4 +1,4 @@
-//! A cluster on a port: TLS, HTTP/1.1 and HTTP/2, and only for whoever has its token (1.1).
+//! A cluster on a port: TLS, HTTP/1.1 and HTTP/2 (1.1), and who is at the other end.
 
 use std::convert::Infallible;
 use std::io;
@@ -6,13 +6,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, header};
+use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -20,9 +21,9 @@ use tokio_rustls::TlsAcceptor;
 use tower_service::Service as _;
 
 use crate::answer::{self, Answer};
+use crate::auth::authn::{Authenticator, Certificate};
 use crate::cluster::Cluster;
 use crate::credentials::Credentials;
-use crate::status::Refusal;
 
 /// How long a client may take to say who it is, and to send the head of a request.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -62,9 +63,12 @@ impl Server {
         let listen = |source| Error::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let acceptor = TlsAcceptor::from(Arc::new(tls(&credentials)?));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let authenticator = Authenticator::new(credentials.clone(), cluster.shared_tokens(), &provider);
+        let authenticator = Arc::new(authenticator.map_err(Error::Tls)?);
+        let acceptor = TlsAcceptor::from(Arc::new(tls(&credentials, provider, &authenticator)?));
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(accept(listener, acceptor, Gate { cluster, credentials }, stopped));
+        let task = tokio::spawn(accept(listener, acceptor, Gate { cluster, authenticator }, stopped));
         Ok(Server { address, stop, task })
     }
 
@@ -82,11 +86,16 @@ impl Server {
     }
 }
 
-fn tls(credentials: &Credentials) -> Result<ServerConfig, Error> {
+fn tls(
+    credentials: &Credentials,
+    provider: Arc<CryptoProvider>,
+    authenticator: &Authenticator,
+) -> Result<ServerConfig, Error> {
     let (chain, key) = credentials.chain().map_err(|error| Error::Tls(Box::new(error)))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = config.and_then(|config| config.with_no_client_auth().with_single_cert(chain, key));
+    let config = config.and_then(|config| {
+        config.with_client_cert_verifier(authenticator.any_certificate()).with_single_cert(chain, key)
+    });
     let mut config = config.map_err(|error| Error::Tls(Box::new(error)))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
@@ -144,9 +153,10 @@ async fn converse(
         .timer(TokioTimer::new())
         .max_concurrent_streams(250)
         .keep_alive_interval(Duration::from_secs(30));
+    let certificate = Arc::new(gate.authenticator.certificate(stream.get_ref().1.peer_certificates()));
     let service = service_fn(move |request| {
-        let gate = gate.clone();
-        async move { Ok::<_, Infallible>(gate.answer(request).await) }
+        let (gate, certificate) = (gate.clone(), certificate.clone());
+        async move { Ok::<_, Infallible>(gate.answer(&certificate, request).await) }
     });
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
     if let Err(error) = watcher.watch(connection).await {
@@ -154,20 +164,20 @@ async fn converse(
     }
 }
 
-/// Lets in whoever has the token.
+/// Finds out who asks.
 #[derive(Clone)]
 struct Gate {
     cluster: Cluster,
-    credentials: Arc<Credentials>,
+    authenticator: Arc<Authenticator>,
 }
 
 impl Gate {
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
-        let authorization = request.headers().get(header::AUTHORIZATION);
-        let is_open = matches!(request.uri().path(), "/healthz" | "/livez" | "/readyz" | "/version");
-        if !is_open && !authorization.is_some_and(|value| self.credentials.admits(value.as_bytes())) {
-            return answer::refusal(&Refusal::unauthorized());
-        }
+    async fn answer(&self, certificate: &Certificate, mut request: Request<Incoming>) -> Answer {
+        let sender = match self.authenticator.sender(certificate, request.headers()) {
+            Ok(sender) => sender,
+            Err(refusal) => return answer::refusal(&refusal),
+        };
+        request.extensions_mut().insert(sender);
         let Ok(answer) = self.cluster.clone().call(request).await;
         answer
     }

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use apiserver::Setup;
 use apiserver::credentials::Credentials;
 use apiserver::serve::Server;
 use kube::Client;
@@ -63,8 +64,11 @@ impl Cluster {
         let store = Store::open(options).map_err(|source| Error::Store { cluster: name.clone(), source })?;
         let credentials =
             credentials.map_err(|source| Error::Credentials { cluster: name.clone(), source })?;
+        let signer =
+            credentials.signer().map_err(|source| Error::Signer { cluster: name.clone(), source })?;
         let credentials = Arc::new(credentials);
-        let api = apiserver::Cluster::open(store.clone(), settings.jobs).await;
+        let setup = Setup { settings: settings.jobs, plugins: Vec::new(), signer: Some(signer) };
+        let api = apiserver::Cluster::open_with(store.clone(), setup).await;
         let api = api.map_err(|source| Error::Prepare { cluster: name.clone(), source })?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.port));
         let server = Server::start(api.clone(), Arc::clone(&credentials), address).await;
@@ -72,7 +76,7 @@ impl Cluster {
         let mut cluster = Cluster { name, api, credentials, server, store, tasks: Tasks::new() };
         let of_controllers = controllers::Settings {
             job: settings.jobs,
-            root_ca: Some(cluster.credentials.authority().to_owned()),
+            root_ca: Some(cluster.credentials.authority_pem().to_owned()),
             ..controllers::Settings::default()
         };
         let client = cluster.client();

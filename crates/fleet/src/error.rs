@@ -22,6 +22,14 @@ pub enum Error {
         /// What went wrong.
         source: apiserver::credentials::Error,
     },
+    /// Its key for tokens cannot be used.
+    #[error("failed to read the signing key of cluster {cluster}")]
+    Signer {
+        /// Which cluster.
+        cluster: String,
+        /// What is wrong with it.
+        source: apiserver::auth::signer::Unusable,
+    },
     /// Its first objects could not be written.
     #[error("failed to prepare cluster {cluster}")]
     Prepare {

@@ -1,15 +1,25 @@
 //! Who asks, and whether he may (section 6 of the rules).
 //!
 //! - [`user`]: who asks; [`attributes`]: what he asks, in the words of roles;
+//! - `authn`: how he shows who he is; [`tokens`]: those of service accounts, which `token_request` makes and a [`signer`]
+//!   signs; `openid`: how others check them;
 //! - [`rbac`]: whether roles and bindings allow it;
 //! - `impersonate`: asking as somebody else; [`Caller`]: asking from inside the process.
+//!
+//! - `reviews`: what can be asked about all this.
 //!
 //! Nothing here knows what becomes of a request that is allowed.
 
 pub mod attributes;
+pub(crate) mod authn;
 mod caller;
 pub(crate) mod impersonate;
+pub(crate) mod openid;
 pub mod rbac;
+pub(crate) mod reviews;
+pub mod signer;
+pub(crate) mod token_request;
+pub mod tokens;
 pub mod user;
 
 pub use attributes::{Attributes, What};

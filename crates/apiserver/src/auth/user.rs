@@ -11,6 +11,9 @@ pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// The name of whoever did not say who he is.
 pub const ANONYMOUS: &str = "system:anonymous";
 
+/// What tells one credential of a user from another.
+pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 /// Somebody who asks.

@@ -113,6 +113,12 @@ impl Policy {
         self.bindings.insert(id, Arc::new(binding));
     }
 
+    /// What nodes may do.
+    pub(crate) fn node_rules(&self) -> &[Rule] {
+        let id = (String::new(), "system:node".to_owned());
+        self.roles.get(&id).map(AsRef::as_ref).unwrap_or_default()
+    }
+
     /// All rules that hold for a user: the cluster's, then those of a namespace, each by the name of the binding.
     pub(crate) fn held<'a>(&'a self, user: &'a User, namespace: &'a str) -> impl Iterator<Item = Held<'a>> {
         let namespaces = if namespace.is_empty() { vec![""] } else { vec!["", namespace] };

@@ -1,6 +1,9 @@
 //! Who may do what.
 
+mod authn;
 mod rbac;
+mod reviews;
+mod tokens;
 
 use std::sync::Arc;
 
