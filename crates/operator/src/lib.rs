@@ -1,3 +1,81 @@
-//! Job to Workload, quota reservation, dispatch, mirroring, worker connections, webhooks.
+//! Queues and quota on any cluster, by Kueue's API: Jobs become Workloads, Workloads get quota, Jobs start and stop.
+//!
+//! The way of a Job: [`jobs`] makes its Workload; [`admission`] gives that quota, in cycles over all queues;
+//! [`workloads`] keeps its conditions true; [`jobs`] starts the Job when it is admitted and stops it when it is not any
+//! more; [`queues`] shows how queues stand.
+//!
+//! All that is decided is decided by [`rules`]. Here it is observed from caches and applied, through a client alone.
 
+mod admission;
+mod caches;
 pub mod definitions;
+mod error;
+mod events;
+mod jobs;
+mod metrics;
+mod queues;
+mod settings;
+mod work;
+mod workloads;
+mod write;
+
+use std::sync::Arc;
+
+use kube::Client;
+use reconcile::{Clock, Tasks};
+
+pub use error::Error;
+pub use settings::Settings;
+
+/// A running operator.
+#[derive(Clone)]
+pub struct Operator {
+    context: Arc<Context>,
+}
+
+/// What every part of the operator has at hand.
+pub(crate) struct Context {
+    client: Client,
+    clock: Clock,
+    settings: Settings,
+    caches: caches::Caches,
+    work: Arc<work::Work>,
+    recorder: events::Recorder,
+    metrics: Arc<metrics::Metrics>,
+    admission: admission::Handle,
+}
+
+/// Starts an operator on the cluster of `client`, for as long as `tasks` live. It acts as soon as it has seen what
+/// there is.
+pub fn start(client: Client, settings: Settings, clock: Clock, tasks: &mut Tasks) -> Operator {
+    let work = Arc::new(work::Work::default());
+    let caches = caches::Caches::start(&client, &work, tasks);
+    let context = Arc::new(Context {
+        recorder: events::Recorder::start(client.clone(), clock.clone(), tasks),
+        metrics: Arc::default(),
+        admission: admission::Handle::default(),
+        client,
+        clock,
+        settings,
+        caches,
+        work,
+    });
+    admission::start(&context, tasks);
+    workloads::start(&context, tasks);
+    jobs::start(&context, tasks);
+    queues::start(&context, tasks);
+    Operator { context }
+}
+
+impl Operator {
+    /// Waits until everything that there is was seen.
+    pub async fn ready(&self) {
+        self.context.caches.ready().await;
+    }
+
+    /// What it counted, in the format of Prometheus. `role` is what it is among its like: `leader`, `follower` or
+    /// `standalone`.
+    pub fn metrics(&self, role: &str) -> String {
+        self.context.metrics.text(role)
+    }
+}

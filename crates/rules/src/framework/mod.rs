@@ -93,7 +93,7 @@ pub enum Write {
 }
 
 /// A Job of some kind, as it was read.
-pub trait Observed {
+pub trait Observed: Send + Sync {
     /// Its kind.
     fn kind(&self) -> Kind;
     /// Its name and the like.

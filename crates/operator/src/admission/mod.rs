@@ -1,0 +1,170 @@
+//! The admission loop: takes in what changed, lets [`rules::quota`] decide about the heads of all queues, and hands what
+//! comes of it to whoever writes.
+//!
+//! It runs when something changed, and again at once as long as that gets somebody in or out. What is decided counts
+//! at once; writing follows, and a write that fails takes the decision back.
+
+mod state;
+mod writes;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use reconcile::{Key, Next, Queue, Tasks};
+use rules::quota::names::{ClusterQueueName, WorkloadKey};
+use tracing::{debug, info};
+
+use crate::{Context, Error};
+use state::State;
+use writes::Intent;
+
+/// How many writes are under way at once.
+const WRITES: usize = 32;
+
+/// What others may know of the admission loop.
+#[derive(Default)]
+pub(crate) struct Handle {
+    state: Mutex<State>,
+    intents: Mutex<BTreeMap<Key, Vec<Intent>>>,
+    writes: Queue<Key>,
+    /// Workloads whose admission could not be written, to be tried again.
+    put_off: Queue<Key>,
+}
+
+impl Handle {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic in a decision leaves the state as it was before or after a step, and the next event repairs it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn intents(&self) -> MutexGuard<'_, BTreeMap<Key, Vec<Intent>>> {
+        self.intents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many Workloads wait for a ClusterQueue: those that are tried, and those that are not until something
+    /// changes.
+    pub(crate) fn waiting(&self, cluster_queue: &str) -> (usize, usize) {
+        self.state().waiting(&ClusterQueueName::from(cluster_queue))
+    }
+
+    /// The share of what it borrows of a ClusterQueue, as its status shows it.
+    pub(crate) fn share_of_queue(&self, cluster_queue: &str) -> Option<i64> {
+        self.state().share_of_queue(cluster_queue)
+    }
+
+    /// The same of a Cohort.
+    pub(crate) fn share_of_cohort(&self, cohort: &str) -> Option<i64> {
+        self.state().share_of_cohort(cohort)
+    }
+
+    /// Whether some Workload holds quota in a ClusterQueue, one whose admission is not written yet included.
+    pub(crate) fn holds_any(&self, cluster_queue: &str) -> bool {
+        self.state().holds_any(cluster_queue)
+    }
+
+    fn intend(&self, key: Key, intent: Intent) {
+        let mut intents = self.intents();
+        let line = intents.entry(key.clone()).or_default();
+        // What was to be said of one that waits is outdated by whatever is decided next.
+        line.retain(|before| !matches!(before, Intent::Wait(_)));
+        line.push(intent);
+        drop(intents);
+        self.writes.add(key);
+    }
+
+    fn next_intent(&self, key: &Key) -> Option<Intent> {
+        let mut intents = self.intents();
+        let line = intents.get_mut(key)?;
+        let intent = (!line.is_empty()).then(|| line.remove(0));
+        if line.is_empty() {
+            intents.remove(key);
+        }
+        intent
+    }
+}
+
+/// Starts the loop and the writers.
+pub(crate) fn start(context: &Arc<Context>, tasks: &mut Tasks) {
+    let looping = Arc::clone(context);
+    tasks.spawn("admission", async move {
+        looping.caches.ready().await;
+        looping.admission.state().begin(&looping);
+        looping.run().await;
+    });
+    let writing = Arc::clone(context);
+    tasks.spawn("admission writes", async move {
+        let queue = writing.admission.writes.clone();
+        queue.run(WRITES, |key| Arc::clone(&writing).write_intents(key)).await;
+    });
+    let later = Arc::clone(context);
+    tasks.spawn("admission retries", async move {
+        let queue = later.admission.put_off.clone();
+        let again = |key: Key| {
+            let context = Arc::clone(&later);
+            async move {
+                context.work.inbox.note(|news| {
+                    news.workloads.insert(key);
+                });
+                Ok::<_, Error>(Next::Done)
+            }
+        };
+        queue.run(1, again).await;
+    });
+}
+
+impl Context {
+    async fn run(&self) {
+        loop {
+            // One look at what changed, then as many cycles as get anywhere.
+            while self.cycle() || !self.work.inbox.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            self.work.inbox.changed().await;
+        }
+    }
+
+    /// One cycle. True if the next one may get somewhere even if nothing changes.
+    fn cycle(&self) -> bool {
+        let news = self.work.inbox.take();
+        let started = std::time::Instant::now();
+        let now = self.clock.now();
+        let mut state = self.admission.state();
+        if !news.is_empty() {
+            state.absorb(self, news, now);
+        }
+        let outcome = state.cycle(self, now);
+        drop(state);
+        if outcome.decided == 0 {
+            return false;
+        }
+        self.metrics.attempt(outcome.admitted, started.elapsed());
+        if outcome.admitted {
+            info!(heads = outcome.decided, took = ?started.elapsed(), "admission cycle");
+        } else {
+            debug!(heads = outcome.decided, took = ?started.elapsed(), "admission cycle");
+        }
+        for (workload, intent) in outcome.intents {
+            self.admission.intend(key_of(&workload), intent);
+        }
+        outcome.again
+    }
+
+    /// Takes back an admission that could not be written, and tries again a little later.
+    fn take_back(&self, key: &Key, again: bool) {
+        self.admission.state().forget(&workload_key(key));
+        if again {
+            self.admission.put_off.add_after(key.clone(), Duration::from_secs(1));
+        }
+    }
+}
+
+fn key_of(workload: &WorkloadKey) -> Key {
+    Key::new(&*workload.namespace, &*workload.name)
+}
+
+fn workload_key(key: &Key) -> WorkloadKey {
+    WorkloadKey::new(&key.namespace, &key.name)
+}

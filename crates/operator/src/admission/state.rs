@@ -1,0 +1,482 @@
+//! Who waits and who is in, as the admission loop knows it: kept up to date from the caches, never built anew.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rules::{
+    meta::selector,
+    quota::{
+        self, Moment, Snapshot,
+        config::Config,
+        names::{ClusterQueueName, CohortName, WorkloadKey},
+        plan::{Decision, Outcome, Victim},
+        queue::{Queue, Waiting},
+        requests::{Limits, List},
+        share::Share,
+        tree::NodeId,
+        wire::{self, Surroundings},
+        workload::{Head, Obstacle, Reservation},
+    },
+    workload::{self as life, state as of},
+};
+use tracing::{debug, info, warn};
+use types::Quantity;
+use types::kueue::{CheckState, PodSetRequest, StopPolicy, Workload};
+
+use super::{
+    key_of, workload_key,
+    writes::{Intent, Verdict},
+};
+use crate::{Context, caches::Caches, work::News};
+
+/// Who waits and who is in.
+pub(super) struct State {
+    snapshot: Snapshot,
+    queues: BTreeMap<ClusterQueueName, Queue>,
+    /// Where each Workload waits.
+    home: HashMap<WorkloadKey, ClusterQueueName>,
+    /// What keeps a Workload out before any quota is looked at.
+    obstacles: HashMap<WorkloadKey, Obstacle>,
+    /// Admitted in a cycle, and not seen as such in the cache yet.
+    assumed: HashSet<WorkloadKey>,
+    /// Evicted in a cycle, and not seen as such in the cache yet.
+    evicting: HashSet<WorkloadKey>,
+    /// Queues where there may be room now.
+    retry: BTreeSet<ClusterQueueName>,
+    overheads: BTreeMap<String, List>,
+    /// What the LimitRanges of each namespace say together.
+    limits: HashMap<String, Arc<Limits>>,
+    cycle: u64,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        State {
+            snapshot: Snapshot::new(Config::default()),
+            queues: BTreeMap::new(),
+            home: HashMap::new(),
+            obstacles: HashMap::new(),
+            assumed: HashSet::new(),
+            evicting: HashSet::new(),
+            retry: BTreeSet::new(),
+            overheads: BTreeMap::new(),
+            limits: HashMap::new(),
+            cycle: 0,
+        }
+    }
+}
+
+/// What came of a cycle.
+#[derive(Default)]
+pub(super) struct Cycle {
+    /// How many heads there were.
+    pub(super) decided: usize,
+    /// Whether somebody got in.
+    pub(super) admitted: bool,
+    /// Whether the next cycle may get somewhere even if nothing changes.
+    pub(super) again: bool,
+    /// What is to be written.
+    pub(super) intents: Vec<(WorkloadKey, Intent)>,
+}
+
+impl State {
+    /// Takes in everything that there is (SM-42).
+    pub(super) fn begin(&mut self, context: &Context) {
+        let now = context.clock.now();
+        // What was noted while the caches filled is seen here, too.
+        context.work.inbox.take();
+        self.overheads = overheads(&context.caches);
+        self.configure(context, now);
+        for workload in context.caches.workloads.all() {
+            self.take_in(context, &wire_key(&workload), Some(&workload), now);
+        }
+        info!(waiting = self.home.len(), queues = self.queues.len(), "admission begins");
+    }
+
+    /// Takes in what changed.
+    pub(super) fn absorb(&mut self, context: &Context, news: News, now: Timestamp) {
+        let caches = &context.caches;
+        if news.config {
+            self.configure(context, now);
+        }
+        let mut again: BTreeSet<reconcile::Key> = news.workloads;
+        if news.runtime_classes {
+            self.overheads = overheads(caches);
+            again.extend(self.home.keys().map(key_of));
+        }
+        for namespace in &news.namespaces {
+            self.limits.remove(namespace);
+            let waiting = self.home.keys().filter(|key| *key.namespace == **namespace);
+            again.extend(waiting.map(key_of));
+            // The queue may serve the namespace now.
+            let homes: BTreeSet<ClusterQueueName> = self
+                .home
+                .iter()
+                .filter(|(key, _)| *key.namespace == **namespace)
+                .map(|(_, home)| home.clone())
+                .collect();
+            self.retry.extend(homes);
+        }
+        for queue in &news.local_queues {
+            again.extend(caches.workloads_in(queue).iter().map(|workload| reconcile::Key::of(&**workload)));
+        }
+        for key in again {
+            let workload = caches.workloads.get(&key);
+            self.take_in(context, &workload_key(&key), workload.as_deref(), now);
+        }
+    }
+
+    /// Takes in how queues, cohorts and flavors are set up.
+    fn configure(&mut self, context: &Context, now: Timestamp) {
+        let caches = &context.caches;
+        let objects = caches.cluster_queues.all();
+        let levels = |name: &str| topology_levels(caches, name);
+        let flavors = caches.flavors.all();
+        let config = Config {
+            flavors: flavors
+                .iter()
+                .map(|flavor| {
+                    let levels = flavor.spec.topology_name.as_deref().and_then(levels);
+                    wire::flavor(flavor, levels.as_deref())
+                })
+                .collect(),
+            cohorts: caches.cohorts.all().iter().map(|cohort| wire::cohort(cohort)).collect(),
+            cluster_queues: objects
+                .iter()
+                .map(|queue| {
+                    wire::cluster_queue(queue, caches.readiness(queue).active, caches.sends_elsewhere(queue))
+                })
+                .collect(),
+        };
+        let before: BTreeSet<ClusterQueueName> = self.queues.keys().cloned().collect();
+        let strategies: BTreeMap<_, _> =
+            config.cluster_queues.iter().map(|queue| (queue.name.clone(), queue.strategy)).collect();
+        self.snapshot.configure(config);
+        self.queues.retain(|name, _| strategies.contains_key(name));
+        for (name, strategy) in &strategies {
+            let queue = self.queues.entry(name.clone()).or_insert_with(|| Queue::new(*strategy));
+            queue.set_strategy(*strategy);
+        }
+        self.home.retain(|_, home| strategies.contains_key(home));
+        self.retry.extend(strategies.keys().cloned());
+        for name in strategies.keys().filter(|name| !before.contains(*name)) {
+            for queue in caches.local_queues.by(crate::caches::LEADS_TO, name.as_str()) {
+                for workload in caches.workloads_in(&reconcile::Key::of(&*queue)) {
+                    self.take_in(context, &wire_key(&workload), Some(&workload), now);
+                }
+            }
+        }
+    }
+
+    /// Takes in how one Workload stands.
+    fn take_in(&mut self, context: &Context, key: &WorkloadKey, object: Option<&Workload>, now: Timestamp) {
+        let settings = &context.settings;
+        let reservation = object.and_then(|object| wire::reservation(object, settings.requeuing_timestamp));
+        if let Some(reservation) = reservation {
+            self.leave_queue(key);
+            self.assumed.remove(key);
+            self.book(reservation);
+            return;
+        }
+        let waits = object.filter(|object| life::is_admissible(object));
+        // Its admission is being written. What comes of that is the next thing to know of it.
+        if waits.is_some() && self.assumed.contains(key) {
+            return;
+        }
+        self.evicting.remove(key);
+        self.assumed.remove(key);
+        if let Some(released) = self.snapshot.release(key) {
+            self.retry.insert(released.cluster_queue);
+        }
+        let home = waits.and_then(|object| home(&context.caches, object));
+        let (Some(object), Some(home)) = (waits, home) else {
+            self.leave_queue(key);
+            return;
+        };
+        if self.home.get(key).is_some_and(|before| *before != home) {
+            self.leave_queue(key);
+        }
+        let limits = self.limits_of(context, &key.namespace);
+        let around = Surroundings {
+            runtime_overheads: &self.overheads,
+            limits: &limits,
+            accounting: &settings.accounting,
+        };
+        let (pod_sets, obstacle) = match wire::pod_sets(object, around) {
+            Ok(pod_sets) => (pod_sets, failed_checks(object)),
+            Err(obstacle) => (Vec::new(), failed_checks(object).or(Some(obstacle))),
+        };
+        match obstacle {
+            Some(obstacle) => self.obstacles.insert(key.clone(), obstacle),
+            None => self.obstacles.remove(key),
+        };
+        let waiting = wire::waiting(object, pod_sets, settings.requeuing_timestamp);
+        if let Some(queue) = self.queues.get_mut(&home) {
+            queue.push(waiting, now);
+            self.home.insert(key.clone(), home);
+        }
+    }
+
+    /// Books what a Workload holds. Where that is less than before, or is now held by a lesser one, others may fit.
+    fn book(&mut self, mut reservation: Reservation) {
+        let key = reservation.key.clone();
+        if reservation.evicted {
+            self.evicting.remove(&key);
+        }
+        reservation.evicted |= self.evicting.contains(&key);
+        let before = self.snapshot.reservation(&key);
+        if before == Some(&reservation) {
+            return;
+        }
+        let makes_room = before.is_some_and(|before| {
+            before.usage != reservation.usage
+                || before.priority != reservation.priority
+                || before.cluster_queue != reservation.cluster_queue
+        });
+        if makes_room {
+            self.retry.insert(reservation.cluster_queue.clone());
+        }
+        self.snapshot.reserve(reservation);
+    }
+
+    /// What the LimitRanges of a namespace say together.
+    fn limits_of(&mut self, context: &Context, namespace: &str) -> Arc<Limits> {
+        if let Some(limits) = self.limits.get(namespace) {
+            return Arc::clone(limits);
+        }
+        let ranges = context.caches.limits.in_namespace(namespace);
+        let limits = Limits::summarize(ranges.iter().map(|range| &**range)).unwrap_or_else(|errors| {
+            warn!(%namespace, ?errors, "limit ranges that cannot be read are ignored");
+            Limits::default()
+        });
+        let limits = Arc::new(limits);
+        self.limits.insert(namespace.to_owned(), Arc::clone(&limits));
+        limits
+    }
+
+    fn leave_queue(&mut self, key: &WorkloadKey) {
+        self.obstacles.remove(key);
+        if let Some(home) = self.home.remove(key)
+            && let Some(queue) = self.queues.get_mut(&home)
+        {
+            queue.remove(key);
+        }
+    }
+
+    /// Forgets that a Workload was admitted or evicted: it could not be written.
+    pub(super) fn forget(&mut self, key: &WorkloadKey) {
+        self.evicting.remove(key);
+        if self.assumed.remove(key)
+            && let Some(released) = self.snapshot.release(key)
+        {
+            self.retry.insert(released.cluster_queue);
+        }
+    }
+
+    /// Decides about the heads of all queues.
+    pub(super) fn cycle(&mut self, context: &Context, now: Timestamp) -> Cycle {
+        self.retry_parked(context, now);
+        let mut heads = Vec::new();
+        let mut popped: HashMap<WorkloadKey, Waiting> = HashMap::new();
+        for (name, queue) in &mut self.queues {
+            let admits = self.snapshot.queue(name).is_some_and(|queue| self.snapshot.admits(queue));
+            let Some(waiting) = admits.then(|| queue.pop()).flatten() else { continue };
+            let key = waiting.workload.key.clone();
+            let known = self.obstacles.get(&key).cloned();
+            let served = || serves(&context.caches, name, &key.namespace);
+            let obstacle = match known {
+                Some(Obstacle::FailedChecks) => known,
+                _ if !served() => Some(Obstacle::NamespaceMismatch),
+                other => other,
+            };
+            heads.push(Head {
+                workload: waiting.workload.clone(),
+                cluster_queue: name.clone(),
+                obstacle,
+                progress: waiting.progress.clone(),
+            });
+            popped.insert(key, waiting);
+        }
+        if heads.is_empty() {
+            return Cycle::default();
+        }
+        self.cycle += 1;
+        let plan =
+            quota::decide(&self.snapshot, &heads, &context.settings.quota, Moment { now, cycle: self.cycle });
+        let mut outcome = Cycle { decided: heads.len(), ..Cycle::default() };
+        for decision in plan.decisions {
+            debug!(%decision, "decided");
+            let Some(waiting) = popped.remove(&decision.workload) else { continue };
+            self.settle(decision, waiting, now, &mut outcome);
+        }
+        outcome
+    }
+
+    /// Lets a decision count.
+    fn settle(&mut self, decision: Decision, mut waiting: Waiting, now: Timestamp, outcome: &mut Cycle) {
+        let key = decision.workload.clone();
+        match &decision.outcome {
+            Outcome::Holds => return self.leave_queue(&key),
+            Outcome::Admit { pod_sets, .. } => {
+                let admission = wire::admission(decision.cluster_queue.as_str(), pod_sets);
+                if let Some(reservation) = decision.reservation(&waiting.workload, now) {
+                    self.snapshot.reserve(reservation);
+                }
+                self.leave_queue(&key);
+                self.assumed.insert(key.clone());
+                let uid = waiting.workload.uid.clone();
+                outcome.intents.push((key, Intent::Admit { uid, admission }));
+                outcome.admitted = true;
+                outcome.again = true;
+                return;
+            }
+            Outcome::Preempt { victims, .. } => {
+                for victim in victims.iter().filter(|victim| !victim.evicted) {
+                    if self.evicting.insert(victim.workload.clone()) {
+                        outcome.again = true;
+                        self.mark_evicted(victim);
+                        outcome.intents.push((
+                            victim.workload.clone(),
+                            Intent::Evict {
+                                victim: victim.clone(),
+                                by: key.clone(),
+                                into: decision.cluster_queue.clone(),
+                            },
+                        ));
+                    }
+                }
+            }
+            Outcome::Wait { .. } => {}
+        }
+        outcome.again |=
+            decision.progress.as_ref().is_some_and(rules::quota::flavors::ScanProgress::has_more);
+        let verdict = Verdict {
+            uid: waiting.workload.uid.clone(),
+            reason: decision.reason().unwrap_or_default(),
+            message: decision.message().unwrap_or_default().to_owned(),
+            requests: requests(&waiting),
+        };
+        outcome.intents.push((key, Intent::Wait(verdict)));
+        waiting.progress.clone_from(&decision.progress);
+        if let (Some(how), Some(queue)) = (decision.requeue(), self.queues.get_mut(&decision.cluster_queue)) {
+            queue.requeue(waiting, how, now);
+        }
+    }
+
+    fn mark_evicted(&mut self, victim: &Victim) {
+        if let Some(reservation) = self.snapshot.reservation(&victim.workload).cloned() {
+            self.snapshot.reserve(Reservation { evicted: true, ..reservation });
+        }
+    }
+
+    /// Puts those in line again that may fit now: in every queue of the trees where something changed (QU-10).
+    fn retry_parked(&mut self, context: &Context, now: Timestamp) {
+        let changed = std::mem::take(&mut self.retry);
+        if changed.is_empty() {
+            return;
+        }
+        let tree = self.snapshot.tree();
+        let root = |name: &ClusterQueueName| tree.queue(name).map(|node| tree.root(node));
+        let roots: BTreeSet<NodeId> = changed.iter().filter_map(root).collect();
+        let all: Vec<ClusterQueueName> = self.queues.keys().cloned().collect();
+        for name in all {
+            let concerned = self
+                .snapshot
+                .tree()
+                .queue(&name)
+                .is_some_and(|node| roots.contains(&self.snapshot.tree().root(node)));
+            if let Some(queue) = self.queues.get_mut(&name).filter(|_| concerned) {
+                queue.retry(now, |workload| serves(&context.caches, &name, &workload.key.namespace));
+            }
+        }
+    }
+
+    /// How many Workloads wait for a ClusterQueue: in line, and parked.
+    pub(super) fn waiting(&self, name: &ClusterQueueName) -> (usize, usize) {
+        self.queues.get(name).map_or((0, 0), Queue::len)
+    }
+
+    /// Whether some Workload holds quota in a ClusterQueue.
+    pub(super) fn holds_any(&self, name: &str) -> bool {
+        self.snapshot.queue(&name.into()).is_some_and(|queue| queue.running().next().is_some())
+    }
+
+    pub(super) fn share_of_queue(&self, name: &str) -> Option<i64> {
+        let tree = self.snapshot.tree();
+        tree.queue(&ClusterQueueName::from(name)).map(|node| Share::of(tree, node).rounded())
+    }
+
+    pub(super) fn share_of_cohort(&self, name: &str) -> Option<i64> {
+        let tree = self.snapshot.tree();
+        tree.cohort(&CohortName::from(name)).map(|node| Share::of(tree, node).rounded())
+    }
+}
+
+/// The ClusterQueue that a Workload waits for, if its LocalQueue exists and is not stopped (LQ-4).
+fn home(caches: &Caches, object: &Workload) -> Option<ClusterQueueName> {
+    let queue = caches.local_queue_of(object)?;
+    let open = queue.spec.stop_policy.unwrap_or_default() == StopPolicy::None;
+    let there = open && queue.metadata.deletion_timestamp.is_none();
+    there.then(|| ClusterQueueName::from(queue.spec.cluster_queue.as_str()))
+}
+
+fn failed_checks(object: &Workload) -> Option<Obstacle> {
+    let failed = [CheckState::Retry, CheckState::Rejected];
+    failed.iter().any(|state| !of::checks_in(object, *state).is_empty()).then_some(Obstacle::FailedChecks)
+}
+
+/// Whether a ClusterQueue serves a namespace.
+fn serves(caches: &Caches, queue: &ClusterQueueName, namespace: &str) -> bool {
+    let Some(queue) = caches.cluster_queue(queue.as_str()) else { return false };
+    let namespace = caches.namespaces.get(&reconcile::Key::new("", namespace));
+    let labels = namespace.and_then(|it| it.metadata.labels.clone()).unwrap_or_default();
+    selector::matches(queue.spec.namespace_selector.as_ref(), &labels) == Some(true)
+}
+
+/// What a Workload that waits asks for, as its status shows it (SM-13).
+fn requests(waiting: &Waiting) -> Vec<PodSetRequest> {
+    let pod_sets = waiting.workload.pod_sets.iter();
+    pod_sets
+        .map(|pod_set| PodSetRequest {
+            name: pod_set.name.to_string(),
+            resources: pod_set
+                .requests
+                .iter()
+                .map(|(resource, amount)| {
+                    let total = amount.times(pod_set.remaining().into());
+                    (resource.to_string(), total.to_quantity(resource.as_str()))
+                })
+                .collect(),
+        })
+        .collect()
+}
+
+fn overheads(caches: &Caches) -> BTreeMap<String, List> {
+    let classes = caches.runtime_classes.all();
+    let read = |class: &Arc<k8s_openapi::api::node::v1::RuntimeClass>| {
+        let fixed = class.overhead.as_ref()?.pod_fixed.as_ref()?;
+        let quantity =
+            |(name, quantity): (&String, &_)| Quantity::try_from(quantity).map(|it| (name.clone(), it));
+        let list: Result<List, _> = fixed.iter().map(quantity).collect();
+        match list {
+            Ok(list) => Some((class.metadata.name.clone()?, list)),
+            Err(error) => {
+                warn!(class = ?class.metadata.name, %error, "an overhead that is no quantity is ignored");
+                None
+            }
+        }
+    };
+    classes.iter().filter_map(read).collect()
+}
+
+fn topology_levels(caches: &Caches, name: &str) -> Option<Vec<String>> {
+    let topology = caches.topologies.get(&reconcile::Key::new("", name))?;
+    let levels = topology.data["spec"]["levels"].as_array()?;
+    Some(levels.iter().filter_map(|level| level["nodeLabel"].as_str().map(str::to_owned)).collect())
+}
+
+fn wire_key(workload: &Workload) -> WorkloadKey {
+    let part = |part: &Option<String>| part.clone().unwrap_or_default();
+    WorkloadKey::new(&part(&workload.metadata.namespace), &part(&workload.metadata.name))
+}

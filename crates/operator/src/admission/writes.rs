@@ -1,0 +1,201 @@
+//! Writing what the admission loop decided, one Workload at a time.
+
+use std::sync::Arc;
+
+use reconcile::{Key, Next};
+use rules::{
+    quota::{
+        names::{ClusterQueueName, WorkloadKey},
+        plan::Victim,
+    },
+    workload::{
+        self as life,
+        change::{self, Eviction},
+        checks,
+        patch::Manner,
+        plan::Event,
+        reason, state,
+    },
+};
+use tracing::{debug, info, warn};
+use types::kueue::{Admission, PodSetRequest, Workload};
+
+use crate::{Context, Error, error::is_not_found};
+
+/// What was decided about a Workload.
+pub(super) enum Intent {
+    /// It gets in.
+    Admit {
+        /// Which object was meant.
+        uid: String,
+        /// With this.
+        admission: Admission,
+    },
+    /// It waits.
+    Wait(Verdict),
+    /// It has to go.
+    Evict {
+        /// Who, and why.
+        victim: Victim,
+        /// For whom.
+        by: WorkloadKey,
+        /// Into which queue that one wants.
+        into: ClusterQueueName,
+    },
+}
+
+/// Why a Workload waits.
+pub(super) struct Verdict {
+    /// Which object was meant.
+    pub(super) uid: String,
+    /// The reason of its condition.
+    pub(super) reason: &'static str,
+    /// The same in words.
+    pub(super) message: String,
+    /// What it asks for.
+    pub(super) requests: Vec<PodSetRequest>,
+}
+
+impl Context {
+    /// Writes what was decided about a Workload, in the order in which it was decided.
+    pub(super) async fn write_intents(self: Arc<Self>, key: Key) -> Result<Next, Error> {
+        while let Some(intent) = self.admission.next_intent(&key) {
+            let workload = self.caches.workloads.get(&key);
+            match intent {
+                Intent::Admit { uid, admission } => self.admit(&key, workload, &uid, admission).await,
+                Intent::Wait(verdict) => self.keep_waiting(&key, workload, verdict).await?,
+                Intent::Evict { victim, by, into } => self.evict(&key, workload, &victim, &by, &into).await,
+            }
+        }
+        Ok(Next::Done)
+    }
+
+    /// Writes that a Workload gets in (SM-10). Its checks are listed with it, so that one write does.
+    async fn admit(&self, key: &Key, workload: Option<Arc<Workload>>, uid: &str, admission: Admission) {
+        let meant = workload.filter(|workload| {
+            workload.metadata.uid.as_deref() == Some(uid) && life::is_admissible(workload)
+        });
+        let Some(workload) = meant else { return self.take_back(key, true) };
+        let now = self.clock.now();
+        let cluster_queue = admission.cluster_queue.clone();
+        let mut next = Workload::clone(&workload);
+        let required = self.caches.cluster_queue(&cluster_queue);
+        let required = required.map(|queue| checks::required(&queue, Some(&admission))).unwrap_or_default();
+        change::reserve(&mut next, admission, now);
+        if let Some(listed) = checks::synced(state::checks(&next), &required, now) {
+            next.status.get_or_insert_default().admission_checks = listed;
+        }
+        change::sync_admitted(&mut next, now);
+        let status = next.status.clone().unwrap_or_default();
+        let answer = match self.apply_admission(&workload, &status, Manner::Loose).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                let gone = is_not_found(&error);
+                if !gone {
+                    warn!(workload = %key, error = %reconcile::chain(&error), "an admission could not be written");
+                }
+                return self.take_back(key, !gone);
+            }
+        };
+        info!(workload = %key, %cluster_queue, "quota reserved");
+        let waited = queued_for(&next, now);
+        let message =
+            format!("Quota reserved in ClusterQueue {cluster_queue}, wait time since queued was {waited}s");
+        self.recorder.tell(&answer, &Event::normal("QuotaReserved", &message));
+        self.metrics.quota_reserved(&cluster_queue, &answer, now);
+        if life::is_admitted(&answer) {
+            let message =
+                format!("Admitted by ClusterQueue {cluster_queue}, wait time since reservation was 0s");
+            self.recorder.tell(&answer, &Event::normal("Admitted", &message));
+            self.metrics.admitted(&cluster_queue, &answer, now);
+        }
+    }
+
+    /// Writes why a Workload waits, if that is news (SM-13).
+    async fn keep_waiting(
+        &self,
+        key: &Key,
+        workload: Option<Arc<Workload>>,
+        verdict: Verdict,
+    ) -> Result<(), Error> {
+        let meant = workload.filter(|workload| {
+            workload.metadata.uid.as_deref() == Some(verdict.uid.as_str()) && life::is_admissible(workload)
+        });
+        let Some(workload) = meant else { return Ok(()) };
+        let now = self.clock.now();
+        let mut next = Workload::clone(&workload);
+        let mut changed = change::unreserve(&mut next, verdict.reason, &verdict.message, now);
+        let status = next.status.get_or_insert_default();
+        if status.resource_requests != verdict.requests {
+            status.resource_requests = verdict.requests;
+            changed = true;
+        }
+        if !changed {
+            return Ok(());
+        }
+        let status = status.clone();
+        // Refused if the Workload changed meanwhile: it is tried again anyway, and there may be something else to say.
+        match self.apply_admission(&workload, &status, Manner::Strict).await {
+            Ok(answer) => {
+                self.recorder.tell(&answer, &Event::warning(verdict.reason, &verdict.message));
+                debug!(workload = %key, message = %verdict.message, "waits");
+                Ok(())
+            }
+            Err(error) if crate::error::is_outdated(&error) => {
+                self.work.inbox.note(|news| {
+                    news.workloads.insert(key.clone());
+                });
+                Ok(())
+            }
+            Err(source) => {
+                let source = Box::new(source);
+                Err(Error::Workload { doing: "write the status of", workload: key.clone(), source })
+            }
+        }
+    }
+
+    /// Writes that a Workload has to go for another (SM-20, PR-9).
+    async fn evict(
+        &self,
+        key: &Key,
+        workload: Option<Arc<Workload>>,
+        victim: &Victim,
+        by: &WorkloadKey,
+        into: &ClusterQueueName,
+    ) {
+        let holds = workload.filter(|workload| life::has_quota(workload) && !life::is_evicted(workload));
+        let Some(workload) = holds else { return self.take_back(key, false) };
+        let now = self.clock.now();
+        let eviction =
+            Eviction { reason: reason::PREEMPTED, cause: String::new(), message: victim.message.clone() };
+        let mut next = Workload::clone(&workload);
+        change::preempted(&mut next, victim.reason.as_str(), &victim.message, now);
+        let first = change::evict(&mut next, &eviction, now);
+        let status = next.status.clone().unwrap_or_default();
+        let answer = match self.apply_admission(&workload, &status, Manner::Loose).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                warn!(workload = %key, error = %reconcile::chain(&error), "an eviction could not be written");
+                return self.take_back(key, true);
+            }
+        };
+        info!(workload = %key, preemptor = %by, reason = victim.reason.as_str(), "preempted");
+        self.recorder.tell(&answer, &Event::normal(eviction.event_reason(), &eviction.message));
+        self.recorder.tell(&answer, &Event::normal("Preempted", &victim.message));
+        let from = &victim.cluster_queue;
+        self.metrics.evicted(from.as_str(), &workload, &eviction, first);
+        self.metrics.preempted(into.as_str(), victim.reason.as_str());
+        if let Some(preemptor) = self.caches.workloads.get(&super::key_of(by)) {
+            let uid = workload.metadata.uid.as_deref().unwrap_or_default();
+            let message = format!("Preempted workload {key} (UID: {uid}) in ClusterQueue {from}");
+            self.recorder.tell(&*preemptor, &Event::normal("PreemptedWorkload", &message));
+        }
+    }
+}
+
+/// How many seconds a Workload queued.
+fn queued_for(workload: &Workload, now: jiff::Timestamp) -> i64 {
+    let created = workload.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let requeued = state::find(workload, life::REQUEUED).map(|it| it.last_transition_time.0);
+    requeued.or(created).map_or(0, |since| now.duration_since(since).as_secs().max(0))
+}

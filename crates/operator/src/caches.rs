@@ -1,0 +1,450 @@
+//! What the cluster holds, and who has to look when it changes.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{LimitRange, Namespace},
+    node::v1::RuntimeClass,
+    scheduling::v1::PriorityClass,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Api, Client,
+    api::ApiResource,
+    core::{DynamicObject, GroupVersionKind},
+};
+use reconcile::{Cache, Change, Key, Tasks};
+use rules::{
+    framework,
+    quota::readiness,
+    workload::{self, state},
+};
+use types::kueue::{
+    AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass,
+};
+
+use crate::work::Work;
+
+/// Workloads that hold quota, by ClusterQueue.
+pub(crate) const HOLDING: &str = "holding";
+/// Workloads that have not ended, by LocalQueue.
+pub(crate) const IN_QUEUE: &str = "in queue";
+/// Workloads by the object that controls them.
+pub(crate) const CONTROLLER: &str = "controller";
+/// Workloads by the class that their priority comes from.
+pub(crate) const CLASS: &str = "class";
+/// Jobs by the Workload that somebody else made for them.
+pub(crate) const PREBUILT: &str = "prebuilt";
+/// Jobs by the class that their priority comes from.
+pub(crate) const JOB_CLASS: &str = "class";
+/// Jobs by the uid of the object that controls them.
+pub(crate) const OWNER_UID: &str = "owner";
+/// LocalQueues by the ClusterQueue that they lead to.
+pub(crate) const LEADS_TO: &str = "leads to";
+
+/// Everything that is watched.
+#[derive(Clone)]
+pub(crate) struct Caches {
+    pub(crate) workloads: Cache<Workload>,
+    pub(crate) local_queues: Cache<LocalQueue>,
+    pub(crate) cluster_queues: Cache<ClusterQueue>,
+    pub(crate) cohorts: Cache<Cohort>,
+    pub(crate) flavors: Cache<ResourceFlavor>,
+    pub(crate) checks: Cache<AdmissionCheck>,
+    pub(crate) topologies: Cache<DynamicObject>,
+    pub(crate) workload_classes: Cache<WorkloadPriorityClass>,
+    pub(crate) pod_classes: Cache<PriorityClass>,
+    pub(crate) namespaces: Cache<Namespace>,
+    pub(crate) limits: Cache<LimitRange>,
+    pub(crate) runtime_classes: Cache<RuntimeClass>,
+    pub(crate) jobs: Cache<Job>,
+}
+
+/// The caches, for whoever is told of changes by one of them. Empty until all of them exist; what is told before is
+/// looked at anyway when everything was seen once.
+type Cell = Arc<OnceLock<Caches>>;
+
+impl Caches {
+    /// Starts to watch.
+    pub(crate) fn start(client: &Client, work: &Arc<Work>, tasks: &mut Tasks) -> Caches {
+        let cell = Cell::default();
+        let caches = Caches {
+            workloads: workloads(client, work, &cell, tasks),
+            local_queues: local_queues(client, work, &cell, tasks),
+            cluster_queues: cluster_queues(client, work, &cell, tasks),
+            cohorts: cohorts(client, work, tasks),
+            flavors: flavors(client, work, &cell, tasks),
+            checks: checks(client, work, &cell, tasks),
+            topologies: topologies(client, work, &cell, tasks),
+            workload_classes: workload_classes(client, work, &cell, tasks),
+            pod_classes: Cache::new(Api::all(client.clone())).start(tasks),
+            namespaces: namespaces(client, work, &cell, tasks),
+            limits: limits(client, work, tasks),
+            runtime_classes: runtime_classes(client, work, tasks),
+            jobs: jobs(client, work, tasks),
+        };
+        // Nobody else sets it.
+        let _ = cell.set(caches.clone());
+        caches
+    }
+
+    /// Waits until everything was seen once.
+    pub(crate) async fn ready(&self) {
+        self.workloads.ready().await;
+        self.local_queues.ready().await;
+        self.cluster_queues.ready().await;
+        self.cohorts.ready().await;
+        self.flavors.ready().await;
+        self.checks.ready().await;
+        self.topologies.ready().await;
+        self.workload_classes.ready().await;
+        self.pod_classes.ready().await;
+        self.namespaces.ready().await;
+        self.limits.ready().await;
+        self.runtime_classes.ready().await;
+        self.jobs.ready().await;
+    }
+
+    /// Puts everything in line that a controller looks at.
+    pub(crate) fn enqueue_all(&self, work: &Work) {
+        let keys =
+            |all: Vec<Key>, queue: &reconcile::Queue<Key>| all.into_iter().for_each(|key| queue.add(key));
+        keys(self.jobs.all().iter().map(|it| Key::of(&**it)).collect(), &work.jobs);
+        keys(self.workloads.all().iter().map(|it| Key::of(&**it)).collect(), &work.workloads);
+        keys(self.cluster_queues.all().iter().map(|it| Key::of(&**it)).collect(), &work.cluster_queues);
+        keys(self.local_queues.all().iter().map(|it| Key::of(&**it)).collect(), &work.local_queues);
+        keys(self.cohorts.all().iter().map(|it| Key::of(&**it)).collect(), &work.cohorts);
+        keys(self.flavors.all().iter().map(|it| Key::of(&**it)).collect(), &work.flavors);
+        keys(self.checks.all().iter().map(|it| Key::of(&**it)).collect(), &work.checks);
+        keys(self.workload_classes.all().iter().map(|it| Key::of(&**it)).collect(), &work.classes);
+    }
+
+    /// A flavor by its name.
+    pub(crate) fn flavor(&self, name: &str) -> Option<Arc<ResourceFlavor>> {
+        self.flavors.get(&Key::new("", name))
+    }
+
+    /// A check by its name.
+    pub(crate) fn check(&self, name: &str) -> Option<Arc<AdmissionCheck>> {
+        self.checks.get(&Key::new("", name))
+    }
+
+    /// Whether a Topology exists.
+    pub(crate) fn has_topology(&self, name: &str) -> bool {
+        self.topologies.get(&Key::new("", name)).is_some()
+    }
+
+    /// Whether a ClusterQueue admits, and why not.
+    pub(crate) fn readiness(&self, queue: &ClusterQueue) -> readiness::Readiness {
+        readiness::cluster_queue(
+            queue,
+            readiness::Referred {
+                flavor: &|name| self.flavor(name),
+                check: &|name| self.check(name),
+                topology: &|name| self.has_topology(name),
+            },
+        )
+    }
+
+    /// Whether a ClusterQueue sends its Workloads to other clusters.
+    pub(crate) fn sends_elsewhere(&self, queue: &ClusterQueue) -> bool {
+        let multikueue = |name: &str| {
+            self.check(name).is_some_and(|check| check.spec.controller_name == readiness::MULTIKUEUE)
+        };
+        readiness::check_names(queue).any(multikueue)
+    }
+
+    /// The LocalQueue that a Workload names.
+    pub(crate) fn local_queue_of(&self, workload: &Workload) -> Option<Arc<LocalQueue>> {
+        let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
+        self.local_queues.get(&Key::new(namespace, state::queue_name(workload)))
+    }
+
+    /// A ClusterQueue by its name.
+    pub(crate) fn cluster_queue(&self, name: &str) -> Option<Arc<ClusterQueue>> {
+        self.cluster_queues.get(&Key::new("", name))
+    }
+
+    /// The Workloads that have not ended and name a LocalQueue.
+    pub(crate) fn workloads_in(&self, local_queue: &Key) -> Vec<Arc<Workload>> {
+        self.workloads.by(IN_QUEUE, &local_queue.to_string())
+    }
+
+    /// Looks again at a ClusterQueue and at all who wait for it or are in it.
+    fn cluster_queue_changed(&self, work: &Work, name: &str) {
+        work.cluster_queues.add(Key::new("", name));
+        for local_queue in self.local_queues.by(LEADS_TO, name) {
+            let key = Key::of(&*local_queue);
+            for workload in self.workloads_in(&key) {
+                work.workloads.add(Key::of(&*workload));
+            }
+            work.local_queues.add(key);
+        }
+    }
+}
+
+/// The value of the index by controller.
+pub(crate) fn controller(group: &str, kind: &str, namespace: &str, name: &str) -> String {
+    format!("{kind}.{group}/{namespace}/{name}")
+}
+
+fn controller_of(metadata: &ObjectMeta) -> Option<String> {
+    let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    Some(controller(group, &owner.kind, metadata.namespace.as_deref().unwrap_or_default(), &owner.name))
+}
+
+/// How long changes of Workloads are collected before the status of their queues is looked at (CQ-10).
+const BATCH: Duration = Duration::from_secs(1);
+
+fn workloads(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> Cache<Workload> {
+    let (work, cell) = (Arc::clone(work), Arc::clone(cell));
+    Cache::new(Api::<Workload>::all(client.clone()))
+        .index(HOLDING, |workload| {
+            let holds = workload::has_quota(workload)
+                && !workload::is_finished(workload)
+                && workload::is_active(workload);
+            state::cluster_queue(workload).filter(|_| holds).map(str::to_owned).into_iter().collect()
+        })
+        .index(IN_QUEUE, |workload| {
+            let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
+            let queue = Key::new(namespace, state::queue_name(workload));
+            if workload::is_finished(workload) { Vec::new() } else { vec![queue.to_string()] }
+        })
+        .index(CONTROLLER, |workload| controller_of(&workload.metadata).into_iter().collect())
+        .index(CLASS, |workload| {
+            let class = workload.spec.priority_class_ref.as_ref();
+            let own = class.filter(|class| class.kind == "WorkloadPriorityClass");
+            own.map(|class| class.name.clone()).into_iter().collect()
+        })
+        .on_change(move |change| workload_changed(change, &work, cell.get()))
+        .start(tasks)
+}
+
+fn workload_changed(change: &Change<'_, Workload>, work: &Work, caches: Option<&Caches>) {
+    work.workloads.add(change.key.clone());
+    work.inbox.note(|news| {
+        news.workloads.insert(change.key.clone());
+    });
+    for workload in change.old.into_iter().chain(change.new) {
+        let owners = workload.metadata.owner_references.iter().flatten();
+        let jobs = owners.filter(|owner| owner.kind == "Job" && owner.api_version.starts_with("batch/"));
+        jobs.for_each(|owner| work.jobs.add(Key::new(change.key.namespace.clone(), owner.name.clone())));
+        let Some(caches) = caches else { continue };
+        for job in caches.jobs.by(PREBUILT, &change.key.to_string()) {
+            work.jobs.add(Key::of(&*job));
+        }
+        // Jobs that are part of another one run only while that one's Workload may.
+        for owner in workload.metadata.owner_references.iter().flatten() {
+            caches.jobs.by(OWNER_UID, &owner.uid).iter().for_each(|job| work.jobs.add(Key::of(&**job)));
+        }
+        let local_queue = Key::new(change.key.namespace.clone(), state::queue_name(workload));
+        let leads_to = caches.local_queues.get(&local_queue).map(|queue| queue.spec.cluster_queue.clone());
+        let cluster_queue = state::cluster_queue(workload).map(str::to_owned).or(leads_to);
+        work.local_queues.add_after(local_queue, BATCH);
+        if let Some(name) = cluster_queue {
+            work.cluster_queues.add_after(Key::new("", name), BATCH);
+        }
+    }
+}
+
+/// Whether more than the status of an object changed.
+fn is_respecified(old: Option<&ObjectMeta>, new: Option<&ObjectMeta>) -> bool {
+    let of = |it: Option<&ObjectMeta>| {
+        it.map(|it| (it.uid.clone(), it.generation, it.deletion_timestamp.is_some()))
+    };
+    of(old) != of(new)
+}
+
+fn local_queues(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> Cache<LocalQueue> {
+    let (work, cell) = (Arc::clone(work), Arc::clone(cell));
+    Cache::new(Api::<LocalQueue>::all(client.clone()))
+        .index(LEADS_TO, |queue| vec![queue.spec.cluster_queue.clone()])
+        .on_change(move |change| {
+            work.local_queues.add(change.key.clone());
+            if !is_respecified(change.old.map(|it| &it.metadata), change.new.map(|it| &it.metadata)) {
+                return;
+            }
+            work.inbox.note(|news| {
+                news.local_queues.insert(change.key.clone());
+            });
+            if let Some(caches) = cell.get() {
+                for workload in caches.workloads_in(change.key) {
+                    work.workloads.add(Key::of(&*workload));
+                }
+            }
+        })
+        .start(tasks)
+}
+
+fn cluster_queues(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> Cache<ClusterQueue> {
+    let (work, cell) = (Arc::clone(work), Arc::clone(cell));
+    Cache::new(Api::<ClusterQueue>::all(client.clone()))
+        .on_change(move |change| {
+            work.cluster_queues.add(change.key.clone());
+            if !is_respecified(change.old.map(|it| &it.metadata), change.new.map(|it| &it.metadata)) {
+                return;
+            }
+            work.inbox.note(|news| news.config = true);
+            let Some(caches) = cell.get() else { return };
+            caches.cluster_queue_changed(&work, &change.key.name);
+            // What it referred to before may go now, and what it refers to may not.
+            for queue in change.old.into_iter().chain(change.new) {
+                for name in readiness::flavors(queue) {
+                    work.flavors.add(Key::new("", name));
+                }
+                readiness::check_names(queue).for_each(|name| work.checks.add(Key::new("", name)));
+                let cohort = queue.spec.cohort_name.iter().filter(|name| !name.is_empty());
+                cohort.for_each(|name| work.cohorts.add(Key::new("", name.as_str())));
+            }
+        })
+        .start(tasks)
+}
+
+fn cohorts(client: &Client, work: &Arc<Work>, tasks: &mut Tasks) -> Cache<Cohort> {
+    let work = Arc::clone(work);
+    Cache::new(Api::<Cohort>::all(client.clone()))
+        .on_change(move |change| {
+            work.cohorts.add(change.key.clone());
+            if is_respecified(change.old.map(|it| &it.metadata), change.new.map(|it| &it.metadata)) {
+                work.inbox.note(|news| news.config = true);
+            }
+        })
+        .start(tasks)
+}
+
+fn flavors(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> Cache<ResourceFlavor> {
+    let (work, cell) = (Arc::clone(work), Arc::clone(cell));
+    Cache::new(Api::<ResourceFlavor>::all(client.clone()))
+        .on_change(move |change| {
+            work.flavors.add(change.key.clone());
+            work.inbox.note(|news| news.config = true);
+            let Some(caches) = cell.get() else { return };
+            for queue in caches.cluster_queues.all() {
+                if readiness::flavors(&queue).contains(&change.key.name.as_str()) {
+                    caches.cluster_queue_changed(&work, &Key::of(&*queue).name);
+                }
+            }
+        })
+        .start(tasks)
+}
+
+fn checks(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> Cache<AdmissionCheck> {
+    let (work, cell) = (Arc::clone(work), Arc::clone(cell));
+    Cache::new(Api::<AdmissionCheck>::all(client.clone()))
+        .on_change(move |change| {
+            work.checks.add(change.key.clone());
+            let active = |check: Option<&Arc<AdmissionCheck>>| check.map(|check| readiness::is_active(check));
+            let respecified =
+                is_respecified(change.old.map(|it| &it.metadata), change.new.map(|it| &it.metadata));
+            if !respecified && active(change.old) == active(change.new) {
+                return;
+            }
+            work.inbox.note(|news| news.config = true);
+            let Some(caches) = cell.get() else { return };
+            for queue in caches.cluster_queues.all() {
+                if readiness::check_names(&queue).any(|name| name == change.key.name) {
+                    caches.cluster_queue_changed(&work, &Key::of(&*queue).name);
+                }
+            }
+        })
+        .start(tasks)
+}
+
+fn topologies(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> Cache<DynamicObject> {
+    let (work, cell) = (Arc::clone(work), Arc::clone(cell));
+    let kind = GroupVersionKind::gvk(types::kueue::GROUP, types::kueue::VERSION, "Topology");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "topologies");
+    Cache::new(Api::<DynamicObject>::all_with(client.clone(), &resource))
+        .on_change(move |change| {
+            work.inbox.note(|news| news.config = true);
+            let Some(caches) = cell.get() else { return };
+            for flavor in caches.flavors.all() {
+                if flavor.spec.topology_name.as_deref() != Some(change.key.name.as_str()) {
+                    continue;
+                }
+                let name = flavor.metadata.name.as_deref().unwrap_or_default();
+                for queue in caches.cluster_queues.all() {
+                    if readiness::flavors(&queue).contains(&name) {
+                        caches.cluster_queue_changed(&work, &Key::of(&*queue).name);
+                    }
+                }
+            }
+        })
+        .start(tasks)
+}
+
+fn workload_classes(
+    client: &Client,
+    work: &Arc<Work>,
+    cell: &Cell,
+    tasks: &mut Tasks,
+) -> Cache<WorkloadPriorityClass> {
+    let (work, cell) = (Arc::clone(work), Arc::clone(cell));
+    Cache::new(Api::<WorkloadPriorityClass>::all(client.clone()))
+        .on_change(move |change| {
+            work.classes.add(change.key.clone());
+            let Some(caches) = cell.get() else { return };
+            for job in caches.jobs.by(JOB_CLASS, &change.key.name) {
+                work.jobs.add(Key::of(&*job));
+            }
+        })
+        .start(tasks)
+}
+
+fn namespaces(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> Cache<Namespace> {
+    let (work, cell) = (Arc::clone(work), Arc::clone(cell));
+    Cache::new(Api::<Namespace>::all(client.clone()))
+        .on_change(move |change| {
+            let labels = |namespace: Option<&Arc<Namespace>>| namespace.map(|it| it.metadata.labels.clone());
+            if labels(change.old) == labels(change.new) {
+                return;
+            }
+            work.inbox.note(|news| {
+                news.namespaces.insert(change.key.name.clone());
+            });
+            let Some(caches) = cell.get() else { return };
+            caches.jobs.in_namespace(&change.key.name).iter().for_each(|job| work.jobs.add(Key::of(&**job)));
+        })
+        .start(tasks)
+}
+
+fn limits(client: &Client, work: &Arc<Work>, tasks: &mut Tasks) -> Cache<LimitRange> {
+    let work = Arc::clone(work);
+    Cache::new(Api::<LimitRange>::all(client.clone()))
+        .on_change(move |change| {
+            work.inbox.note(|news| {
+                news.namespaces.insert(change.key.namespace.clone());
+            });
+        })
+        .start(tasks)
+}
+
+fn runtime_classes(client: &Client, work: &Arc<Work>, tasks: &mut Tasks) -> Cache<RuntimeClass> {
+    let work = Arc::clone(work);
+    Cache::new(Api::<RuntimeClass>::all(client.clone()))
+        .on_change(move |_| work.inbox.note(|news| news.runtime_classes = true))
+        .start(tasks)
+}
+
+fn jobs(client: &Client, work: &Arc<Work>, tasks: &mut Tasks) -> Cache<Job> {
+    let work = Arc::clone(work);
+    Cache::new(Api::<Job>::all(client.clone()))
+        .index(PREBUILT, |job| {
+            let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
+            let name = framework::prebuilt_workload(&job.metadata);
+            name.map(|name| Key::new(namespace, name).to_string()).into_iter().collect()
+        })
+        .index(JOB_CLASS, |job| {
+            let class = framework::label(&job.metadata, framework::PRIORITY_CLASS_LABEL);
+            class.map(str::to_owned).into_iter().collect()
+        })
+        .index(OWNER_UID, |job| {
+            let owners = job.metadata.owner_references.iter().flatten();
+            owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone()).collect()
+        })
+        .on_change(move |change| work.jobs.add(change.key.clone()))
+        .start(tasks)
+}

@@ -1,0 +1,88 @@
+//! Jobs that are part of another Job (JF-2): only the topmost that is managed has a Workload.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::{
+    Api,
+    api::ApiResource,
+    core::{DynamicObject, GroupVersionKind},
+};
+use reconcile::Key;
+use rules::framework::queue_name;
+
+use super::{MANAGED, index_of};
+use crate::{Context, Error};
+
+/// Deeper nesting is an error.
+const DEEPEST: usize = 10;
+
+/// Kinds that may be part of the way up, whether they are managed or not: API group, kind, and its name in paths.
+const KNOWN: [(&str, &str, &str); 18] = [
+    ("batch", "Job", "jobs"),
+    ("jobset.x-k8s.io", "JobSet", "jobsets"),
+    ("kubeflow.org", "MPIJob", "mpijobs"),
+    ("kubeflow.org", "PyTorchJob", "pytorchjobs"),
+    ("kubeflow.org", "TFJob", "tfjobs"),
+    ("kubeflow.org", "XGBoostJob", "xgboostjobs"),
+    ("kubeflow.org", "PaddleJob", "paddlejobs"),
+    ("kubeflow.org", "JAXJob", "jaxjobs"),
+    ("trainer.kubeflow.org", "TrainJob", "trainjobs"),
+    ("ray.io", "RayJob", "rayjobs"),
+    ("ray.io", "RayCluster", "rayclusters"),
+    ("ray.io", "RayService", "rayservices"),
+    ("workload.codeflare.dev", "AppWrapper", "appwrappers"),
+    ("sparkoperator.k8s.io", "SparkApplication", "sparkapplications"),
+    ("apps", "Deployment", "deployments"),
+    ("apps", "StatefulSet", "statefulsets"),
+    ("apps", "ReplicaSet", "replicasets"),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet", "leaderworkersets"),
+];
+
+impl Context {
+    /// The topmost managed Job that an object is part of, as the index of its Workloads has it. Ends at owners of
+    /// unknown kind, and at those that were replaced by another of the same name.
+    pub(super) async fn ancestor(&self, of: &ObjectMeta) -> Result<Option<String>, Error> {
+        let namespace = of.namespace.clone().unwrap_or_default();
+        let mut topmost = None;
+        let mut seen = vec![of.uid.clone()];
+        let mut current = of.clone();
+        while let Some(owner) = controller(&current) {
+            let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
+            let known = KNOWN.iter().find(|(its_group, kind, _)| *its_group == group && *kind == owner.kind);
+            let Some((_, _, plural)) = known else { break };
+            if seen.len() > DEEPEST {
+                let why = format!("it is part of more than {DEEPEST} others");
+                return Err(missing(of, why));
+            }
+            let kind = GroupVersionKind::gvk(group, version, &owner.kind);
+            let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+            let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &namespace, &resource);
+            let parent = api.get_metadata(&owner.name).await.map_err(|error| {
+                missing(of, format!("its owner {} {}: {}", owner.kind, owner.name, reconcile::chain(&error)))
+            })?;
+            if parent.metadata.uid.as_deref() != Some(owner.uid.as_str()) {
+                break;
+            }
+            if seen.contains(&parent.metadata.uid) {
+                return Err(missing(of, "its owners own each other".to_owned()));
+            }
+            let managed = MANAGED.iter().find(|kind| kind.group == group && kind.kind == owner.kind);
+            let queued =
+                queue_name(&parent.metadata).is_some() || self.settings.manage_jobs_without_queue_name;
+            if let Some(kind) = managed.filter(|_| queued) {
+                topmost = Some(index_of(kind, &namespace, &owner.name));
+            }
+            seen.push(parent.metadata.uid.clone());
+            current = parent.metadata;
+        }
+        Ok(topmost)
+    }
+}
+
+fn controller(metadata: &ObjectMeta) -> Option<OwnerReference> {
+    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true)).cloned()
+}
+
+fn missing(of: &ObjectMeta, why: String) -> Error {
+    let part = |part: &Option<String>| part.clone().unwrap_or_default();
+    Error::Missing { kind: "Job", job: Key::new(part(&of.namespace), part(&of.name)), why }
+}

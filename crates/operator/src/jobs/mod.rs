@@ -1,0 +1,293 @@
+//! The controller of Jobs of any kind: observes one with its Workloads, lets [`rules::framework`] decide, and does what
+//! comes of it.
+//!
+//! A kind of Job is a [`Framework`]: how it is read, and where. All else is the same for all of them.
+
+mod ancestors;
+mod batch;
+
+use std::{
+    fmt::Debug,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use kube::{
+    Api, Resource,
+    api::{DeleteParams, PostParams},
+    core::NamespaceResourceScope,
+};
+use reconcile::{Cache, Key, Next, Queue, Tasks};
+use rules::{
+    framework::{
+        self, Kind, Observed, Plan, Seen, Step, Write, decide,
+        plan::{What, child, gone},
+        prebuilt_workload,
+        priority::Classes,
+        queue_name,
+    },
+    meta::selector,
+    workload::{
+        PODS_READY,
+        patch::{self, Manner, PODS_READY_MANAGER, RECLAIMABLE_PODS_MANAGER},
+        state,
+    },
+};
+use serde::{Serialize, de::DeserializeOwned};
+use tracing::{debug, info};
+use types::kueue::{Workload, WorkloadStatus};
+
+use crate::{
+    Context, Error,
+    caches::{CONTROLLER, controller},
+    error::is_outdated,
+    events::Once,
+    workloads::{again, delete},
+    write::{difference_of, patch_object, patch_status},
+};
+
+/// How many Jobs of a kind are looked at at once, as Kueue's manifest has it.
+const AT_ONCE: usize = 5;
+
+/// A kind of Job.
+pub(crate) trait Framework: Send + Sync + 'static {
+    /// Its objects.
+    type Object: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static;
+
+    /// Its names.
+    const KIND: Kind;
+
+    /// What one of them says.
+    fn observe(object: &Self::Object) -> Box<dyn Observed + '_>;
+}
+
+/// Starts the controllers of all kinds.
+pub(crate) fn start(context: &Arc<Context>, tasks: &mut Tasks) {
+    let controller = Arc::new(Controller::<batch::Batch> {
+        cache: context.caches.jobs.clone(),
+        queue: context.work.jobs.clone(),
+        told: Mutex::default(),
+        context: Arc::clone(context),
+    });
+    tasks.spawn("jobs", controller.run());
+}
+
+/// The controller of one kind.
+struct Controller<F: Framework> {
+    context: Arc<Context>,
+    cache: Cache<F::Object>,
+    queue: Queue<Key>,
+    told: Mutex<Once>,
+}
+
+impl<F: Framework> Controller<F> {
+    async fn run(self: Arc<Self>) {
+        self.context.caches.ready().await;
+        let queue = self.queue.clone();
+        queue.run(AT_ONCE, |key| Arc::clone(&self).reconcile(key)).await;
+    }
+
+    async fn reconcile(self: Arc<Self>, key: Key) -> Result<Next, Error> {
+        let now = self.context.clock.now();
+        let object = self.cache.get(&key);
+        let Some(plan) = self.plan(&key, object.as_deref()).await? else { return Ok(Next::Done) };
+        match &plan.step {
+            Step::Wait(_) => debug!(job = %key, kind = F::KIND.kind, %plan, "decided"),
+            Step::Retry(why) => {
+                let why = why.clone();
+                return Err(Error::Missing { kind: F::KIND.kind, job: key, why });
+            }
+            _ => info!(job = %key, kind = F::KIND.kind, %plan, "decided"),
+        }
+        match self.apply(object.as_deref(), &plan).await {
+            Ok(()) => {}
+            Err(error) if is_outdated(&error) => return Ok(Next::Done),
+            Err(source) => return Err(failure(&plan.step, key, F::KIND.kind, source)),
+        }
+        if let Some(object) = &object {
+            self.tell(&key, object, &plan);
+        }
+        Ok(again(plan.again_at, now))
+    }
+
+    /// What to do; `None` if the Job is none of ours.
+    async fn plan(&self, key: &Key, object: Option<&F::Object>) -> Result<Option<Plan>, Error> {
+        let Context { caches, settings, clock, .. } = &*self.context;
+        let index = controller(F::KIND.group, F::KIND.kind, &key.namespace, &key.name);
+        let workloads = caches.workloads.by(CONTROLLER, &index);
+        let there = object.filter(|object| object.meta().deletion_timestamp.is_none());
+        let Some(object) = there else {
+            self.told.lock().unwrap_or_else(PoisonError::into_inner).forget(key);
+            return Ok(gone(&workloads, clock.now()));
+        };
+        let job = F::observe(object);
+        let metadata = job.metadata();
+        let namespace = caches.namespaces.get(&Key::new("", key.namespace.as_str()));
+        let labels = namespace.and_then(|it| it.metadata.labels.clone()).unwrap_or_default();
+        if selector::matches(Some(&settings.managed_namespaces), &labels) != Some(true) {
+            return Ok(None);
+        }
+        let ancestor = self.context.ancestor(metadata).await?;
+        if queue_name(metadata).is_none() && !settings.manage_jobs_without_queue_name && ancestor.is_none() {
+            return Ok(None);
+        }
+        if let Some(ancestor) = ancestor {
+            let mut workloads = caches.workloads.by(CONTROLLER, &ancestor);
+            workloads.retain(|workload| !state::is_finished(workload));
+            workloads.sort_by_key(|workload| workload.metadata.creation_timestamp.clone().map(|time| time.0));
+            return Ok(Some(child(&*job, workloads.last().map(|workload| &**workload))));
+        }
+        let prebuilt = prebuilt_workload(metadata)
+            .and_then(|name| caches.workloads.get(&Key::new(key.namespace.as_str(), name)));
+        let pod_classes = caches.pod_classes.all();
+        let default = pod_classes.iter().filter(|class| class.global_default == Some(true));
+        let default = default.min_by_key(|class| class.value);
+        let seen = Seen {
+            job: &*job,
+            workloads: &workloads,
+            prebuilt: prebuilt.as_ref(),
+            flavor: &|name| caches.flavor(name),
+            classes: Classes {
+                workload: &|name| caches.workload_classes.get(&Key::new("", name)).map(|class| class.value),
+                pod: &|name| caches.pod_classes.get(&Key::new("", name)).map(|class| class.value),
+                default: default
+                    .map(|class| (class.metadata.name.as_deref().unwrap_or_default(), class.value)),
+            },
+        };
+        Ok(Some(decide(&seen, &settings.jobs, clock.now())))
+    }
+
+    async fn apply(&self, object: Option<&F::Object>, plan: &Plan) -> Result<(), kube::Error> {
+        let context = &*self.context;
+        match (&plan.step, object) {
+            (Step::Create(workload), _) => self.create(workload).await,
+            (Step::Update { of, next, .. }, _) => context.patch_workload(of, next).await.map(drop),
+            (Step::Delete(workload), _) => delete(context, workload).await,
+            (Step::Status { of, next, what }, _) => self.write_status(of, next, what).await,
+            (Step::Finalize(of), _) => context.finalize_workload(of).await.map(drop),
+            (Step::Start { given, .. }, Some(object)) => {
+                let started = F::observe(object).started(given);
+                // A contradiction is found when it is decided, and ends the Workload there.
+                let Ok(started) = started else { return Ok(()) };
+                self.write(object, vec![Write::Object(started)]).await
+            }
+            (Step::Stop { restored, .. }, Some(object)) => {
+                self.write(object, F::observe(object).stopped(restored.as_deref())).await
+            }
+            (Step::DeleteJob, Some(object)) => {
+                let name = object.meta().name.as_deref().unwrap_or_default();
+                self.api(object).delete(name, &DeleteParams::background()).await.map(drop)
+            }
+            // Nothing is to be done, or to be done with a Job that is not there.
+            (Step::Wait(_) | Step::Retry(_), _)
+            | (Step::Start { .. } | Step::Stop { .. } | Step::DeleteJob, None) => Ok(()),
+        }
+    }
+
+    fn api(&self, object: &F::Object) -> Api<F::Object> {
+        Api::namespaced(self.context.client.clone(), object.meta().namespace.as_deref().unwrap_or_default())
+    }
+
+    async fn create(&self, workload: &Workload) -> Result<(), kube::Error> {
+        let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
+        let api: Api<Workload> = Api::namespaced(self.context.client.clone(), namespace);
+        let answer = api.create(&PostParams::default(), workload).await?;
+        self.context.caches.workloads.put(answer);
+        Ok(())
+    }
+
+    /// Writes the objects that a Job becomes, one after the other, each refused if somebody else came between.
+    async fn write(&self, object: &F::Object, writes: Vec<Write>) -> Result<(), kube::Error> {
+        let api = self.api(object);
+        let value =
+            |it: &F::Object| serde_json::to_value(it).expect("objects have string keys and finite numbers");
+        let mut before = value(object);
+        let mut version = object.meta().resource_version.clone();
+        for write in writes {
+            let (Write::Object(after) | Write::Status(after)) = &write;
+            let Some(body) = difference_of(&before, after, version.as_deref()) else { continue };
+            let answer = match write {
+                Write::Object(_) => patch_object(&api, object, body).await?,
+                Write::Status(_) => patch_status(&api, object, body).await?,
+            };
+            let (Write::Object(after) | Write::Status(after)) = write;
+            before = after;
+            version.clone_from(&answer.meta().resource_version);
+            self.cache.put(answer);
+        }
+        Ok(())
+    }
+
+    async fn write_status(
+        &self,
+        of: &Workload,
+        next: &WorkloadStatus,
+        what: &What,
+    ) -> Result<(), kube::Error> {
+        let context = &*self.context;
+        let (body, manager) = match what {
+            What::Finished(_) | What::Released => {
+                let answer = context.apply_admission(of, next, Manner::Strict).await?;
+                if matches!(what, What::Finished(_)) {
+                    context.metrics.finished(state::cluster_queue(of).unwrap_or_default(), &answer);
+                }
+                return Ok(());
+            }
+            What::PodsReady { .. } => {
+                (patch::one_condition(of, next, PODS_READY, Manner::Strict), PODS_READY_MANAGER)
+            }
+            What::Reclaimable(pods) => {
+                (patch::reclaimable_pods(of, pods, Manner::Strict), RECLAIMABLE_PODS_MANAGER)
+            }
+        };
+        let answer = context.apply_workload_status(of, body, manager).await?;
+        if let What::PodsReady { ready: true, first: true } = what {
+            context.metrics.ready(state::cluster_queue(of).unwrap_or_default(), &answer, context.clock.now());
+        }
+        Ok(())
+    }
+
+    fn tell(&self, key: &Key, object: &F::Object, plan: &Plan) {
+        let waits = matches!(plan.step, Step::Wait(_));
+        for event in &plan.events {
+            // What is told without doing anything would be told again with every look.
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            if waits && !told.is_new(key, &event.message) {
+                continue;
+            }
+            drop(told);
+            self.context.recorder.tell(object, event);
+        }
+    }
+}
+
+fn failure(step: &Step, job: Key, kind: &'static str, source: kube::Error) -> Error {
+    let source = Box::new(source);
+    let key = |workload: &Workload| Key::of(workload);
+    let (doing, workload) = match step {
+        Step::Wait(_) | Step::Retry(_) => return Error::Job { doing: "look at", kind, job, source },
+        Step::Start { .. } => return Error::Job { doing: "start", kind, job, source },
+        Step::Stop { .. } => return Error::Job { doing: "stop", kind, job, source },
+        Step::DeleteJob => return Error::Job { doing: "delete", kind, job, source },
+        Step::Create(workload) => ("create", key(workload)),
+        Step::Update { of, .. } => ("update", key(of)),
+        Step::Delete(of) => ("delete", key(of)),
+        Step::Status { of, .. } => ("write the status of", key(of)),
+        Step::Finalize(of) => ("let go of", key(of)),
+    };
+    Error::Workload { doing, workload, source }
+}
+
+/// The index of the Workloads of a Job, for a kind that is managed.
+fn index_of(kind: &Kind, namespace: &str, name: &str) -> String {
+    controller(kind.group, kind.kind, namespace, name)
+}
+
+/// The kinds that are managed.
+const MANAGED: [Kind; 1] = [framework::batch::JOB];

@@ -1,0 +1,307 @@
+//! What is counted, by Kueue's names and in the format of Prometheus.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use rules::workload::{ADMITTED, EVICTED, PODS_READY, QUOTA_RESERVED, REQUEUED, change::Eviction, state};
+use types::kueue::Workload;
+
+/// Everything that is counted.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    families: Mutex<BTreeMap<&'static str, Family>>,
+}
+
+#[derive(Debug)]
+struct Family {
+    kind: Kind,
+    /// By their labels as they are printed.
+    series: BTreeMap<String, Series>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+#[derive(Debug, Default)]
+struct Series {
+    value: f64,
+    count: u64,
+    /// How many were at most as much as each bound.
+    buckets: Vec<(f64, u64)>,
+}
+
+/// Labels and their values.
+type Labels<'a> = &'a [(&'a str, &'a str)];
+
+impl Metrics {
+    /// A cycle of the admission loop took place.
+    pub(crate) fn attempt(&self, admitted: bool, took: Duration) {
+        let labels = [("result", if admitted { "success" } else { "inadmissible" })];
+        self.add("kueue_admission_attempts_total", &labels);
+        self.observe(
+            "kueue_admission_attempt_duration_seconds",
+            &labels,
+            took.as_secs_f64(),
+            &attempt_bounds(),
+        );
+    }
+
+    /// Quota was reserved.
+    pub(crate) fn quota_reserved(&self, cluster_queue: &str, workload: &Workload, now: Timestamp) {
+        let labels = [("cluster_queue", cluster_queue), ("priority_class", state::priority_class(workload))];
+        self.add("kueue_quota_reserved_workloads_total", &labels);
+        let waited = seconds_since(queued(workload), now);
+        self.observe("kueue_quota_reserved_wait_time_seconds", &labels, waited, &wait_bounds(14));
+        let queue = local_queue(workload);
+        let labels = [queue[0], queue[1], ("priority_class", state::priority_class(workload))];
+        self.add("kueue_local_queue_quota_reserved_workloads_total", &labels);
+        self.observe("kueue_local_queue_quota_reserved_wait_time_seconds", &labels, waited, &wait_bounds(14));
+    }
+
+    /// A Workload was admitted.
+    pub(crate) fn admitted(&self, cluster_queue: &str, workload: &Workload, now: Timestamp) {
+        let labels = [("cluster_queue", cluster_queue), ("priority_class", state::priority_class(workload))];
+        self.add("kueue_admitted_workloads_total", &labels);
+        let waited = seconds_since(queued(workload), now);
+        self.observe("kueue_admission_wait_time_seconds", &labels, waited, &wait_bounds(16));
+        if !state::checks(workload).is_empty() {
+            let reserved = state::find(workload, QUOTA_RESERVED).map(|it| it.last_transition_time.0);
+            let checked = seconds_since(reserved, now);
+            self.observe("kueue_admission_checks_wait_time_seconds", &labels, checked, &wait_bounds(14));
+        }
+        let queue = local_queue(workload);
+        let labels = [queue[0], queue[1], ("priority_class", state::priority_class(workload))];
+        self.add("kueue_local_queue_admitted_workloads_total", &labels);
+        self.observe("kueue_local_queue_admission_wait_time_seconds", &labels, waited, &wait_bounds(16));
+    }
+
+    /// All pods of a Workload are ready for the first time.
+    pub(crate) fn ready(&self, cluster_queue: &str, workload: &Workload, now: Timestamp) {
+        let labels = [("cluster_queue", cluster_queue), ("priority_class", state::priority_class(workload))];
+        let waited = seconds_since(queued(workload), now);
+        self.observe("kueue_ready_wait_time_seconds", &labels, waited, &wait_bounds(14));
+        let admitted = state::find(workload, ADMITTED).map(|it| it.last_transition_time.0);
+        let name = "kueue_admitted_until_ready_wait_time_seconds";
+        self.observe(name, &labels, seconds_since(admitted, now), &wait_bounds(14));
+    }
+
+    /// A Workload was evicted.
+    pub(crate) fn evicted(&self, cluster_queue: &str, workload: &Workload, eviction: &Eviction, first: bool) {
+        let labels = [
+            ("cluster_queue", cluster_queue),
+            ("reason", eviction.reason),
+            ("underlying_cause", &eviction.cause),
+            ("priority_class", state::priority_class(workload)),
+        ];
+        self.add("kueue_evicted_workloads_total", &labels);
+        if first {
+            self.add("kueue_evicted_workloads_once_total", &labels);
+        }
+        let queue = local_queue(workload);
+        let labels = [queue[0], queue[1], labels[1], labels[2], labels[3]];
+        self.add("kueue_local_queue_evicted_workloads_total", &labels);
+        let ready = state::find(workload, PODS_READY).filter(|ready| ready.status == "True");
+        let evicted = state::find(workload, EVICTED).map(|it| it.last_transition_time.0);
+        if let (Some(ready), Some(evicted)) = (ready, evicted) {
+            let labels = [("cluster_queue", cluster_queue), labels[2], labels[3]];
+            let ran = seconds_since(Some(ready.last_transition_time.0), evicted);
+            self.observe("kueue_pods_ready_to_evicted_time_seconds", &labels, ran, &wait_bounds(14));
+        }
+    }
+
+    /// A Workload was evicted for another.
+    pub(crate) fn preempted(&self, by: &str, reason: &str) {
+        self.add("kueue_preempted_workloads_total", &[("preempting_cluster_queue", by), ("reason", reason)]);
+    }
+
+    /// A Workload ended.
+    pub(crate) fn finished(&self, cluster_queue: &str, workload: &Workload) {
+        let labels = [("cluster_queue", cluster_queue), ("priority_class", state::priority_class(workload))];
+        self.add("kueue_finished_workloads_total", &labels);
+        let queue = local_queue(workload);
+        let labels = [queue[0], queue[1], ("priority_class", state::priority_class(workload))];
+        self.add("kueue_local_queue_finished_workloads_total", &labels);
+    }
+
+    /// How a ClusterQueue stands: who waits in line and parked, who holds quota, who is admitted.
+    pub(crate) fn cluster_queue(
+        &self,
+        name: &str,
+        status: &str,
+        (active, inadmissible): (usize, usize),
+        reserving: i32,
+        admitted: i32,
+    ) {
+        let queue = ("cluster_queue", name);
+        let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX).into();
+        self.set("kueue_pending_workloads", &[queue, ("status", "active")], count(active));
+        self.set("kueue_pending_workloads", &[queue, ("status", "inadmissible")], count(inadmissible));
+        self.set("kueue_reserving_active_workloads", &[queue], reserving.into());
+        self.set("kueue_admitted_active_workloads", &[queue], admitted.into());
+        for each in ["pending", "active", "terminating"] {
+            let value = f64::from(u8::from(each == status));
+            self.set("kueue_cluster_queue_status", &[queue, ("status", each)], value);
+        }
+    }
+
+    /// Forgets a ClusterQueue that is gone.
+    pub(crate) fn forget_cluster_queue(&self, name: &str) {
+        let label = label("cluster_queue", name);
+        for family in self.families().values_mut().filter(|family| family.kind == Kind::Gauge) {
+            family.series.retain(|labels, _| !labels.split(',').any(|it| it == label));
+        }
+    }
+
+    /// How a LocalQueue stands.
+    pub(crate) fn local_queue(
+        &self,
+        namespace: &str,
+        name: &str,
+        pending: usize,
+        reserving: i32,
+        admitted: i32,
+    ) {
+        let queue = [("name", name), ("namespace", namespace)];
+        let pending = f64::from(u32::try_from(pending).unwrap_or(u32::MAX));
+        self.set("kueue_local_queue_pending_workloads", &[queue[0], queue[1], ("status", "active")], pending);
+        self.set("kueue_local_queue_reserving_active_workloads", &queue, reserving.into());
+        self.set("kueue_local_queue_admitted_active_workloads", &queue, admitted.into());
+    }
+
+    fn add(&self, name: &'static str, labels: Labels<'_>) {
+        self.with(name, Kind::Counter, labels, |series| series.value += 1.0);
+    }
+
+    fn set(&self, name: &'static str, labels: Labels<'_>, value: f64) {
+        self.with(name, Kind::Gauge, labels, |series| series.value = value);
+    }
+
+    fn observe(&self, name: &'static str, labels: Labels<'_>, value: f64, bounds: &[f64]) {
+        self.with(name, Kind::Histogram, labels, |series| {
+            if series.buckets.is_empty() {
+                series.buckets = bounds.iter().map(|bound| (*bound, 0)).collect();
+            }
+            series.value += value;
+            series.count += 1;
+            for (bound, count) in &mut series.buckets {
+                *count += u64::from(value <= *bound);
+            }
+        });
+    }
+
+    fn with(&self, name: &'static str, kind: Kind, labels: Labels<'_>, change: impl FnOnce(&mut Series)) {
+        let printed: Vec<String> = labels.iter().map(|(key, value)| label(key, value)).collect();
+        let mut families = self.families();
+        let family = families.entry(name).or_insert_with(|| Family { kind, series: BTreeMap::new() });
+        change(family.series.entry(printed.join(",")).or_default());
+    }
+
+    fn families(&self) -> MutexGuard<'_, BTreeMap<&'static str, Family>> {
+        // Nothing panics between two states of a number.
+        self.families.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything, in the format of Prometheus.
+    pub(crate) fn text(&self, role: &str) -> String {
+        let mut out = String::new();
+        let role = label("replica_role", role);
+        for (name, family) in &*self.families() {
+            let kind = match family.kind {
+                Kind::Counter => "counter",
+                Kind::Gauge => "gauge",
+                Kind::Histogram => "histogram",
+            };
+            let mut line = |text: std::fmt::Arguments<'_>| {
+                out.write_fmt(text).expect("writing to a string does not fail");
+                out.push('\n');
+            };
+            line(format_args!("# TYPE {name} {kind}"));
+            for (labels, series) in &family.series {
+                let labels = if labels.is_empty() { role.clone() } else { format!("{labels},{role}") };
+                if family.kind != Kind::Histogram {
+                    line(format_args!("{name}{{{labels}}} {}", series.value));
+                    continue;
+                }
+                for (bound, count) in &series.buckets {
+                    line(format_args!("{name}_bucket{{{labels},le=\"{bound}\"}} {count}"));
+                }
+                line(format_args!("{name}_bucket{{{labels},le=\"+Inf\"}} {}", series.count));
+                line(format_args!("{name}_sum{{{labels}}} {}", series.value));
+                line(format_args!("{name}_count{{{labels}}} {}", series.count));
+            }
+        }
+        out
+    }
+}
+
+fn label(key: &str, value: &str) -> String {
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("{key}=\"{value}\"")
+}
+
+fn local_queue(workload: &Workload) -> [(&str, &str); 2] {
+    let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
+    [("name", state::queue_name(workload)), ("namespace", namespace)]
+}
+
+/// Since when a Workload queues, as it is counted (OB-1).
+fn queued(workload: &Workload) -> Option<Timestamp> {
+    let requeued = state::find(workload, REQUEUED).map(|it| it.last_transition_time.0);
+    requeued.or_else(|| workload.metadata.creation_timestamp.as_ref().map(|time| time.0))
+}
+
+fn seconds_since(since: Option<Timestamp>, now: Timestamp) -> f64 {
+    since.map_or(0.0, |since| now.duration_since(since).as_secs_f64().max(0.0))
+}
+
+/// 1, 2.5, 5, and from there on twice as much each time (OB-1).
+fn wait_bounds(number: usize) -> Vec<f64> {
+    let mut bounds = vec![1.0, 2.5];
+    let mut next = 5.0;
+    while bounds.len() < number {
+        bounds.push(next);
+        next *= 2.0;
+    }
+    bounds
+}
+
+/// The usual bounds of Prometheus.
+fn attempt_bounds() -> [f64; 11] {
+    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ob_1_prints_what_prometheus_reads() {
+        let metrics = Metrics::default();
+        metrics.attempt(true, Duration::from_millis(20));
+        metrics.cluster_queue("a\"b", "active", (2, 1), 3, 4);
+        let text = metrics.text("leader");
+        for line in [
+            r#"kueue_admission_attempts_total{result="success",replica_role="leader"} 1"#,
+            r#"kueue_admission_attempt_duration_seconds_bucket{result="success",replica_role="leader",le="0.01"} 0"#,
+            r#"kueue_admission_attempt_duration_seconds_bucket{result="success",replica_role="leader",le="0.025"} 1"#,
+            r#"kueue_admission_attempt_duration_seconds_bucket{result="success",replica_role="leader",le="+Inf"} 1"#,
+            r#"kueue_pending_workloads{cluster_queue="a\"b",status="inadmissible",replica_role="leader"} 1"#,
+            r#"kueue_cluster_queue_status{cluster_queue="a\"b",status="active",replica_role="leader"} 1"#,
+            "# TYPE kueue_pending_workloads gauge",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} is missing in\n{text}");
+        }
+        metrics.forget_cluster_queue("a\"b");
+        assert!(!metrics.text("leader").contains("a\\\"b"));
+        assert_eq!(wait_bounds(14).last(), Some(&10240.0));
+    }
+}

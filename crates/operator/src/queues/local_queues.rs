@@ -1,0 +1,71 @@
+//! The status of LocalQueues (LQ-2, LQ-3).
+
+use std::sync::Arc;
+
+use kube::Api;
+use reconcile::{Key, Next, Tasks};
+use rules::{
+    quota::{
+        readiness,
+        status::{self, Holders},
+    },
+    workload::{has_quota, is_admissible},
+};
+use serde_json::json;
+use types::kueue::{LocalQueue, StopPolicy};
+
+use crate::{
+    Context, Error,
+    error::is_outdated,
+    write::{difference_of, patch_status},
+};
+
+/// How many are looked at at once, as Kueue's manifest has it.
+const AT_ONCE: usize = 5;
+
+/// Starts the controller.
+pub(super) fn start(context: &Arc<Context>, tasks: &mut Tasks) {
+    let context = Arc::clone(context);
+    tasks.spawn("local queues", async move {
+        context.caches.ready().await;
+        let queue = context.work.local_queues.clone();
+        queue.run(AT_ONCE, |key| reconcile(Arc::clone(&context), key)).await;
+    });
+}
+
+async fn reconcile(context: Arc<Context>, key: Key) -> Result<Next, Error> {
+    let Some(queue) = context.caches.local_queues.get(&key) else { return Ok(Next::Done) };
+    match show(&context, &key, &queue).await {
+        Ok(()) => Ok(Next::Done),
+        Err(error) if is_outdated(&error) => Ok(Next::Done),
+        Err(source) => {
+            let (doing, source) = ("write the status of", Box::new(source));
+            Err(Error::Object { doing, kind: "LocalQueue", name: key, source })
+        }
+    }
+}
+
+/// Writes how a queue stands, if that is news.
+async fn show(context: &Context, key: &Key, queue: &LocalQueue) -> Result<(), kube::Error> {
+    let leads_to = context.caches.cluster_queue(&queue.spec.cluster_queue);
+    let active = leads_to.as_ref().map(|queue| context.caches.readiness(queue).active);
+    let readiness = readiness::local_queue(queue, active);
+    let workloads = context.caches.workloads_in(key);
+    let open = leads_to.is_some() && queue.spec.stop_policy.unwrap_or_default() == StopPolicy::None;
+    let waits = workloads.iter().filter(|workload| open && is_admissible(workload)).count();
+    let holding = workloads.iter().filter(|workload| leads_to.is_some() && has_quota(workload));
+    let holders = Holders::sum(holding.map(|workload| &**workload));
+    context.metrics.local_queue(&key.namespace, &key.name, waits, holders.reserving, holders.admitted);
+    let now = context.clock.now();
+    let next = status::local_queue(queue, leads_to.as_deref(), &readiness, waits, &holders, now);
+    if queue.status.as_ref() == Some(&next) {
+        return Ok(());
+    }
+    let value = |status| json!({ "status": status });
+    let from = queue.status.as_ref().map_or_else(|| json!({}), |status| value(json!(status)));
+    let Some(body) = difference_of(&from, &value(json!(next)), None) else { return Ok(()) };
+    let api: Api<LocalQueue> = Api::namespaced(context.client.clone(), &key.namespace);
+    let answer = patch_status(&api, queue, body).await?;
+    context.caches.local_queues.put(answer);
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! What is to be looked at: a queue of keys for every kind, and what the admission loop has to take in.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use reconcile::{Key, Queue};
+use tokio::sync::Notify;
+
+/// The queues of all controllers.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// Batch Jobs.
+    pub(crate) jobs: Queue<Key>,
+    /// Workloads.
+    pub(crate) workloads: Queue<Key>,
+    /// ClusterQueues, for their status and finalizers.
+    pub(crate) cluster_queues: Queue<Key>,
+    /// LocalQueues, for their status.
+    pub(crate) local_queues: Queue<Key>,
+    /// Cohorts, for their status.
+    pub(crate) cohorts: Queue<Key>,
+    /// ResourceFlavors, for their finalizers.
+    pub(crate) flavors: Queue<Key>,
+    /// AdmissionChecks, for their finalizers.
+    pub(crate) checks: Queue<Key>,
+    /// WorkloadPriorityClasses, for the Workloads that follow them.
+    pub(crate) classes: Queue<Key>,
+    /// What the admission loop has to take in.
+    pub(crate) inbox: Inbox,
+}
+
+/// What changed since the admission loop last looked.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    news: Mutex<News>,
+    changed: Notify,
+}
+
+/// What changed.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    /// Workloads.
+    pub(crate) workloads: BTreeSet<Key>,
+    /// LocalQueues.
+    pub(crate) local_queues: BTreeSet<Key>,
+    /// Namespaces whose labels or limits changed.
+    pub(crate) namespaces: BTreeSet<String>,
+    /// Whether queues, cohorts, flavors, checks or topologies changed.
+    pub(crate) config: bool,
+    /// Whether runtime classes changed.
+    pub(crate) runtime_classes: bool,
+}
+
+impl News {
+    /// Whether nothing changed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.workloads.is_empty()
+            && self.local_queues.is_empty()
+            && self.namespaces.is_empty()
+            && !self.config
+            && !self.runtime_classes
+    }
+}
+
+impl Inbox {
+    /// Takes note of a change.
+    pub(crate) fn note(&self, change: impl FnOnce(&mut News)) {
+        change(&mut self.news());
+        self.changed.notify_one();
+    }
+
+    /// What changed since this was asked last.
+    pub(crate) fn take(&self) -> News {
+        std::mem::take(&mut *self.news())
+    }
+
+    /// Whether nothing changed since.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.news().is_empty()
+    }
+
+    /// Waits until something changes.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    fn news(&self) -> MutexGuard<'_, News> {
+        // Nothing panics between two states of a set.
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,140 @@
+//! The controller of Workloads: observes one, lets [`rules::workload`] decide, and writes what comes of it.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use kube::{Api, api::DeleteParams};
+use reconcile::{Key, Next, Tasks};
+use rules::workload::{Plan, Seen, Step, decide, patch::Manner, plan::Change, state};
+use serde_json::json;
+use tracing::{debug, info};
+use types::kueue::Workload;
+
+use crate::{Context, Error, error::is_outdated};
+
+/// How many Workloads are looked at at once, as Kueue's manifest has it.
+const AT_ONCE: usize = 10;
+
+/// Starts the controller.
+pub(crate) fn start(context: &Arc<Context>, tasks: &mut Tasks) {
+    let context = Arc::clone(context);
+    tasks.spawn("workloads", async move {
+        context.caches.ready().await;
+        context.caches.enqueue_all(&context.work);
+        let queue = context.work.workloads.clone();
+        queue.run(AT_ONCE, |key| reconcile(Arc::clone(&context), key)).await;
+    });
+}
+
+async fn reconcile(context: Arc<Context>, key: Key) -> Result<Next, Error> {
+    let Some(workload) = context.caches.workloads.get(&key) else { return Ok(Next::Done) };
+    let now = context.clock.now();
+    let plan = plan(&context, &workload, now);
+    if plan.step == Step::Wait {
+        debug!(workload = %key, %plan, "decided");
+    } else {
+        info!(workload = %key, %plan, "decided");
+    }
+    match apply(&context, &workload, &plan).await {
+        Ok(()) => {}
+        Err(error) if is_outdated(&error) => return Ok(Next::Done),
+        Err(source) => {
+            let (doing, source) = (doing(&plan.step), Box::new(source));
+            return Err(Error::Workload { doing, workload: key, source });
+        }
+    }
+    for event in &plan.events {
+        context.recorder.tell(&*workload, event);
+    }
+    Ok(again(plan.again_at, now))
+}
+
+/// When to look again. Times are whole seconds, and what is due is due at once.
+pub(crate) fn again(at: Option<Timestamp>, now: Timestamp) -> Next {
+    let Some(at) = at else { return Next::Done };
+    Next::After(Duration::try_from(at.duration_since(now)).unwrap_or_default())
+}
+
+fn plan(context: &Context, workload: &Workload, now: Timestamp) -> Plan {
+    let local_queue = context.caches.local_queue_of(workload);
+    let cluster_queue =
+        local_queue.as_ref().and_then(|queue| context.caches.cluster_queue(&queue.spec.cluster_queue));
+    let active = cluster_queue.as_ref().is_some_and(|queue| context.caches.readiness(queue).active);
+    let seen = Seen {
+        workload,
+        local_queue: local_queue.as_deref(),
+        cluster_queue: cluster_queue.as_deref(),
+        active,
+    };
+    decide(&seen, &context.settings.workloads, now)
+}
+
+fn doing(step: &Step) -> &'static str {
+    match step {
+        Step::Wait => "look at",
+        Step::Status { .. } => "write the status of",
+        Step::Checks(_) => "list the checks of",
+        Step::Deactivate => "deactivate",
+        Step::Finalize => "let go of",
+        Step::Delete => "delete",
+    }
+}
+
+async fn apply(context: &Context, workload: &Workload, plan: &Plan) -> Result<(), kube::Error> {
+    match &plan.step {
+        Step::Wait => {}
+        Step::Status { next, change } => {
+            let answer = context.apply_admission(workload, next, Manner::Strict).await?;
+            count(context, workload, &answer, change);
+        }
+        Step::Checks(checks) => {
+            let version = &workload.metadata.resource_version;
+            let body = json!({
+                "metadata": { "resourceVersion": version },
+                "status": { "admissionChecks": checks },
+            });
+            context.patch_workload_status(workload, body).await?;
+        }
+        Step::Deactivate => {
+            let mut next = workload.clone();
+            next.spec.active = Some(false);
+            context.patch_workload(workload, &next).await?;
+        }
+        Step::Finalize => {
+            context.finalize_workload(workload).await?;
+        }
+        Step::Delete => delete(context, workload).await?,
+    }
+    Ok(())
+}
+
+/// Lets go of a Workload and deletes it.
+pub(crate) async fn delete(context: &Context, workload: &Workload) -> Result<(), kube::Error> {
+    let released = context.finalize_workload(workload).await?;
+    if workload.metadata.deletion_timestamp.is_some() {
+        return Ok(());
+    }
+    let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
+    let name = workload.metadata.name.as_deref().unwrap_or_default();
+    let api: Api<Workload> = Api::namespaced(context.client.clone(), namespace);
+    let params = DeleteParams::default().preconditions(kube::api::Preconditions {
+        uid: workload.metadata.uid.clone(),
+        resource_version: None,
+    });
+    api.delete(name, &params).await?;
+    context.caches.workloads.removed(&released);
+    Ok(())
+}
+
+fn count(context: &Context, before: &Workload, after: &Workload, change: &Change) {
+    let cluster_queue = state::cluster_queue(before).or(state::cluster_queue(after)).unwrap_or_default();
+    let now = context.clock.now();
+    match change {
+        Change::Admitted => context.metrics.admitted(cluster_queue, after, now),
+        Change::Evicted { eviction, first } if state::cluster_queue(before).is_some() => {
+            context.metrics.evicted(cluster_queue, before, eviction, *first);
+        }
+        Change::Finished(_) => context.metrics.finished(cluster_queue, after),
+        _ => {}
+    }
+}
