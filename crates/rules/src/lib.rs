@@ -18,12 +18,14 @@
 //! - [`events`]: which events are told, and which only counted.
 //! - [`garbage`]: who owns whom, and what follows when an owner goes.
 //! - [`namespace_deletion`]: what is told about a namespace that is being deleted.
+//! - [`dispatch`]: which worker cluster runs a Workload, and what has to be done about it.
 //! - [`quota`]: queues, quota, flavors and preemption: who gets in, as Kueue decides it.
 //! - [`framework`]: Jobs of any kind, and the Workloads that stand for them.
 //! - [`workload`]: a Workload's life, from its queue to its end.
 
 pub mod conversion;
 pub mod difference;
+pub mod dispatch;
 pub mod events;
 pub mod field;
 pub mod framework;

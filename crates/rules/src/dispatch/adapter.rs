@@ -1,0 +1,287 @@
+//! The kinds of jobs that can run on a worker cluster, each a short declaration.
+//!
+//! A declaration says where an object of the kind keeps what dispatch has to know; what is done with it is the same for
+//! all kinds, except for what [`Back`] and [`Forward`] name.
+
+use serde_json::Value;
+
+use super::CONTROLLER;
+
+/// A kind of job.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Adapter {
+    /// Its API group; empty for the core group.
+    pub group: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its name in paths.
+    pub plural: &'static str,
+    /// What Kueue calls it in its configuration.
+    pub integration: &'static str,
+    /// Where an object says who reconciles it; `None` if the kind has no such field and every object is ours.
+    pub managed_by: Option<&'static str>,
+    /// What that field is called when it is wrong.
+    pub refusal: &'static str,
+    /// Where an object says that it is not to start yet.
+    pub suspend: Option<&'static str>,
+    /// Fields of an object that its mirror does not have: who reconciles it, and after what time it is deleted, since
+    /// a mirror must stay until its end was recorded (MK-ADP-09).
+    pub strip: &'static [&'static str],
+    /// Items of lists that its mirror does not have: the list, and a field of the item with its value.
+    pub strip_items: &'static [(&'static str, &'static str, &'static str)],
+    /// Annotations that its mirror does not have.
+    pub strip_annotations: &'static [&'static str],
+    /// What comes back of a mirror's status.
+    pub back: Back,
+    /// What is passed on of later changes.
+    pub forward: Forward,
+    /// How the end is told.
+    pub end: End,
+    /// Whether its mirrors are deleted in the background by request, or as the API server likes.
+    pub deletes_in_background: bool,
+}
+
+/// What comes back of a mirror's status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Back {
+    /// All of it, as far as the rules of a batch Job's status allow.
+    Job,
+    /// All of it, except that a pod that is held back stays so in the eyes of the manager's autoscaler.
+    Pod,
+    /// All of it.
+    Whole,
+}
+
+/// What is passed on of later changes of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forward {
+    /// Nothing.
+    Nothing,
+    /// The number of pods of an elastic Job.
+    Parallelism,
+    /// The numbers of pods of an elastic RayCluster.
+    WorkerGroups,
+    /// This field.
+    Field(&'static str),
+}
+
+/// How an object tells that it has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// One of these conditions is true.
+    Conditions(&'static [&'static str]),
+    /// A field has one of these values.
+    Field(&'static str, &'static [&'static str]),
+    /// The condition `Succeeded` is true or false, and no longer unknown.
+    Succeeded,
+    /// It does not end by itself.
+    Never,
+}
+
+const COMPLETE_OR_FAILED: End = End::Conditions(&["Complete", "Failed"]);
+const SUCCEEDED_OR_FAILED: End = End::Conditions(&["Succeeded", "Failed"]);
+
+/// A kind that is like most.
+const PLAIN: Adapter = Adapter {
+    group: "",
+    version: "v1",
+    kind: "",
+    plural: "",
+    integration: "",
+    managed_by: Some("/spec/managedBy"),
+    refusal: "spec.managedBy",
+    suspend: Some("/spec/suspend"),
+    strip: &["/spec/managedBy", "/spec/ttlSecondsAfterFinished"],
+    strip_items: &[],
+    strip_annotations: &[],
+    back: Back::Whole,
+    forward: Forward::Nothing,
+    end: COMPLETE_OR_FAILED,
+    deletes_in_background: false,
+};
+
+/// A kind of the training operator.
+const KUBEFLOW: Adapter = Adapter {
+    group: "kubeflow.org",
+    managed_by: Some("/spec/runPolicy/managedBy"),
+    suspend: Some("/spec/runPolicy/suspend"),
+    strip: &["/spec/runPolicy/managedBy", "/spec/runPolicy/ttlSecondsAfterFinished"],
+    end: SUCCEEDED_OR_FAILED,
+    ..PLAIN
+};
+
+/// A kind of KubeRay.
+const RAY: Adapter = Adapter { group: "ray.io", strip: &["/spec/managedBy"], end: End::Never, ..PLAIN };
+
+/// Every kind that is known without being configured, batch Job first.
+pub static ALL: [Adapter; 15] = [
+    Adapter {
+        group: "batch",
+        kind: "Job",
+        plural: "jobs",
+        integration: "batch/job",
+        strip: &[
+            "/spec/managedBy",
+            "/spec/selector",
+            "/spec/ttlSecondsAfterFinished",
+            "/spec/template/metadata/labels/job-name",
+            "/spec/template/metadata/labels/controller-uid",
+            "/spec/template/metadata/labels/batch.kubernetes.io~1controller-uid",
+        ],
+        back: Back::Job,
+        forward: Forward::Parallelism,
+        deletes_in_background: true,
+        ..PLAIN
+    },
+    Adapter {
+        group: "jobset.x-k8s.io",
+        version: "v1alpha2",
+        kind: "JobSet",
+        plural: "jobsets",
+        integration: "jobset.x-k8s.io/jobset",
+        end: End::Conditions(&["Completed", "Failed"]),
+        ..PLAIN
+    },
+    Adapter {
+        group: "trainer.kubeflow.org",
+        version: "v1alpha1",
+        kind: "TrainJob",
+        plural: "trainjobs",
+        integration: "trainer.kubeflow.org/trainjob",
+        strip: &["/spec/managedBy"],
+        strip_items: &[("/spec/runtimePatches", "manager", "kueue.x-k8s.io/manager")],
+        ..PLAIN
+    },
+    Adapter {
+        version: "v2beta1",
+        kind: "MPIJob",
+        plural: "mpijobs",
+        integration: "kubeflow.org/mpijob",
+        refusal: "spec.runPolicy.managedBy",
+        ..KUBEFLOW
+    },
+    Adapter { kind: "PyTorchJob", plural: "pytorchjobs", integration: "kubeflow.org/pytorchjob", ..KUBEFLOW },
+    Adapter { kind: "TFJob", plural: "tfjobs", integration: "kubeflow.org/tfjob", ..KUBEFLOW },
+    Adapter { kind: "XGBoostJob", plural: "xgboostjobs", integration: "kubeflow.org/xgboostjob", ..KUBEFLOW },
+    Adapter { kind: "PaddleJob", plural: "paddlejobs", integration: "kubeflow.org/paddlejob", ..KUBEFLOW },
+    Adapter { kind: "JAXJob", plural: "jaxjobs", integration: "kubeflow.org/jaxjob", ..KUBEFLOW },
+    Adapter {
+        kind: "RayJob",
+        plural: "rayjobs",
+        integration: "ray.io/rayjob",
+        strip: &["/spec/managedBy", "/spec/ttlSecondsAfterFinished"],
+        end: End::Field("/status/jobDeploymentStatus", &["Complete", "Failed"]),
+        ..RAY
+    },
+    Adapter {
+        kind: "RayCluster",
+        plural: "rayclusters",
+        integration: "ray.io/raycluster",
+        forward: Forward::WorkerGroups,
+        ..RAY
+    },
+    Adapter {
+        kind: "RayService",
+        plural: "rayservices",
+        integration: "ray.io/rayservice",
+        suspend: Some("/spec/rayClusterConfig/suspend"),
+        forward: Forward::Field("/spec/serveConfigV2"),
+        ..RAY
+    },
+    Adapter {
+        group: "workload.codeflare.dev",
+        version: "v1beta2",
+        kind: "AppWrapper",
+        plural: "appwrappers",
+        integration: "workload.codeflare.dev/appwrapper",
+        strip: &["/spec/managedBy"],
+        strip_annotations: &["workload.codeflare.dev.appwrapper/successTTLDuration"],
+        end: End::Field("/status/phase", &["Succeeded", "Failed"]),
+        ..PLAIN
+    },
+    Adapter {
+        group: "tekton.dev",
+        kind: "PipelineRun",
+        plural: "pipelineruns",
+        integration: "PipelineRun.v1.tekton.dev",
+        refusal: ".spec.managedBy",
+        suspend: None,
+        strip: &["/spec/managedBy"],
+        end: End::Succeeded,
+        deletes_in_background: true,
+        ..PLAIN
+    },
+    Adapter {
+        kind: "Pod",
+        plural: "pods",
+        integration: "pod",
+        managed_by: None,
+        suspend: None,
+        strip: &["/spec/nodeName"],
+        back: Back::Pod,
+        end: End::Field("/status/phase", &["Succeeded", "Failed"]),
+        ..PLAIN
+    },
+];
+
+/// Batch Job.
+pub fn job() -> &'static Adapter {
+    &ALL[0]
+}
+
+impl Adapter {
+    /// The adapter of a kind.
+    pub fn of(api_version: &str, kind: &str) -> Option<&'static Adapter> {
+        ALL.iter().find(|adapter| adapter.kind == kind && adapter.api_version() == api_version)
+    }
+
+    /// Group and version as objects carry them.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// Group, version and kind as Kueue writes them in annotations and messages (MK-FLOW-03).
+    pub fn gvk(&self) -> String {
+        gvk(&self.api_version(), self.kind)
+    }
+
+    /// Why an object is not ours to run (MK-ADP-05); `None` if it is.
+    pub fn refuses(&self, object: &Value) -> Option<String> {
+        let said = object.pointer(self.managed_by?).and_then(Value::as_str).unwrap_or("");
+        (said != CONTROLLER).then(|| format!("Expecting {} to be {CONTROLLER:?} not {said:?}", self.refusal))
+    }
+
+    /// Whether an object is held back.
+    pub fn is_suspended(&self, object: &Value) -> bool {
+        self.suspend.is_some_and(|path| object.pointer(path) == Some(&Value::Bool(true)))
+    }
+
+    /// Whether an object has ended.
+    pub fn is_finished(&self, object: &Value) -> bool {
+        match self.end {
+            End::Conditions(kinds) => kinds.iter().any(|kind| condition(object, kind) == Some("True")),
+            End::Field(path, values) => {
+                object.pointer(path).and_then(Value::as_str).is_some_and(|value| values.contains(&value))
+            }
+            End::Succeeded => matches!(condition(object, "Succeeded"), Some("True" | "False")),
+            End::Never => false,
+        }
+    }
+}
+
+/// A group, version and kind as Kueue writes them.
+pub fn gvk(api_version: &str, kind: &str) -> String {
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    format!("{group}/{version}, Kind={kind}")
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
+    let conditions = object.pointer("/status/conditions")?.as_array()?;
+    conditions.iter().find(|condition| condition["type"] == *kind)?["status"].as_str()
+}

@@ -1,0 +1,496 @@
+//! What to do about one Workload.
+
+use jiff::{SignedDuration, Timestamp};
+use kube_core::DynamicObject;
+use types::kueue::{CheckState, Workload};
+
+use super::{
+    ADMITTED, Adapter, Because, Check, ClusterName, DEACTIVATION_TARGET, Dispatcher, EVICTED, FINISHED, Link,
+    Observed, Owner, Plan, REPLACEMENT_FOR, Remote, Step, adapter, condition,
+    drift::Drift,
+    forward,
+    local::admitted_on,
+    mirror,
+    nominate::can_be_asked,
+    observed::{annotation, has_quota, is_elastic, is_evicted, is_finished},
+    plan::Pods,
+};
+
+/// What a decision may depend on besides what was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Policy {
+    /// How clusters are chosen.
+    pub dispatcher: Dispatcher,
+    /// How long a cluster that holds a job may be out of reach before the job is started elsewhere. Pods that still run
+    /// there run twice then; without a value, and by default, nothing is started elsewhere until the cluster is back or
+    /// its administrator gives it up.
+    pub worker_lost_timeout: Option<SignedDuration>,
+}
+
+/// How long a cluster may be out of reach before it is worth a word in every Workload that it holds.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(1);
+
+/// How soon to read again what should have been told by a watch.
+const SOON: SignedDuration = SignedDuration::from_secs(5);
+
+/// Reasons for which a worker ends a copy that never ran: a refusal, not an end (MK-FLOW-12, MK-FLOW-15).
+const OUT_OF_SYNC: [&str; 2] = ["OutOfSync", "OwnerNotFound"];
+
+/// What to do now.
+pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Plan {
+    let Some(local) = seen.local.as_deref() else { return remove_all(seen, Because::Gone) };
+    if local.metadata.deletion_timestamp.is_some() {
+        return remove_all(seen, Because::Deleted);
+    }
+    let Some(check) = &seen.check else { return Plan::wait(Because::NotDelegated) };
+    if is_replaced(local) {
+        return Plan::wait(Because::Slice);
+    }
+    if is_finished(local) {
+        return finished(seen, local, now);
+    }
+    if check.state == CheckState::Rejected {
+        return remove_all(seen, Because::Rejected);
+    }
+    let adapter = match owner(seen, local, check) {
+        Ok(Some(adapter)) => adapter,
+        Ok(None) => return Plan::wait(Because::NoJob),
+        Err(refusal) => return Plan::of(vec![refusal], Because::Unmanaged),
+    };
+    let case = Case { seen, local, check, adapter, policy, now };
+    match (has_quota(local), seen.holder()) {
+        (false, _) if annotation(&local.metadata, REPLACEMENT_FOR).is_some() => Plan::wait(Because::Slice),
+        (false, holder) => case.withdraw(holder),
+        (true, Some(holder)) => case.held(&holder),
+        (true, None) => case.open(),
+    }
+}
+
+/// A slice that another one took over: what it had on the worker is the other one's now (MK-FLOW-10).
+fn is_replaced(local: &Workload) -> bool {
+    is_elastic(local)
+        && condition::of(local, FINISHED).is_some_and(|end| end.reason == "WorkloadSliceReplaced")
+}
+
+/// Everything goes from every cluster that can be reached; the others are asked when they can be again.
+fn remove_all(seen: &Observed, because: Because) -> Plan {
+    let holding = seen.connected().filter(|(_, remote)| remote.holds_anything());
+    Plan::of(holding.map(|(cluster, _)| Step::Delete(cluster.clone(), Pods::After)).collect(), because)
+}
+
+/// The end is recorded on the manager before anything is removed from a worker.
+fn finished(seen: &Observed, local: &Workload, now: Timestamp) -> Plan {
+    let mut plan = remove_all(seen, Because::Finished);
+    let (Some(holder), Some(job)) = (seen.holder(), seen.job.as_deref()) else { return plan };
+    let Some(adapter) = Owner::of(local).and_then(|owner| owner.adapter()) else { return plan };
+    let mirror = seen.remotes.get(&holder).and_then(|remote| remote.mirror_of(local, Some(job)));
+    if let Some(mirror) = mirror.filter(|mirror| adapter.is_finished(&mirror.data))
+        && let Some(status) = mirror::status(adapter, job, mirror, now)
+        && !adapter.is_finished(&job.data)
+    {
+        plan.steps.retain(|step| step.cluster() != Some(&holder));
+        plan.steps.push(Step::Mirror { cluster: holder, status });
+    }
+    plan
+}
+
+/// The kind of the job, if it is one that can be run elsewhere and asks for it (MK-FLOW-03…06).
+fn owner(seen: &Observed, local: &Workload, check: &Check) -> Result<Option<&'static Adapter>, Step> {
+    let reject = |why: String| Step::Reject(previously(&why, check));
+    let Some(owner) = Owner::of(local) else { return Err(reject("No multikueue adapter found".to_owned())) };
+    let Some(adapter) = owner.adapter() else {
+        let gvk = adapter::gvk(&owner.api_version, &owner.kind);
+        return Err(reject(format!("No multikueue adapter found for owner kind {gvk:?}")));
+    };
+    let Some(job) = &seen.job else { return Ok(None) };
+    match adapter.refuses(&job.data) {
+        Some(why) => Err(reject(format!("The owner is not managed by Kueue: {why}"))),
+        None => Ok(Some(adapter)),
+    }
+}
+
+/// A message of a check with what it said before (MK-SM-01).
+fn previously(message: &str, check: &Check) -> String {
+    format!("{message}, Previously: \"{:?}\"", check.state)
+}
+
+/// A Workload that is to run somewhere else, and what is known about it.
+pub(super) struct Case<'a> {
+    pub(super) seen: &'a Observed,
+    pub(super) local: &'a Workload,
+    pub(super) check: &'a Check,
+    pub(super) adapter: &'static Adapter,
+    pub(super) policy: &'a Policy,
+    pub(super) now: Timestamp,
+}
+
+impl Case<'_> {
+    /// Without quota nothing of it stays anywhere, and when that is certain it can be tried anew (MK-FLOW-11).
+    fn withdraw(&self, holder: Option<ClusterName>) -> Plan {
+        let mut plan = Plan::wait(Because::NoQuota);
+        for (cluster, remote) in self.seen.connected().filter(|(_, remote)| remote.holds_anything()) {
+            plan.steps.push(self.delete(cluster, remote));
+        }
+        let Some(holder) = holder else { return plan };
+        self.let_go(plan, &holder)
+    }
+
+    /// The record goes once its cluster is certainly empty, or given up.
+    fn let_go(&self, mut plan: Plan, holder: &ClusterName) -> Plan {
+        match self.seen.remotes.get(holder) {
+            Some(remote) if remote.is_certainly_empty() => self.forget(plan),
+            Some(remote) if remote.link == Link::Connected && !remote.holds_anything() => {
+                plan.steps.push(Step::Look(holder.clone()));
+                plan.again_at(Some(self.soon()))
+            }
+            Some(remote) if remote.link == Link::Connected => plan,
+            remote => match self.given_up_at(remote) {
+                Some(at) if at <= self.now => self.forget(plan),
+                at => plan.again_at(at),
+            },
+        }
+    }
+
+    /// No cluster has anything of it any more: that is shown, and then the record goes.
+    fn forget(&self, mut plan: Plan) -> Plan {
+        if let Some(status) = self.seen.job.as_deref().and_then(|job| mirror::settled(self.adapter, job)) {
+            plan.steps.push(Step::Settle(status));
+        }
+        plan.steps.push(if self.cluster_name().is_some() { Step::Unassign } else { Step::Forget });
+        plan
+    }
+
+    /// A cluster may hold a job of it: that cluster and no other (MK-FLOW-21).
+    fn held(&self, holder: &ClusterName) -> Plan {
+        let mut others = Vec::new();
+        for (cluster, remote) in self.seen.connected() {
+            if cluster != holder && remote.holds_anything() {
+                others.push(self.delete(cluster, remote));
+            }
+        }
+        let mut plan = match self.seen.remotes.get(holder) {
+            Some(remote) if remote.link == Link::Connected => self.at_holder(holder, remote),
+            remote => self.lost(holder, self.given_up_at(remote)),
+        };
+        others.append(&mut plan.steps);
+        plan.steps = others;
+        plan
+    }
+
+    /// The cluster cannot be reached (MK-FLOW-22, MK-LOST-01…03).
+    fn lost(&self, holder: &ClusterName, given_up_at: Option<Timestamp>) -> Plan {
+        let mut plan = Plan::wait(Because::Lost(holder.clone()));
+        if given_up_at.is_some_and(|at| at <= self.now) {
+            return self.give_up(plan, "Admitting remote lost");
+        }
+        if let Some(Remote { link: Link::Lost { since, .. }, .. }) = self.seen.remotes.get(holder) {
+            let at = since.saturating_add(PATIENCE).unwrap_or(*since);
+            let says = format!("{}, which cannot be reached since {since:.0}", admitted_on(holder));
+            if at > self.now {
+                plan = plan.again_at(Some(at));
+            } else if self.check.state == CheckState::Ready && self.says() != Some(&says) {
+                plan.steps.push(Step::Say(says));
+            }
+        }
+        plan.again_at(given_up_at)
+    }
+
+    /// Nothing is expected of the cluster any more: another attempt, by way of an eviction if it counted as admitted.
+    fn give_up(&self, mut plan: Plan, why: &str) -> Plan {
+        match self.check.state {
+            CheckState::Ready => plan.steps.push(self.retry(why)),
+            CheckState::Pending => return self.forget(plan),
+            CheckState::Retry | CheckState::Rejected => {}
+        }
+        plan
+    }
+
+    fn at_holder(&self, holder: &ClusterName, remote: &Remote) -> Plan {
+        let copy = remote.copy_of(self.local).map(|copy| &**copy);
+        let mirror = remote.mirror_of(self.local, self.seen.job.as_deref()).map(|mirror| &**mirror);
+        if let Some(plan) = self.ended(holder, remote, copy, mirror) {
+            return plan;
+        }
+        if is_evicted(self.local) {
+            return self.evicted(holder, remote, copy, mirror);
+        }
+        if !self.seen.configured.contains(holder) {
+            return self.clear(holder, remote, Because::NotConfigured(holder.clone()));
+        }
+        let Some(copy) = copy else { return self.clear(holder, remote, Because::Missing(holder.clone())) };
+        if is_out_of_sync(copy) && !is_elastic(self.local) {
+            return self.out_of_sync(holder, remote);
+        }
+        if self.cluster_name().is_none() {
+            return self.clear(holder, remote, Because::Leftover(holder.clone()));
+        }
+        if is_evicted(copy) {
+            return self.evicted_there(holder, remote, mirror);
+        }
+        match Drift::of(self.local, copy) {
+            Drift::None => {}
+            Drift::Update(spec) => {
+                let mut plan = self.admitted(holder, remote, copy, mirror);
+                plan.steps.push(Step::Update(holder.clone(), spec));
+                return plan;
+            }
+            Drift::Other => return self.clear(holder, remote, Because::OutOfSync(holder.clone())),
+        }
+        if !condition::is_true(copy, ADMITTED) {
+            return self.clear(holder, remote, Because::Missing(holder.clone()));
+        }
+        self.admitted(holder, remote, copy, mirror)
+    }
+
+    /// The mirror has ended, or the worker says so of the copy (MK-FLOW-14). `None` if neither.
+    pub(super) fn ended(
+        &self,
+        holder: &ClusterName,
+        remote: &Remote,
+        copy: Option<&Workload>,
+        mirror: Option<&DynamicObject>,
+    ) -> Option<Plan> {
+        let job = self.seen.job.as_deref()?;
+        let end = copy.and_then(|copy| condition::of(copy, FINISHED)).filter(|end| end.status == "True");
+        let end = end.filter(|end| {
+            !OUT_OF_SYNC.contains(&end.reason.as_str()) && end.reason != "WorkloadSliceReplaced"
+        });
+        let mirror_ended = mirror.is_some_and(|mirror| self.adapter.is_finished(&mirror.data));
+        if !mirror_ended && end.is_none() {
+            return None;
+        }
+        let mut plan = Plan::wait(Because::Ended(holder.clone()));
+        let recorded = self.adapter.is_finished(&job.data);
+        match mirror {
+            Some(mirror) if mirror_ended || self.adapter.end == adapter::End::Never => {
+                if let Some(status) = mirror::status(self.adapter, job, mirror, self.now) {
+                    plan.steps.push(Step::Mirror { cluster: holder.clone(), status });
+                    // The end is recorded first, and the Workload follows it.
+                    if self.adapter.end != adapter::End::Never {
+                        return Some(plan);
+                    }
+                }
+            }
+            // The two are watched apart: the end of the mirror is still to come.
+            Some(_) => {
+                plan.steps.push(Step::Look(holder.clone()));
+                return Some(plan.again_at(Some(self.soon())));
+            }
+            None if remote.read_at.is_none() => {
+                plan.steps.push(Step::Look(holder.clone()));
+                return Some(plan.again_at(Some(self.soon())));
+            }
+            None if !recorded => {
+                if let Some(status) = end.and_then(|end| mirror::ended(self.adapter, job, end)) {
+                    plan.steps.push(Step::Mirror { cluster: holder.clone(), status });
+                    return Some(plan);
+                }
+            }
+            None => {}
+        }
+        if let Some(end) = end {
+            plan.steps.push(Step::Finish { reason: end.reason.clone(), message: end.message.clone() });
+        }
+        Some(plan)
+    }
+
+    /// The manager takes it back: the worker is asked to stop it, and its pods are shown until they are gone
+    /// (MK-FLOW-16, MK-FLOW-25, MK-EVI-01).
+    fn evicted(
+        &self,
+        holder: &ClusterName,
+        remote: &Remote,
+        copy: Option<&Workload>,
+        mirror: Option<&DynamicObject>,
+    ) -> Plan {
+        let mut plan = Plan::wait(Because::Evicted);
+        plan.steps.extend(self.mirrored(holder, mirror));
+        let Some(copy) = copy.filter(|copy| !is_out_of_sync(copy)) else {
+            return self.evicted_without_copy(plan, holder, remote);
+        };
+        if remote.job.is_none() {
+            // Its pods are gone with it, and nobody else can say so.
+            match self.seen.job.as_deref().and_then(|job| mirror::settled(self.adapter, job)) {
+                Some(status) if remote.read_at.is_some() => plan.steps.push(Step::Settle(status)),
+                Some(_) => {
+                    plan.steps.push(Step::Look(holder.clone()));
+                    plan = plan.again_at(Some(self.soon()));
+                }
+                None => {}
+            }
+        }
+        let stops = is_evicted(copy) || copy.spec.active == Some(false) || asked_to_stop(copy);
+        if !stops {
+            let why = condition::of(self.local, EVICTED).map_or("", |evicted| evicted.message.as_str());
+            let message = condition::truncated(&format!("Evicted on manager: {why}"));
+            plan.steps.push(Step::Deactivate(holder.clone(), message));
+        }
+        plan
+    }
+
+    fn evicted_without_copy(&self, mut plan: Plan, holder: &ClusterName, remote: &Remote) -> Plan {
+        if remote.holds_anything() {
+            plan.steps.push(self.delete(holder, remote));
+            return plan;
+        }
+        self.let_go(plan, holder)
+    }
+
+    /// The worker took it back (MK-FLOW-17): what is there goes, and a new attempt is asked for.
+    fn evicted_there(&self, holder: &ClusterName, remote: &Remote, mirror: Option<&DynamicObject>) -> Plan {
+        let mut plan = Plan::wait(Because::EvictedThere(holder.clone()));
+        plan.steps.extend(self.mirrored(holder, mirror));
+        match self.check.state {
+            CheckState::Ready => {
+                let message = format!(
+                    "Workload evicted on worker cluster: \"{holder}\", resetting for re-admission. Previously: \"Ready\""
+                );
+                plan.steps.push(Step::Retry { message, warn: false });
+                plan
+            }
+            CheckState::Pending => self.clear(holder, remote, Because::EvictedThere(holder.clone())),
+            CheckState::Retry | CheckState::Rejected => plan,
+        }
+    }
+
+    fn out_of_sync(&self, holder: &ClusterName, remote: &Remote) -> Plan {
+        let because = Because::OutOfSync(holder.clone());
+        let mut plan = Plan::of(vec![self.delete(holder, remote)], because);
+        plan.steps.push(Step::Refuse(holder.clone(), "out of sync with its job".to_owned()));
+        if self.check.state == CheckState::Ready {
+            let message = format!(
+                "Remote workload on worker cluster \"{holder}\" is out of sync with its user job, resetting for re-dispatch"
+            );
+            plan.steps.push(Step::Retry { message: previously(&message, self.check), warn: true });
+        }
+        plan
+    }
+
+    /// What is there is not what should be: it goes, and when that is certain, a new attempt is asked for.
+    fn clear(&self, holder: &ClusterName, remote: &Remote, because: Because) -> Plan {
+        let mut plan = Plan::wait(because);
+        if remote.holds_anything() {
+            plan.steps.push(self.delete(holder, remote));
+            return plan;
+        }
+        if !remote.is_certainly_empty() {
+            plan.steps.push(Step::Look(holder.clone()));
+            return plan.again_at(Some(self.soon()));
+        }
+        self.give_up(plan, "Admitting remote no longer exists")
+    }
+
+    /// The worker admitted it: the mirror is there, or is created; then the check is passed, and its status comes back.
+    fn admitted(
+        &self,
+        holder: &ClusterName,
+        remote: &Remote,
+        copy: &Workload,
+        mirror: Option<&DynamicObject>,
+    ) -> Plan {
+        let mut plan = Plan::wait(Because::Admitted(holder.clone()));
+        if self.check.state == CheckState::Retry {
+            plan.because = Because::Retrying;
+            plan.steps.extend(self.mirrored(holder, mirror));
+            return plan;
+        }
+        let Some(mirror) = mirror else { return self.without_mirror(plan, holder, remote) };
+        plan.steps.extend(self.mirrored(holder, Some(mirror)));
+        if self.check.state == CheckState::Pending || self.says() != Some(&admitted_on(holder)) {
+            plan.steps.push(Step::Ready(holder.clone()));
+        }
+        plan.steps.extend(self.placed(copy));
+        plan.steps.extend(self.forwarded(holder, mirror));
+        plan
+    }
+
+    fn without_mirror(&self, mut plan: Plan, holder: &ClusterName, remote: &Remote) -> Plan {
+        if let Some(stale) = &remote.job {
+            if let Some(step) = self.repointed(holder, stale) {
+                plan.steps.push(step);
+                return plan;
+            }
+            // The mirror of an earlier job of this name; the copy goes with it and is offered again.
+            return self.clear(holder, remote, Because::Leftover(holder.clone()));
+        }
+        if !can_be_asked(remote, self.now) {
+            return self.clear(holder, remote, Because::Refused(holder.clone()));
+        }
+        plan.steps.push(Step::Start(holder.clone()));
+        plan
+    }
+
+    /// The check's message.
+    pub(super) fn says(&self) -> Option<&str> {
+        let mut checks = self.local.status.iter().flat_map(|status| &status.admission_checks);
+        checks.find(|state| state.name == self.check.name).map(|state| state.message.as_str())
+    }
+
+    fn mirrored(&self, holder: &ClusterName, mirror: Option<&DynamicObject>) -> Option<Step> {
+        let status = mirror::status(self.adapter, self.seen.job.as_deref()?, mirror?, self.now)?;
+        Some(Step::Mirror { cluster: holder.clone(), status })
+    }
+
+    /// Pod sets whose places the worker has decided on, while the manager waits for that (MK-FLOW-26, MK-TAS-01).
+    fn placed(&self, copy: &Workload) -> Option<Step> {
+        use types::kueue::DelayedTopologyRequestState::Pending;
+        let assignments = |workload: &Workload| {
+            let admission = workload.status.as_ref().and_then(|status| status.admission.as_ref());
+            admission.map(|admission| admission.pod_set_assignments.clone()).unwrap_or_default()
+        };
+        let theirs = assignments(copy);
+        let placed = assignments(self.local).into_iter().filter(|ours| {
+            ours.delayed_topology_request == Some(Pending)
+                && theirs.iter().any(|there| there.name == ours.name && there.topology_assignment.is_some())
+        });
+        let names: Vec<String> = placed.map(|ours| ours.name).collect();
+        (!names.is_empty()).then_some(Step::Place(names))
+    }
+
+    /// What is passed on of later changes of the job (MK-ADP-03).
+    fn forwarded(&self, holder: &ClusterName, mirror: &DynamicObject) -> Option<Step> {
+        let patch = forward::changes(self.adapter, self.seen.job.as_deref()?, mirror, self.local)?;
+        Some(Step::Forward(holder.clone(), patch))
+    }
+
+    /// The mirror of an elastic job that belongs to the slice before this one is given to this one (MK-ELA-03).
+    pub(super) fn repointed(&self, holder: &ClusterName, mirror: &DynamicObject) -> Option<Step> {
+        if !is_elastic(self.local) {
+            return None;
+        }
+        let patch = forward::repoint(self.adapter, self.seen.job.as_deref()?, mirror, self.local)?;
+        Some(Step::Forward(holder.clone(), patch))
+    }
+
+    /// The mirror goes, and then the copy. If the Workload may run again elsewhere, the pods go before the mirror does, so
+    /// that what is seen to be gone is gone. That a mirror has no pods is no reason to do otherwise: by now it may.
+    pub(super) fn delete(&self, cluster: &ClusterName, remote: &Remote) -> Step {
+        let may_run = remote.job.as_deref().is_some_and(|mirror| !self.adapter.is_finished(&mirror.data));
+        Step::Delete(cluster.clone(), if may_run { Pods::Before } else { Pods::After })
+    }
+
+    pub(super) fn retry(&self, why: &str) -> Step {
+        Step::Retry { message: previously(why, self.check), warn: false }
+    }
+
+    fn cluster_name(&self) -> Option<&str> {
+        self.local.status.as_ref()?.cluster_name.as_deref()
+    }
+
+    fn given_up_at(&self, remote: Option<&Remote>) -> Option<Timestamp> {
+        remote.and_then(|remote| remote.link.given_up_at(self.policy.worker_lost_timeout))
+    }
+
+    fn soon(&self) -> Timestamp {
+        self.now.saturating_add(SOON).unwrap_or(self.now)
+    }
+}
+
+fn is_out_of_sync(copy: &Workload) -> bool {
+    condition::of(copy, FINISHED)
+        .is_some_and(|end| end.status == "True" && OUT_OF_SYNC.contains(&end.reason.as_str()))
+}
+
+fn asked_to_stop(copy: &Workload) -> bool {
+    condition::is_true(copy, DEACTIVATION_TARGET)
+}

@@ -1,0 +1,135 @@
+//! What steps do to the Workload on the manager: one write for all of them.
+//!
+//! The write is a merge patch of the status that names the version it was decided on, so it fails if somebody else wrote
+//! in between; and it clears the list of nominated clusters whoever wrote that (MK-DISP-15).
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use types::kueue::{AdmissionCheckState, CheckState, DelayedTopologyRequestState, Workload, WorkloadStatus};
+
+use super::{ClusterName, FINISHED, HELD, Step, condition, observed};
+
+/// The Workload after these steps, as far as they concern it.
+pub fn apply(workload: &Workload, check: &str, steps: &[&Step], now: Timestamp) -> Workload {
+    let mut next = workload.clone();
+    let generation = workload.metadata.generation;
+    let status = next.status.get_or_insert_default();
+    for step in steps {
+        match step {
+            Step::Reject(message) => set_check(status, check, CheckState::Rejected, message, now),
+            Step::Retry { message, .. } => set_check(status, check, CheckState::Retry, message, now),
+            Step::Say(message) => {
+                let state =
+                    status.admission_checks.iter().find(|state| state.name == check).map(|state| state.state);
+                set_check(status, check, state.unwrap_or(CheckState::Pending), message, now);
+            }
+            Step::Nominate(clusters) => {
+                status.nominated_cluster_names = clusters.iter().map(ToString::to_string).collect();
+            }
+            Step::Assign(cluster) => {
+                status.cluster_name = Some(cluster.to_string());
+                status.nominated_cluster_names.clear();
+                hold(status, cluster, generation, now);
+            }
+            Step::Unassign => {
+                status.cluster_name = None;
+                forget(status);
+            }
+            Step::Forget => forget(status),
+            Step::Ready(cluster) => {
+                set_check(status, check, CheckState::Ready, &admitted_on(cluster), now);
+                status.cluster_name.get_or_insert_with(|| cluster.to_string());
+                status.nominated_cluster_names.clear();
+                hold(status, cluster, generation, now);
+            }
+            Step::Place(pod_sets) => {
+                let assignments =
+                    status.admission.iter_mut().flat_map(|admission| &mut admission.pod_set_assignments);
+                for assignment in assignments.filter(|assignment| pod_sets.contains(&assignment.name)) {
+                    assignment.delayed_topology_request = Some(DelayedTopologyRequestState::Ready);
+                }
+            }
+            Step::Finish { reason, message } => {
+                condition::set(&mut status.conditions, FINISHED, reason, message, generation, now);
+            }
+            Step::Mirror { .. }
+            | Step::Settle(_)
+            | Step::Create(_)
+            | Step::Start(_)
+            | Step::Update(..)
+            | Step::Forward(..)
+            | Step::Deactivate(..)
+            | Step::Delete(..)
+            | Step::Look(_)
+            | Step::Refuse(..) => {}
+        }
+    }
+    next
+}
+
+/// The patch of `workloads/status` that makes `old` into `new`; `None` if they are the same.
+pub fn patch(old: &Workload, new: &Workload) -> Option<Value> {
+    let none = WorkloadStatus::default();
+    let (was, is) = (old.status.as_ref().unwrap_or(&none), new.status.as_ref().unwrap_or(&none));
+    let mut status = serde_json::Map::new();
+    if was.conditions != is.conditions {
+        status.insert("conditions".to_owned(), json!(is.conditions));
+    }
+    if was.admission_checks != is.admission_checks {
+        status.insert("admissionChecks".to_owned(), json!(is.admission_checks));
+    }
+    if was.admission != is.admission {
+        status.insert("admission".to_owned(), json!(is.admission));
+    }
+    if was.nominated_cluster_names != is.nominated_cluster_names {
+        let names = &is.nominated_cluster_names;
+        let value = if names.is_empty() { Value::Null } else { json!(names) };
+        status.insert("nominatedClusterNames".to_owned(), value);
+    }
+    if was.cluster_name != is.cluster_name {
+        status.insert("clusterName".to_owned(), json!(is.cluster_name));
+    }
+    let metadata = json!({"uid": old.metadata.uid, "resourceVersion": old.metadata.resource_version});
+    (!status.is_empty()).then(|| json!({"metadata": metadata, "status": status}))
+}
+
+/// What a check says when a cluster has admitted the Workload (MK-FLOW-26).
+pub fn admitted_on(cluster: &ClusterName) -> String {
+    format!("The workload was admitted on \"{cluster}\"")
+}
+
+fn set_check(status: &mut WorkloadStatus, check: &str, state: CheckState, message: &str, now: Timestamp) {
+    let message = condition::truncated(message);
+    let Some(there) = status.admission_checks.iter_mut().find(|there| there.name == check) else {
+        status.admission_checks.push(AdmissionCheckState {
+            name: check.to_owned(),
+            state,
+            last_transition_time: Some(condition::time(now)),
+            message,
+            requeue_after_seconds: None,
+            retry_count: None,
+            pod_set_updates: Vec::new(),
+        });
+        return;
+    };
+    if there.state != state {
+        there.last_transition_time = Some(condition::time(now));
+    }
+    there.state = state;
+    there.message = message;
+}
+
+fn hold(status: &mut WorkloadStatus, cluster: &ClusterName, generation: Option<i64>, now: Timestamp) {
+    condition::set(
+        &mut status.conditions,
+        HELD,
+        "Assigned",
+        &observed::held_message(cluster),
+        generation,
+        now,
+    );
+}
+
+fn forget(status: &mut WorkloadStatus) {
+    status.conditions.retain(|condition| condition.type_ != HELD);
+}

@@ -1,0 +1,227 @@
+//! A worker's status of a job, as the manager may show it.
+//!
+//! What a worker reports is valid there; it need not be valid as the next status of the manager's object, which has a
+//! history of its own: it may have run on another worker before, and it is suspended and resumed at other times. So a
+//! status is copied as far as the rules of the Job API let it follow what is shown already, and what comes out always
+//! passes them.
+
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube_core::DynamicObject;
+use serde_json::{Value, json};
+
+use super::{Adapter, STOPPING, adapter::Back, condition, observed::annotation};
+use crate::job::{
+    self, COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED, is_finished, is_indexed,
+    is_suspended, is_true,
+};
+
+/// The status that the manager's job gets when a worker reports this one; `None` if it has it already, or if it must
+/// not be shown yet.
+pub fn status(
+    adapter: &Adapter,
+    local: &DynamicObject,
+    remote: &DynamicObject,
+    now: Timestamp,
+) -> Option<Value> {
+    let reported = remote.data.get("status").filter(|status| status.is_object());
+    let shown = local.data.get("status").cloned().unwrap_or_else(|| json!({}));
+    let next = match adapter.back {
+        Back::Job => {
+            let (local, remote) = (typed(local)?, typed(remote)?);
+            serde_json::to_value(job_status(&local, &remote, now)).ok()?
+        }
+        Back::Pod => pod_status(&shown, reported?),
+        Back::Whole => reported?.clone(),
+    };
+    (!is_same(&next, &shown)).then_some(next)
+}
+
+/// The status of the manager's job when no cluster has pods of it any more (MK-LOST-07); `None` if it shows none.
+pub fn settled(adapter: &Adapter, local: &DynamicObject) -> Option<Value> {
+    if adapter.back != Back::Job {
+        return None;
+    }
+    let job = typed(local)?;
+    let mut status = job::status(&job).clone();
+    let shows_pods =
+        [status.active, status.ready, status.terminating].into_iter().flatten().any(|count| count > 0);
+    if !shows_pods || is_finished(&job) {
+        return None;
+    }
+    status.active = Some(0);
+    status.ready = Some(0);
+    status.terminating = Some(0);
+    serde_json::to_value(status).ok()
+}
+
+/// The status of the manager's job when a worker says of the Workload that it has ended, and the mirror is not there to
+/// tell more. `None` for kinds other than batch Job, and if the manager's job has ended already.
+pub fn ended(adapter: &Adapter, local: &DynamicObject, end: &Condition) -> Option<Value> {
+    if adapter.back != Back::Job {
+        return None;
+    }
+    let job = typed(local)?;
+    if is_finished(&job) {
+        return None;
+    }
+    let mut status = job::status(&job).clone();
+    let at = Time(
+        end.last_transition_time.0.max(status.start_time.as_ref().map_or(Timestamp::MIN, |start| start.0)),
+    );
+    let failed = end.reason == "Failed";
+    let (target, outcome) = if failed { (FAILURE_TARGET, FAILED) } else { (SUCCESS_CRITERIA_MET, COMPLETE) };
+    let conditions = status.conditions.get_or_insert_default();
+    for kind in [target, outcome] {
+        set(conditions, kind, &end.reason, &end.message, &at);
+    }
+    status.active = Some(0);
+    status.ready = Some(0);
+    status.terminating = Some(0);
+    status.uncounted_terminated_pods = None;
+    status.start_time = status.start_time.or_else(|| Some(at.clone()));
+    status.completion_time = (!failed).then_some(at);
+    serde_json::to_value(status).ok()
+}
+
+/// What the manager shows of a batch Job whose mirror is in this state (MK-JOB-01…06).
+fn job_status(local: &Job, remote: &Job, now: Timestamp) -> JobStatus {
+    let shown = job::status(local);
+    // Ends are final.
+    if is_finished(local) {
+        return shown.clone();
+    }
+    let reported = job::status(remote);
+    if is_held_back(local) && !is_held_back(remote) && !is_finished(remote) {
+        // A start time would keep the template from being changed until the Job is resumed here too (MK-JOB-04).
+        let mut status = shown.clone();
+        if !is_true(shown, SUSPENDED) {
+            let conditions = status.conditions.get_or_insert_default();
+            set(
+                conditions,
+                SUSPENDED,
+                "MultiKueueAdapter",
+                "Set by MultiKueue adapter",
+                &condition::time(now),
+            );
+        }
+        return status;
+    }
+    let mut status = reported.clone();
+    // Which pods the worker's controller has still to count is between it and its pods.
+    status.uncounted_terminated_pods = None;
+    if !is_finished(remote) {
+        // A promised outcome cannot be taken back, and until it has come the Job may have to run elsewhere.
+        status.conditions.iter_mut().for_each(|conditions| {
+            conditions.retain(|condition| {
+                ![FAILURE_TARGET, SUCCESS_CRITERIA_MET].contains(&condition.type_.as_str())
+            });
+        });
+    }
+    follow_counters(&mut status, local);
+    follow_times(&mut status, local, remote);
+    status
+}
+
+/// Counters only count up, also when the Job starts again elsewhere.
+fn follow_counters(status: &mut JobStatus, local: &Job) {
+    let (shown, spec) = (job::status(local), job::spec(local));
+    let at_least = |count: Option<i32>, before: Option<i32>| if before > count { before } else { count };
+    status.failed = at_least(status.failed, shown.failed);
+    if !(is_indexed(spec) && spec.completions == spec.parallelism) {
+        status.succeeded = at_least(status.succeeded, shown.succeeded);
+    }
+}
+
+/// A Job that is not suspended keeps the time at which it started here, unless this is when it is resumed; and what has
+/// ended has started.
+fn follow_times(status: &mut JobStatus, local: &Job, remote: &Job) {
+    let shown = job::status(local);
+    let resumes = is_true(shown, SUSPENDED) && job::has_condition(status, SUSPENDED, "False");
+    let is_pinned = !is_suspended(job::spec(local)) && shown.start_time.is_some() && !resumes;
+    if is_pinned {
+        status.start_time.clone_from(&shown.start_time);
+    }
+    if is_finished(remote) && status.start_time.is_none() {
+        status.start_time = shown.start_time.clone().or_else(|| {
+            let conditions = status.conditions.iter().flatten();
+            let times = conditions.filter(|condition| condition.status == "True");
+            times.filter_map(|condition| condition.last_transition_time.clone()).min_by_key(|time| time.0)
+        });
+    }
+    if let (Some(start), Some(end)) = (&status.start_time, &status.completion_time)
+        && end.0 < start.0
+    {
+        // Clocks differ: the other worker's, on which it started first, was ahead.
+        let both = if is_pinned { start.clone() } else { end.clone() };
+        status.start_time = Some(both.clone());
+        status.completion_time = Some(both);
+    }
+}
+
+/// Suspended, and not only about to be (MK-JOB-05).
+fn is_held_back(job: &Job) -> bool {
+    is_suspended(job::spec(job)) && annotation(&job.metadata, STOPPING) != Some("true")
+}
+
+/// The status of a pod (MK-POD-04): while the manager's pod is held back and the worker's is not scheduled, the
+/// manager's says that it is held back, so that nobody adds a node for it.
+fn pod_status(shown: &Value, reported: &Value) -> Value {
+    let find = |status: &Value| {
+        let conditions = status["conditions"].as_array();
+        conditions.and_then(|all| all.iter().find(|condition| condition["type"] == "PodScheduled")).cloned()
+    };
+    let mut next = reported.clone();
+    let Some(gated) = find(shown).filter(|scheduled| scheduled["reason"] == "SchedulingGated") else {
+        return next;
+    };
+    if find(reported).is_some_and(|scheduled| scheduled["status"] == "True") {
+        return next;
+    }
+    let others = reported["conditions"].as_array().into_iter().flatten();
+    let mut conditions: Vec<Value> =
+        others.filter(|condition| condition["type"] != "PodScheduled").cloned().collect();
+    conditions.push(gated);
+    next["conditions"] = Value::Array(conditions);
+    next
+}
+
+fn set(conditions: &mut Vec<JobCondition>, kind: &str, reason: &str, message: &str, at: &Time) {
+    conditions.retain(|condition| condition.type_ != kind);
+    conditions.push(JobCondition {
+        type_: kind.to_owned(),
+        status: "True".to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        last_probe_time: Some(at.clone()),
+        last_transition_time: Some(at.clone()),
+    });
+}
+
+/// A batch Job out of an object that says it is one.
+pub(super) fn typed(object: &DynamicObject) -> Option<Job> {
+    let mut job: Job = serde_json::from_value(object.data.clone()).ok()?;
+    job.metadata = object.metadata.clone();
+    Some(job)
+}
+
+/// Whether two statuses say the same; an absent field and an empty one do.
+pub(super) fn is_same(left: &Value, right: &Value) -> bool {
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Object(fields) => fields.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    };
+    match (left, right) {
+        (Value::Object(left), Value::Object(right)) => {
+            let null = Value::Null;
+            left.keys().chain(right.keys()).all(|key| {
+                let (left, right) = (left.get(key).unwrap_or(&null), right.get(key).unwrap_or(&null));
+                is_empty(left) && is_empty(right) || is_same(left, right)
+            })
+        }
+        _ => left == right,
+    }
+}

@@ -1,0 +1,85 @@
+//! Dispatch: which worker cluster runs a Workload, and what has to be done about it now.
+//!
+//! A Workload with quota is offered to worker clusters as a copy of the same name; one that admits it is chosen; there,
+//! and only there, a mirror of the job is created; its status comes back; and in the end everything of it is removed
+//! from the workers. [`decide`] looks at one Workload and at what every worker was last seen to hold of it, and says
+//! which steps may be taken now. Every step is allowed by what was seen alone, never by another step of the same plan,
+//! so that steps for different clusters can be taken at the same time and none waits for a cluster that is slow.
+//!
+//! What keeps a Workload from running twice is a record in its status, [`HELD`]: it names the one cluster on which a
+//! job of it may exist. It is written before that job is created, it survives evictions and restarts, and it goes only
+//! when that cluster was read and held nothing any more, or when the cluster was given up.
+//!
+//! - [`observed`]: what was seen.
+//! - [`mod@decide`]: what to do, with [`nominate`] for the choice of clusters to offer a Workload to.
+//! - [`plan`]: steps, reason, and when to look again, as one line.
+//! - [`local`]: what steps do to the Workload on the manager.
+//! - [`copy`]: what is created on workers.
+//! - [`mirror`]: a worker's status of a job as the manager may show it.
+//! - [`adapter`]: the kinds of jobs.
+//! - [`check`], [`kubeconfig`]: what is said about checks and clusters that are not set up well.
+//!
+//! Nothing here knows how a cluster is reached.
+
+pub mod adapter;
+pub mod check;
+mod condition;
+pub mod copy;
+pub mod decide;
+mod drift;
+mod forward;
+pub mod kubeconfig;
+pub mod local;
+pub mod mirror;
+mod name;
+pub mod nominate;
+pub mod observed;
+mod open;
+pub mod plan;
+
+pub use adapter::Adapter;
+pub use decide::{Policy, decide};
+pub use name::ClusterName;
+pub use nominate::Dispatcher;
+pub use observed::{Check, Link, Observed, Owner, Refusal, Remote};
+pub use plan::{Because, Plan, Step};
+
+/// The controller of MultiKueue checks, and what `managedBy` says of jobs that are theirs.
+pub const CONTROLLER: &str = "kueue.x-k8s.io/multikueue";
+/// The label that says whose an object on a worker is.
+pub const ORIGIN: &str = "kueue.x-k8s.io/multikueue-origin";
+/// The annotation with the uid of the object that a copy is of.
+pub const ORIGIN_UID: &str = "kueue.x-k8s.io/multikueue-origin-uid";
+/// The annotation or label of a job that names its Workload.
+pub const PREBUILT_WORKLOAD: &str = "kueue.x-k8s.io/prebuilt-workload-name";
+/// The label of a Workload with the uid of its job.
+pub const JOB_UID: &str = "kueue.x-k8s.io/job-uid";
+/// The annotations of a Workload that name the object it is for, where its owner does not.
+pub const JOB_OWNER_GVK: &str = "kueue.x-k8s.io/job-owner-gvk";
+/// See [`JOB_OWNER_GVK`].
+pub const JOB_OWNER_NAME: &str = "kueue.x-k8s.io/job-owner-name";
+/// The annotation of jobs that may grow and shrink while they run.
+pub const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
+/// The annotation of a Workload that takes the place of a smaller one.
+pub const REPLACEMENT_FOR: &str = "kueue.x-k8s.io/workload-slice-replacement-for";
+/// The annotation of a job that is just being stopped.
+pub const STOPPING: &str = "kueue.x-k8s.io/stopping";
+/// The annotation of a MultiKueueCluster with which an administrator says that it will not come back and that nothing
+/// runs there any more.
+pub const GIVEN_UP: &str = "ferry.dev/given-up";
+
+/// Condition of a Workload that holds quota.
+pub const QUOTA_RESERVED: &str = "QuotaReserved";
+/// Condition of a Workload that may start.
+pub const ADMITTED: &str = "Admitted";
+/// Condition of a Workload that has to go.
+pub const EVICTED: &str = "Evicted";
+/// Condition of a Workload that has ended.
+pub const FINISHED: &str = "Finished";
+/// Condition of a Workload that is to be deactivated.
+pub const DEACTIVATION_TARGET: &str = "DeactivationTarget";
+/// Condition that names the one cluster on which a job of the Workload may exist.
+pub const HELD: &str = "ferry.dev/Held";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Which clusters a Workload is offered to.
+
+use jiff::{SignedDuration, Timestamp};
+use types::kueue::Workload;
+
+use super::{ClusterName, Link, Observed, QUOTA_RESERVED, Remote, condition};
+
+/// How long the incremental dispatcher waits before it asks more clusters (MK-DISP-11).
+pub const ROUND: SignedDuration = SignedDuration::from_mins(5);
+
+/// How clusters are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Dispatcher {
+    /// All that can be asked, at once.
+    #[default]
+    AllAtOnce,
+    /// A few, and a few more every five minutes, in the order of their configuration.
+    Incremental {
+        /// How many.
+        step: usize,
+    },
+    /// Those that somebody else writes into the Workload's status.
+    External,
+}
+
+/// The clusters that a Workload is offered to, and when more may follow.
+pub fn nominate(
+    dispatcher: Dispatcher,
+    seen: &Observed,
+    local: &Workload,
+    now: Timestamp,
+) -> (Vec<ClusterName>, Option<Timestamp>) {
+    let already: Vec<ClusterName> = nominated(local).collect();
+    match dispatcher {
+        Dispatcher::External => (already, None),
+        Dispatcher::AllAtOnce => (askable(seen, now).cloned().collect(), None),
+        Dispatcher::Incremental { step } => {
+            let since =
+                condition::of(local, QUOTA_RESERVED).map_or(now, |reserved| reserved.last_transition_time.0);
+            let rounds = rounds(since, now);
+            let many = step.max(1).saturating_mul(rounds);
+            // Who was asked stays asked, also while it cannot be reached; it takes no place from others then (MK-DISP-12).
+            let mut chosen: Vec<ClusterName> =
+                already.into_iter().filter(|cluster| seen.configured.contains(cluster)).collect();
+            let asked = |chosen: &[ClusterName]| {
+                askable(seen, now).filter(|cluster| chosen.contains(cluster)).count()
+            };
+            for cluster in askable(seen, now) {
+                if asked(&chosen) >= many {
+                    break;
+                }
+                if !chosen.contains(cluster) {
+                    chosen.push(cluster.clone());
+                }
+            }
+            let more = askable(seen, now).any(|cluster| !chosen.contains(cluster));
+            let next = ROUND
+                .checked_mul(i32::try_from(rounds).unwrap_or(i32::MAX))
+                .and_then(|wait| since.checked_add(wait).ok());
+            (chosen, next.filter(|_| more))
+        }
+    }
+}
+
+/// The rounds that have begun. They are counted from when quota was reserved, so a restart begins none anew.
+fn rounds(since: Timestamp, now: Timestamp) -> usize {
+    let waited = now.duration_since(since).as_secs().max(0) / ROUND.as_secs();
+    usize::try_from(waited).unwrap_or(0).saturating_add(1)
+}
+
+/// The configured clusters that can be asked now, in the order of their configuration.
+fn askable(seen: &Observed, now: Timestamp) -> impl Iterator<Item = &ClusterName> {
+    seen.configured
+        .iter()
+        .filter(move |cluster| seen.remotes.get(*cluster).is_some_and(|remote| can_be_asked(remote, now)))
+}
+
+/// Whether a cluster can be asked to run the Workload.
+pub(super) fn can_be_asked(remote: &Remote, now: Timestamp) -> bool {
+    remote.link == Link::Connected
+        && !remote.lacks_kind
+        && remote.refusal.as_ref().is_none_or(|refusal| refusal.until <= now)
+}
+
+/// The clusters that a Workload says it is offered to.
+pub(super) fn nominated(local: &Workload) -> impl Iterator<Item = ClusterName> {
+    local
+        .status
+        .iter()
+        .flat_map(|status| &status.nominated_cluster_names)
+        .map(|name| ClusterName::from(name.as_str()))
+}
+
+/// Why a Workload is offered to nobody, cluster by cluster.
+pub(super) fn obstacles(seen: &Observed, now: Timestamp) -> String {
+    if seen.configured.is_empty() {
+        return "Waiting for a worker cluster to be configured".to_owned();
+    }
+    let why = |cluster: &ClusterName| match seen.remotes.get(cluster) {
+        None => format!("{cluster} does not exist"),
+        Some(remote) if remote.link != Link::Connected => format!("{cluster} is not connected"),
+        Some(remote) if remote.lacks_kind => format!("{cluster} does not know the kind of the job"),
+        Some(Remote { refusal: Some(refusal), .. }) if refusal.until > now => {
+            format!("{cluster}: {}", refusal.why)
+        }
+        Some(_) => format!("{cluster} was not nominated"),
+    };
+    let all: Vec<String> = seen.configured.iter().map(why).collect();
+    format!("Waiting for a worker cluster: {}", all.join("; "))
+}

@@ -1,0 +1,221 @@
+//! What one decision may depend on, read before deciding.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_core::DynamicObject;
+use types::kueue::{CheckState, Workload};
+
+use super::{
+    Adapter, ClusterName, ELASTIC, EVICTED, FINISHED, HELD, JOB_OWNER_GVK, JOB_OWNER_NAME, ORIGIN_UID,
+    PREBUILT_WORKLOAD, QUOTA_RESERVED, REPLACEMENT_FOR, adapter, condition,
+};
+
+/// Everything that one decision may depend on.
+#[derive(Debug, Clone)]
+pub struct Observed {
+    /// The Workload on the manager; `None` if it is gone.
+    pub local: Option<Arc<Workload>>,
+    /// What its MultiKueue check says; `None` if it has no such check.
+    pub check: Option<Check>,
+    /// Its job on the manager; `None` if it was not seen.
+    pub job: Option<Arc<DynamicObject>>,
+    /// The clusters that it may be offered to, in the order of their configuration.
+    pub configured: Vec<ClusterName>,
+    /// Every cluster that is known, configured or not. Ordered: the same input gives the same plan.
+    pub remotes: BTreeMap<ClusterName, Remote>,
+}
+
+/// A Workload's MultiKueue check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// Its name.
+    pub name: String,
+    /// What it says.
+    pub state: CheckState,
+}
+
+/// A cluster, and what it was last seen to hold of the Workload.
+#[derive(Debug, Clone, Default)]
+pub struct Remote {
+    /// Whether it can be reached.
+    pub link: Link,
+    /// The copy of the Workload.
+    pub workload: Option<Arc<Workload>>,
+    /// The mirror of the job.
+    pub job: Option<Arc<DynamicObject>>,
+    /// When both were last asked for, after every write to them whose answer was lost can no longer arrive.
+    pub read_at: Option<Timestamp>,
+    /// Whether it knows the kind of the job.
+    pub lacks_kind: bool,
+    /// Why it is not asked for the time being.
+    pub refusal: Option<Refusal>,
+}
+
+/// Whether a cluster can be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Link {
+    /// It can.
+    #[default]
+    Connected,
+    /// Nothing was tried yet, or the first attempt is under way.
+    Connecting,
+    /// It cannot, since then.
+    Lost {
+        /// Since when.
+        since: Timestamp,
+        /// Whether its administrator says that it will not come back.
+        given_up: bool,
+    },
+}
+
+/// Why a cluster is not asked for the time being.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// What it said.
+    pub why: String,
+    /// When it is asked again.
+    pub until: Timestamp,
+}
+
+/// Who a Workload is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// Its API version.
+    pub api_version: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl Owner {
+    /// Who a Workload is for (MK-FLOW-03): whom its annotations name, its controller, or its first owner.
+    pub fn of(workload: &Workload) -> Option<Owner> {
+        let annotation = |key| annotation(&workload.metadata, key);
+        if let (Some(gvk), Some(name)) = (annotation(JOB_OWNER_GVK), annotation(JOB_OWNER_NAME))
+            && let Some(adapter) = adapter::ALL.iter().find(|adapter| adapter.gvk() == gvk)
+            && !name.is_empty()
+        {
+            let (api_version, kind) = (adapter.api_version(), adapter.kind.to_owned());
+            return Some(Owner { api_version, kind, name: name.to_owned() });
+        }
+        let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
+        let owner = owners.iter().find(|owner| owner.controller == Some(true)).or(owners.first())?;
+        Some(Owner {
+            api_version: owner.api_version.clone(),
+            kind: owner.kind.clone(),
+            name: owner.name.clone(),
+        })
+    }
+
+    /// The adapter of its kind.
+    pub fn adapter(&self) -> Option<&'static Adapter> {
+        Adapter::of(&self.api_version, &self.kind)
+    }
+}
+
+impl Observed {
+    /// The cluster on which a job of the Workload may exist: the one that is recorded, or the one that was chosen by a
+    /// manager that keeps no such record.
+    pub fn holder(&self) -> Option<ClusterName> {
+        let local = self.local.as_deref()?;
+        held(local).or_else(|| local.status.as_ref()?.cluster_name.as_deref().map(ClusterName::from))
+    }
+
+    /// Clusters that can be reached, with what they hold.
+    pub fn connected(&self) -> impl Iterator<Item = (&ClusterName, &Remote)> {
+        self.remotes.iter().filter(|(_, remote)| remote.link == Link::Connected)
+    }
+}
+
+impl Remote {
+    /// The copy, if it is of this very Workload and not of an earlier one of its name.
+    pub fn copy_of(&self, local: &Workload) -> Option<&Arc<Workload>> {
+        self.workload.as_ref().filter(|copy| is_of(&copy.metadata, local.metadata.uid.as_deref()))
+    }
+
+    /// The mirror, if it is of this very job and Workload and not of an earlier one of its name.
+    pub fn mirror_of(&self, local: &Workload, job: Option<&DynamicObject>) -> Option<&Arc<DynamicObject>> {
+        self.job.as_ref().filter(|mirror| {
+            let uid = job.and_then(|job| job.metadata.uid.as_deref());
+            link(&mirror.metadata) == local.metadata.name.as_deref()
+                && (uid.is_none() || is_of(&mirror.metadata, uid))
+        })
+    }
+
+    /// Whether something of ours is there.
+    pub fn holds_anything(&self) -> bool {
+        self.workload.is_some() || self.job.is_some()
+    }
+
+    /// Whether it is certain that nothing of ours is there.
+    pub fn is_certainly_empty(&self) -> bool {
+        self.link == Link::Connected && !self.holds_anything() && self.read_at.is_some()
+    }
+}
+
+impl Link {
+    /// Since when nothing is to be expected of a cluster any more, if nobody waits longer than `patience`.
+    pub fn given_up_at(&self, patience: Option<SignedDuration>) -> Option<Timestamp> {
+        match self {
+            Link::Connected | Link::Connecting => None,
+            Link::Lost { since, given_up: true } => Some(*since),
+            Link::Lost { since, given_up: false } => Some(since.saturating_add(patience?).unwrap_or(*since)),
+        }
+    }
+}
+
+/// The Workload that a job says it belongs to (MK-INT-03).
+pub fn link(job: &ObjectMeta) -> Option<&str> {
+    annotation(job, PREBUILT_WORKLOAD)
+        .or_else(|| job.labels.as_ref()?.get(PREBUILT_WORKLOAD).map(String::as_str))
+        .filter(|name| !name.is_empty())
+}
+
+/// The cluster that a Workload's record names.
+pub fn held(workload: &Workload) -> Option<ClusterName> {
+    let record = condition::of(workload, HELD).filter(|record| record.status == "True")?;
+    let (_, name) = record.message.split_once('"')?;
+    let (name, _) = name.rsplit_once('"')?;
+    Some(ClusterName::from(name))
+}
+
+/// What a record says.
+pub(super) fn held_message(cluster: &ClusterName) -> String {
+    format!("The job may exist on worker cluster \"{cluster}\"")
+}
+
+/// Whether a Workload holds quota.
+pub(super) fn has_quota(workload: &Workload) -> bool {
+    condition::is_true(workload, QUOTA_RESERVED)
+}
+
+/// Whether a Workload was told to go.
+pub(super) fn is_evicted(workload: &Workload) -> bool {
+    condition::is_true(workload, EVICTED)
+}
+
+/// Whether a Workload has ended.
+pub(super) fn is_finished(workload: &Workload) -> bool {
+    condition::is_true(workload, FINISHED)
+}
+
+/// Whether a Workload is a slice of a job that may grow and shrink.
+pub(super) fn is_elastic(workload: &Workload) -> bool {
+    annotation(&workload.metadata, ELASTIC) == Some("true")
+        || annotation(&workload.metadata, REPLACEMENT_FOR).is_some()
+}
+
+pub(super) fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+/// A copy that does not say of which uid it is was made by Kueue, which goes by the name alone.
+fn is_of(copy: &ObjectMeta, uid: Option<&str>) -> bool {
+    match annotation(copy, ORIGIN_UID) {
+        Some(of) => Some(of) == uid,
+        None => true,
+    }
+}

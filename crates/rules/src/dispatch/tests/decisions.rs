@@ -1,0 +1,471 @@
+//! What is decided in which situation.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use serde_json::json;
+use types::kueue::CheckState;
+
+use super::fixture::*;
+use crate::dispatch::{Dispatcher, Link, ORIGIN_UID, Policy, Step, decide, local};
+
+#[test]
+fn a_job_s_way() {
+    check(seen(), "wait, because no quota");
+    let nominated = seen().quota().nominated(&["east", "west"]);
+    check(seen().quota(), "nominate east west, create east, create west, because nominated");
+    check(nominated.clone(), "create east, create west, because nominated");
+    let offered = nominated.copy("east", &[]).copy("west", &[]);
+    check(offered.clone(), "wait, because nominated");
+    check(offered.clone().copy("east", &["QuotaReserved"]), "wait, because nominated");
+    let admitted = offered.copy("west", &["QuotaReserved", "Admitted"]);
+    check(admitted.clone(), "assign west, because admitted on west");
+    let assigned = admitted.assigned("west");
+    check(assigned.clone(), "delete east, start west, because admitted on west");
+    let started = assigned.remote("east", |east| east.workload = None).mirror("west", json!({}));
+    check(started.clone(), "ready west, because admitted on west");
+    let ready = started
+        .ready("west")
+        .condition("Admitted", "Admitted")
+        .job(|job| job.data["spec"]["suspend"] = json!(false));
+    check(ready.clone(), "wait, because admitted on west");
+    let runs = ready.mirror("west", running());
+    check(runs.clone(), "mirror west, because admitted on west");
+    let runs = runs.job(|job| job.data["status"] = running());
+    check(runs.clone(), "wait, because admitted on west");
+    let ended = runs.mirror("west", complete());
+    check(ended.clone(), "mirror west, because ended on west");
+    let recorded = ended.job(|job| job.data["status"] = complete());
+    check(recorded.clone(), "wait, because ended on west");
+    let finished_there = recorded.copy("west", &["QuotaReserved", "Admitted", "Finished"]);
+    check(finished_there.clone(), "finish Because, because ended on west");
+    let finished = finished_there.condition("Finished", "Succeeded");
+    check(finished.clone(), "delete west, because finished");
+    check(finished.remote("west", |west| (west.workload, west.job) = (None, None)), "wait, because finished");
+}
+
+/// MK-FLOW-02…06.
+#[test]
+fn not_every_workload_is_ours_to_run() {
+    let mut none = seen().quota();
+    none.0.check = None;
+    check(none, "wait, because not delegated");
+    check(
+        seen().quota().local(|local| local.metadata.owner_references = None),
+        "reject (No multikueue adapter found, Previously: \"Pending\"), because not managed",
+    );
+    check(
+        seen().quota().local(|local| {
+            let owner = &mut local.metadata.owner_references.as_mut().expect("owners")[0];
+            (owner.api_version, owner.kind) = ("example.com/v1".into(), "Thing".into());
+        }),
+        "reject (No multikueue adapter found for owner kind \"example.com/v1, Kind=Thing\", Previously: \"Pending\"), because \
+         not managed",
+    );
+    check(
+        seen().quota().job(|job| job.data["spec"]["managedBy"] = json!("example.com/other")),
+        "reject (The owner is not managed by Kueue: Expecting spec.managedBy to be \"kueue.x-k8s.io/multikueue\" not \
+         \"example.com/other\", Previously: \"Pending\"), because not managed",
+    );
+    let mut unseen = seen().quota();
+    unseen.0.job = None;
+    check(unseen, "wait, because its job was not seen");
+    // #3841: what was offered goes when the check refuses.
+    check(
+        seen().quota().copy("east", &[]).check(CheckState::Rejected, "no"),
+        "delete east, because rejected",
+    );
+}
+
+/// MK-FLOW-08, MK-FLOW-11, MK-GC-01, MK-LOST-04.
+#[test]
+fn what_is_not_wanted_goes_from_every_cluster_that_can_be_reached() {
+    let two = seen().copy("east", &["Admitted"]).mirror("east", running()).copy("west", &[]);
+    let mut gone = two.clone();
+    gone.0.local = None;
+    check(gone, "delete east, delete west, because gone");
+    let deleted =
+        two.clone().local(|local| local.metadata.deletion_timestamp = metadata("x").creation_timestamp);
+    check(deleted.clone(), "delete east, delete west, because deleted");
+    check(deleted.lost("east", 5), "delete west, because deleted");
+    // It may run elsewhere later: its pods go before it does.
+    check(two.clone(), "stop and delete east, delete west, because no quota");
+    check(two.mirror("east", complete()), "delete east, delete west, because no quota");
+}
+
+/// Ends are recorded on the manager before anything is removed from a worker.
+#[test]
+fn the_end_is_recorded_before_anything_is_removed() {
+    let ended =
+        seen().quota().copy("east", &["Admitted", "Finished"]).mirror("east", complete()).ready("east");
+    check(ended.clone(), "mirror east, because ended on east");
+    check(ended.clone().condition("Finished", "Succeeded"), "mirror east, because finished");
+    let recorded = ended.clone().job(|job| job.data["status"] = complete());
+    check(recorded.clone().condition("Finished", "Succeeded"), "delete east, because finished");
+    // The Workload's end may be told before the mirror's.
+    check(ended.clone().mirror("east", running()), "look at east, because ended on east");
+    // A mirror that is gone after its end was told cannot tell more; the end stands (MK-ADP-09).
+    let without = ended.clone().remote("east", |east| east.job = None);
+    check(without.clone(), "look at east, because ended on east");
+    check(without.clone().read("east"), "mirror east, because ended on east");
+    let recorded = without.read("east").job(|job| job.data["status"] = complete());
+    check(recorded, "finish Because, because ended on east");
+    // Also if the manager has evicted it meanwhile.
+    check(ended.evicted(), "mirror east, because ended on east");
+}
+
+/// MK-FLOW-12, 13, 15: refusals, not ends.
+#[test]
+fn a_copy_that_is_out_of_sync_goes_and_its_cluster_is_not_asked_again_at_once() {
+    for reason in ["OutOfSync", "OwnerNotFound"] {
+        let out = |seen: Seen| {
+            seen.remote("east", |east| {
+                set(Arc::make_mut(east.workload.as_mut().expect("a copy")), "Finished", reason);
+            })
+        };
+        let ready = out(seen().quota().copy("east", &["Admitted"]).ready("east"));
+        check(
+            ready.clone(),
+            "delete east, refuse east (out of sync with its job), retry (Remote workload on worker cluster \"east\" is out of \
+             sync with its user job, resetting for re-dispatch, Previously: \"Ready\"), because out of sync on east",
+        );
+        check(
+            ready.clone().check(CheckState::Retry, ""),
+            "delete east, refuse east (out of sync with its job), because out of sync on east",
+        );
+        check(ready.evicted(), "delete east, because evicted");
+        let offered =
+            out(seen().quota().nominated(&["east", "west"]).copy("east", &["Admitted"]).copy("west", &[]));
+        check(offered, "delete east, refuse east (in words), because nominated");
+    }
+}
+
+/// MK-FLOW-16, MK-FLOW-25.2, MK-EVI-01, MK-SM-05.
+#[test]
+fn the_manager_evicts() {
+    let mut pods = running();
+    pods["conditions"] = json!([{"type": "Suspended", "status": "True"}]);
+    let shown = |seen: Seen| seen.job(|job| job.data["status"] = pods);
+    let evicted =
+        shown(seen().quota().copy("east", &["Admitted"]).mirror("east", running()).ready("east").evicted());
+    check(evicted.clone(), "deactivate east, because evicted");
+    check(evicted.clone().copy("east", &["Admitted", "DeactivationTarget"]), "wait, because evicted");
+    let stopped = evicted.clone().copy("east", &["Evicted"]);
+    check(stopped.clone(), "wait, because evicted");
+    check(stopped.clone().mirror("east", json!({"active": 0})), "mirror east, because evicted");
+    // Nobody else can say that the pods are gone if the mirror is.
+    let without = stopped.remote("east", |east| east.job = None);
+    check(without.clone(), "look at east, because evicted");
+    check(without.clone().read("east"), "settle, because evicted");
+    let empty = without.remote("east", |east| east.workload = None);
+    check(empty.clone(), "look at east, because evicted");
+    check(empty.clone().read("east"), "settle, forget, because evicted");
+    // And nothing is offered to anybody before the eviction is over.
+    check(empty.read("east").wrote(&[Step::Forget]), "wait, because evicted");
+    // Quota was taken back: what is there goes, and the record with it.
+    let withdrawn = seen().copy("east", &["Evicted"]).mirror("east", json!({})).ready("east").evicted();
+    check(withdrawn.clone(), "stop and delete east, because no quota");
+    let empty = withdrawn.remote("east", |east| (east.workload, east.job) = (None, None));
+    check(empty.clone(), "look at east, because no quota");
+    check(empty.read("east"), "forget, because no quota");
+}
+
+/// MK-FLOW-17, MK-EVI-04.
+#[test]
+fn the_worker_evicts() {
+    let evicted = seen().quota().copy("east", &["Evicted"]).mirror("east", json!({})).ready("east");
+    check(
+        evicted.clone(),
+        "retry (Workload evicted on worker cluster: \"east\", resetting for re-admission. Previously: \"Ready\"), because \
+         evicted on east",
+    );
+    check(evicted.clone().check(CheckState::Retry, ""), "wait, because evicted on east");
+    // Before the check was passed, nobody has to be evicted on the manager.
+    let assigned = seen().quota().copy("east", &["Evicted"]).assigned("east");
+    check(assigned.clone(), "delete east, because evicted on east");
+    let empty = assigned.remote("east", |east| east.workload = None);
+    check(empty.clone(), "look at east, because missing on east");
+    check(empty.read("east"), "unassign, because missing on east");
+}
+
+/// MK-FLOW-22, MK-LOST-01…03, 05; hazard 10.
+#[test]
+fn a_cluster_is_lost() {
+    let ready = seen().quota().copy("east", &["Admitted"]).mirror("east", running()).ready("east");
+    // Without a limit, nothing runs elsewhere while it may still run there; and the Workload says so.
+    check(ready.clone().lost("east", 5), "wait, because east is lost");
+    check(
+        ready.clone().lost("east", 5000),
+        "say (The workload was admitted on \"east\", which cannot be reached since 2026-01-02T08:36:40Z), because east is lost",
+    );
+    check_with(ready.clone().lost("east", 30), &patient(), "wait, because east is lost");
+    let retry = "retry (Admitting remote lost, Previously: \"Ready\"), because east is lost";
+    check_with(ready.clone().lost("east", 900), &patient(), retry);
+    let given_up =
+        ready.clone().remote("east", |east| east.link = Link::Lost { since: ago(5), given_up: true });
+    check(given_up, retry);
+    let connecting = ready.clone().remote("east", |east| east.link = Link::Connecting);
+    check_with(connecting, &patient(), "wait, because east is lost");
+    // The core evicts; the quota comes back only when no pods are shown, and nobody else will say so (MK-LOST-07).
+    let evicted = ready.clone().lost("east", 900).evicted().job(|job| job.data["status"] = running());
+    check(evicted.clone(), "wait, because east is lost");
+    check_with(evicted, &patient(), "settle, forget, because east is lost");
+    // Chosen, and lost before anybody was told: a job may have been created there nevertheless.
+    let assigned = seen().quota().copy("east", &["Admitted"]).assigned("east").lost("east", 800);
+    check(assigned.clone(), "wait, because east is lost");
+    check_with(assigned.lost("east", 900), &patient(), "unassign, because east is lost");
+    // It is back: what it says is gone again.
+    let back = ready
+        .check(CheckState::Ready, "The workload was admitted on \"east\", which cannot be reached since x");
+    check(back, "mirror east, ready east, because admitted on east");
+}
+
+/// MK-LOST-06: reachable, but nothing is there any more. That is read before it is believed.
+#[test]
+fn what_was_admitted_vanishes() {
+    let gone = seen().quota().ready("east");
+    check(gone.clone(), "look at east, because missing on east");
+    let retry = "retry (Admitting remote no longer exists, Previously: \"Ready\"), because missing on east";
+    check(gone.clone().read("east"), retry);
+    check(gone.clone().mirror("east", running()), "stop and delete east, because missing on east");
+    check(gone.copy("east", &[]), "delete east, because missing on east");
+}
+
+/// MK-FLOW-21: the running copy is preferred over a returning earlier one.
+#[test]
+fn the_recorded_cluster_is_the_only_one() {
+    let both = seen()
+        .quota()
+        .copy("west", &["Admitted"])
+        .mirror("west", json!({}))
+        .ready("west")
+        .copy("east", &["Admitted"]);
+    check(both.clone(), "delete east, wait, because admitted on west".replace(", wait", "").as_str());
+    check(both.mirror("east", running()), "stop and delete east, because admitted on west");
+}
+
+/// A cluster that was given up comes back before another one was chosen.
+#[test]
+fn what_a_returning_cluster_did_counts() {
+    let open =
+        seen().quota().nominated(&["east", "west"]).copy("east", &["Admitted"]).copy("west", &["Admitted"]);
+    check(open.clone().mirror("west", running()), "assign west, because admitted on west");
+    check(open.clone().mirror("west", complete()), "mirror west, because ended on west");
+    check(
+        open.clone().copy("west", &[]).mirror("west", running()),
+        "stop and delete west, because leftovers on west",
+    );
+    check(
+        open.clone().nominated(&["east"]).mirror("west", running()),
+        "nominate west, because admitted on west",
+    );
+    // The mirror of an earlier job of that name.
+    let earlier = open.mirror("west", running()).remote("west", |west| {
+        let mirror = Arc::make_mut(west.job.as_mut().expect("a mirror"));
+        mirror.metadata.annotations.as_mut().expect("annotations").insert(ORIGIN_UID.into(), "job-0".into());
+    });
+    check(earlier, "stop and delete west, because leftovers on west");
+}
+
+/// MK-FLOW-23, MK-FLOW-24.
+#[test]
+fn a_cluster_is_no_longer_configured() {
+    let mut removed = seen().quota().copy("east", &["Admitted"]).mirror("east", running()).ready("east");
+    removed.0.configured.remove(0);
+    check(removed.clone(), "stop and delete east, because east is not configured");
+    let empty = removed.clone().remote("east", |east| (east.workload, east.job) = (None, None));
+    check(empty.clone(), "look at east, because east is not configured");
+    check(
+        empty.read("east"),
+        "retry (Admitting remote no longer exists, Previously: \"Ready\"), because east is not configured",
+    );
+    check_with(
+        removed.clone().lost("east", 60),
+        &patient(),
+        "say (The workload was admitted on \"east\", which cannot be reached since 2026-01-02T09:59:00Z), because east is lost",
+    );
+    removed.0.remotes.remove("east");
+    check_with(removed, &patient(), "wait, because east is lost");
+}
+
+/// MK-FLOW-18, MK-FLOW-19.
+#[test]
+fn copies_follow_the_priority_and_nothing_else() {
+    let class = |name: &str, kind: &str| {
+        Some(types::kueue::PriorityClassRef { group: "g".into(), kind: kind.into(), name: name.into() })
+    };
+    let with = |kind: &str| {
+        let kind = kind.to_owned();
+        seen().quota().local(move |local| local.spec.priority_class_ref = class("low", &kind))
+    };
+    let offered =
+        with("WorkloadPriorityClass").nominated(&["east", "west"]).copy("east", &[]).copy("west", &[]);
+    let raised = |seen: Seen| {
+        seen.local(|local| local.spec.priority_class_ref = class("high", "WorkloadPriorityClass"))
+    };
+    check(raised(offered.clone()), "update east, update west, because nominated");
+    let runs = raised(offered.clone().copy("east", &["Admitted"]).mirror("east", json!({})).ready("east"));
+    check(runs, "delete west, update east, because admitted on east");
+    let other = offered.clone().local(|local| local.spec.queue_name = Some("other".into()));
+    check(other, "delete east, delete west, because nominated");
+    let pods = with("PriorityClass").nominated(&["east", "west"]).copy("east", &[]).copy("west", &[]);
+    check(raised(pods), "delete east, delete west, because nominated");
+    // Gates are each cluster's own (MK-PRE-04), and an absent list is an empty one.
+    let gated = offered.remote("east", |east| {
+        let copy = Arc::make_mut(east.workload.as_mut().expect("a copy"));
+        copy.spec.preemption_gates = vec![types::kueue::PreemptionGate { name: "g".into() }];
+        copy.spec.pod_sets[0].template.metadata = Some(metadata("").clone()).filter(|_| false);
+    });
+    check(gated, "wait, because nominated");
+}
+
+/// MK-DISP-02, MK-SM-03, MK-FLOW-22.
+#[test]
+fn nothing_is_offered_too_early() {
+    let waits = seen().quota().local(|local| {
+        let checks = &mut local.status.as_mut().expect("a status").admission_checks;
+        let mut other = checks[0].clone();
+        other.name = "budget".into();
+        checks.push(other);
+    });
+    check(waits, "wait, because other checks: budget");
+    check(seen().quota().check(CheckState::Retry, ""), "wait, because about to be evicted");
+    check(
+        seen().quota().check(CheckState::Ready, ""),
+        "retry (Admission check is Ready but no admitting cluster is recorded; this is unexpected, please report it, \
+         Previously: \"Ready\"), because no cluster is recorded",
+    );
+}
+
+/// MK-DISP-04, MK-DISP-07, MK-DISP-08, MK-DEL-02, MK-CONN-15.
+#[test]
+fn clusters_that_cannot_be_asked_are_not_and_the_check_says_why() {
+    check(seen().quota().lost("east", 5), "nominate west, create west, because nominated");
+    check(seen().quota().refuses("east", "taken"), "nominate west, create west, because nominated");
+    check(
+        seen().quota().remote("east", |east| east.lacks_kind = true),
+        "nominate west, create west, because nominated",
+    );
+    let none = seen().quota().lost("east", 5).refuses("west", "no such namespace");
+    let says = "Waiting for a worker cluster: east is not connected; west: no such namespace";
+    check(none.clone(), &format!("say ({says}), because no cluster can be asked"));
+    check(none.check(CheckState::Pending, says), "wait, because no cluster can be asked");
+    let again = seen().quota().check(CheckState::Pending, says);
+    check(again, "nominate east west, create east, create west, say (), because nominated");
+    // Admitted, but somebody else's job is in the way: no job, no harm.
+    let clash = seen().quota().copy("east", &["Admitted"]).assigned("east").refuses("east", "taken");
+    check(clash.clone(), "delete east, because refused by east");
+    let empty = clash.remote("east", |east| east.workload = None).read("east");
+    check(empty, "unassign, because missing on east");
+}
+
+/// MK-DISP-09…13.
+#[test]
+fn dispatchers() {
+    let three = |seen: Seen| {
+        let mut seen = seen;
+        seen.0.configured = ["south", "west", "east"].map(Into::into).to_vec();
+        seen.0.remotes.insert("south".into(), crate::dispatch::Remote::default());
+        seen
+    };
+    let incremental = Policy { dispatcher: Dispatcher::Incremental { step: 1 }, ..Policy::default() };
+    let first = three(seen().quota());
+    check_with(first.clone(), &incremental, "nominate south, create south, because nominated");
+    let plan = decide(&first.0, &incremental, now());
+    assert_eq!(plan.again, Some(now() + SignedDuration::from_mins(5)));
+    let later = |seconds: i64| {
+        three(seen().quota()).nominated(&["south"]).copy("south", &[]).local(|local| {
+            let reserved = &mut local.status.as_mut().expect("a status").conditions[0];
+            reserved.last_transition_time.0 = ago(seconds);
+        })
+    };
+    check_with(later(299), &incremental, "wait, because nominated");
+    check_with(later(300), &incremental, "nominate south west, create west, because nominated");
+    check_with(
+        later(3000),
+        &incremental,
+        "nominate south west east, create east, create west, because nominated",
+    );
+    // Who cannot be reached takes no place from others (MK-DISP-12).
+    check_with(first.lost("south", 5), &incremental, "nominate west, create west, because nominated");
+    let external = Policy { dispatcher: Dispatcher::External, ..Policy::default() };
+    check_with(
+        three(seen().quota()),
+        &external,
+        "say (Waiting for a worker cluster: south was not nominated; west was not nominated; east was not nominated), because no cluster can be asked",
+    );
+    check_with(
+        three(seen().quota()).nominated(&["east"]).copy("west", &[]),
+        &external,
+        "create east, delete west, because nominated",
+    );
+}
+
+/// MK-FLOW-10, MK-ELA-03…06.
+#[test]
+fn elastic_jobs_grow_and_shrink() {
+    let elastic = |seen: Seen, count: i32| {
+        seen.local(|local| {
+            local
+                .metadata
+                .annotations
+                .get_or_insert_default()
+                .insert("kueue.x-k8s.io/elastic-job".into(), "true".into());
+            local.spec.pod_sets[0].count = count;
+        })
+        .job(|job| {
+            job.metadata
+                .annotations
+                .get_or_insert_default()
+                .insert("kueue.x-k8s.io/elastic-job".into(), "true".into());
+        })
+    };
+    let runs = elastic(seen().quota(), 2).copy("east", &["Admitted"]).mirror("east", json!({})).ready("east");
+    check(runs.clone(), "wait, because admitted on east");
+    let smaller = elastic(runs.clone(), 1).job(|job| job.data["spec"]["parallelism"] = json!(1));
+    check(smaller, "forward east, update east, because admitted on east");
+    // The larger slice is not admitted yet.
+    check(
+        runs.clone().job(|job| job.data["spec"]["parallelism"] = json!(3)),
+        "wait, because admitted on east",
+    );
+    let next = |seen: Seen| {
+        seen.local(|local| {
+            local.metadata.name = Some("job-j-next".into());
+            local.metadata.uid = Some("workload-2".into());
+            let annotations = local.metadata.annotations.get_or_insert_default();
+            annotations
+                .insert("kueue.x-k8s.io/workload-slice-replacement-for".into(), "ns/job-j-12345".into());
+        })
+    };
+    let grown = next(elastic(runs.clone(), 3)).job(|job| job.data["spec"]["parallelism"] = json!(3));
+    check(grown.copy("east", &["Admitted"]), "forward east, because admitted on east");
+    check(next(elastic(seen(), 3)), "wait, because another slice follows");
+    check(runs.condition("Finished", "WorkloadSliceReplaced"), "wait, because another slice follows");
+}
+
+/// One write for all steps, on the version that was decided on, clearing the list whoever wrote it (MK-DISP-15).
+#[test]
+fn the_write_names_what_it_changes() {
+    let before = seen().quota().nominated(&["east"]).0.local.expect("a Workload");
+    let step = Step::Assign("east".into());
+    let after = local::apply(&before, CHECK, &[&step], now());
+    let patch = local::patch(&before, &after).expect("something changed");
+    assert_eq!(patch["metadata"], json!({"uid": "workload-1", "resourceVersion": "1"}));
+    assert_eq!(patch["status"]["nominatedClusterNames"], json!(null));
+    assert_eq!(patch["status"]["clusterName"], json!("east"));
+    assert_eq!(patch["status"]["conditions"][1]["type"], "ferry.dev/Held");
+    assert!(patch["status"].get("admissionChecks").is_none(), "{patch}");
+    assert_eq!(local::patch(&after, &local::apply(&after, CHECK, &[&step], now())), None);
+    // MK-FLOW-26, MK-SM-02: the time of the check is that of its change.
+    let ready = local::apply(&after, CHECK, &[&Step::Ready("east".into())], now());
+    let check = &ready.status.as_ref().expect("a status").admission_checks[0];
+    assert_eq!(
+        (check.state, check.message.as_str()),
+        (CheckState::Ready, "The workload was admitted on \"east\"")
+    );
+    assert_eq!(check.last_transition_time.as_ref().map(|time| time.0), Some(now()));
+    let later =
+        local::apply(&ready, CHECK, &[&Step::Ready("east".into())], now() + SignedDuration::from_secs(9));
+    assert_eq!(local::patch(&ready, &later), None);
+}

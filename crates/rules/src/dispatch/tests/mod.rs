@@ -1,0 +1,8 @@
+//! Tables beside the rules, and a small world in which plans are carried out at random.
+
+mod copies;
+mod decisions;
+mod fixture;
+mod kubeconfigs;
+mod mirrors;
+mod world;
