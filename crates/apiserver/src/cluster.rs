@@ -18,14 +18,14 @@ use crate::answer::{self, Answer};
 use crate::auth::rbac::Authorizer;
 use crate::auth::signer::Signer;
 use crate::auth::tokens::Tokens;
-use crate::auth::{self, User, openid, reviews, token_request};
+use crate::auth::{self, User, openid, reviews};
 use crate::crd::definitions::Definitions;
 use crate::object;
 use crate::registry::{Registry, Resource};
 use crate::request::{Asked, Query, Target, Verb};
 use crate::status::Refusal;
-use crate::strategy::{self, Strategy};
-use crate::{bootstrap, discovery, options, verbs};
+use crate::strategy::{self, Strategy, forms};
+use crate::{bootstrap, discovery, options, subresources, verbs};
 
 /// The largest body that is read (1.2).
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -106,7 +106,7 @@ impl Cluster {
             .iter()
             .filter(|resource| resource.allows("get") || reviews::is_review(resource))
             .map(|resource| {
-                ((object::storage_name(resource), resource.version.clone()), strategy::of(resource, settings))
+                ((resource.api_version(), resource.plural.clone()), strategy::of(resource, settings))
             })
             .collect();
         let authorizer = Arc::new(Authorizer::new(store.clone()));
@@ -166,6 +166,9 @@ impl Cluster {
             return Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n"));
         };
         let resource = &resource;
+        if (resource.group.as_str(), resource.plural.as_str()) == ("", "bindings") {
+            return subresources::binding::create_legacy(self, &target, &query, head, &user, &body).await;
+        }
         let strategy = self.strategy(resource).ok_or_else(Refusal::method_not_allowed)?;
         options::expect(target.verb, &query)?;
         let context = Context {
@@ -220,17 +223,7 @@ impl Cluster {
                         None => Refusal::method_not_allowed(),
                     });
                 }
-                match (name, verb) {
-                    ("status", Verb::Get) => verbs::get::get(context).await,
-                    ("status", Verb::Update) => verbs::update::update(context, body, true).await,
-                    ("status", Verb::Patch) => verbs::patch::patch(context, body, true).await,
-                    ("scale", _) if resource.custom.is_some() => match &resource.custom {
-                        Some(custom) => verbs::scale::scale(context, custom, body).await,
-                        None => Err(Refusal::unknown_resource()),
-                    },
-                    ("token", Verb::Create) => token_request::create(context, body),
-                    _ => Err(Refusal::unknown_resource()),
-                }
+                subresources::answer(context, name, body).await
             }
         }
     }
@@ -316,7 +309,7 @@ impl Cluster {
         if let Some(custom) = &resource.custom {
             return Some(custom.clone());
         }
-        let id = (object::storage_name(resource), resource.version.clone());
+        let id = (resource.api_version(), resource.plural.clone());
         self.0.strategies.get(&id).cloned()
     }
 }
@@ -378,7 +371,10 @@ impl Context<'_> {
     /// A stored object in the requested version.
     pub(crate) async fn read(&self, object: &Object) -> Result<serde_json::Value, Refusal> {
         match &self.resource.custom {
-            None => Ok(object::read(object)),
+            None => Ok(match forms::of(self.resource) {
+                None => object::read(object),
+                Some(form) => form.seen(&object::read(object)),
+            }),
             Some(custom) => custom.read(object::read(object)).await,
         }
     }
@@ -386,6 +382,8 @@ impl Context<'_> {
     /// An object, in any of its versions, ready to be stored.
     pub(crate) async fn draft(&self, object: &serde_json::Value) -> Result<Draft, Refusal> {
         let Some(custom) = &self.resource.custom else {
+            let kept = forms::of(self.resource).map(|form| form.kept(object));
+            let object = kept.as_ref().unwrap_or(object);
             return Ok(object::draft(object, &self.fields(object)));
         };
         let (object, fields) = custom.stored(object).await?;

@@ -5,12 +5,11 @@ use jiff::Timestamp;
 use rules::field::Path;
 use serde_json::{Value, json};
 
-use crate::apply::{
-    ApplyError, BuiltIn, FieldManager, Filter, Filters, PathElement, Schema, Set, TypeId, Versions, empty,
-};
+use crate::apply::{ApplyError, BuiltIn, FieldManager, Filters, Schema, TypeId, Versions, empty};
 use crate::cluster::Context;
 use crate::registry::Resource;
 use crate::status::{About, Refusal};
+use crate::subresources;
 
 /// A built-in kind, which has one version as far as managers are concerned.
 struct Kind<'a>(&'a Resource);
@@ -82,8 +81,9 @@ fn with_field_manager<T>(
         None => (empty(resource.of_type(), &version, &resource.kind), &built_in),
         Some(custom) => (json!({"apiVersion": version, "kind": resource.kind}), &**custom),
     };
-    let reset = reset(resource, &version, status);
     let subresource = context.target.subresource.as_deref().unwrap_or("");
+    let part = if status { subresource } else { "" };
+    let reset = Filters::from([(version.clone(), subresources::written(resource, part))]);
     let fields = FieldManager {
         versions,
         version: &version,
@@ -93,17 +93,6 @@ fn with_field_manager<T>(
         empty: &empty,
     };
     act(&fields, &empty)
-}
-
-/// Writes to an object cannot change its status, and writes to the status nothing else of it (2.46).
-fn reset(resource: &Resource, version: &str, status: bool) -> Filters {
-    let mut kept = Set::default();
-    if status {
-        kept.insert(&[PathElement::field("spec")]);
-    } else if resource.subresource("status").is_some() {
-        kept.insert(&[PathElement::field("status")]);
-    }
-    Filters::from([(version.to_owned(), Filter::Except(kept))])
 }
 
 /// Who writes: what the client says, or the first word of the program that it is.

@@ -11,6 +11,7 @@ use store::Revision;
 
 use crate::crd::Custom;
 use crate::status::Refusal;
+use crate::strategy::forms;
 
 /// A resource that is served, in one version.
 #[derive(Debug, Clone)]
@@ -76,7 +77,13 @@ impl Resource {
     /// Stored bytes, each with the revision it was written at, as clients of this version see them.
     pub(crate) async fn shown(&self, stored: Vec<(Revision, Bytes)>) -> Result<Vec<Bytes>, Refusal> {
         match &self.custom {
-            None => Ok(stored.into_iter().map(|(_, bytes)| bytes).collect()),
+            None => {
+                let bytes = stored.into_iter().map(|(_, bytes)| bytes);
+                Ok(match forms::of(self) {
+                    None => bytes.collect(),
+                    Some(form) => bytes.map(|bytes| form.seen_bytes(&bytes)).collect(),
+                })
+            }
             Some(custom) => custom.shown(stored).await,
         }
     }

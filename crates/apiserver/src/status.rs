@@ -198,6 +198,11 @@ impl Refusal {
         Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
     }
 
+    /// 429: not now.
+    pub fn too_many_requests(message: impl Into<String>) -> Self {
+        Refusal::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+    }
+
     /// 500 with upstream's words in front.
     pub fn internal(message: impl std::fmt::Display) -> Self {
         let message = format!("Internal error occurred: {message}");
@@ -238,7 +243,10 @@ impl Refusal {
 
     /// Adds a cause that machines look for (2.28).
     pub fn with_cause(mut self, reason: &str, message: &str, field: &str) -> Self {
-        let cause = json!([{"reason": reason, "message": message, "field": field}]);
+        let mut cause = json!([{"reason": reason, "message": message}]);
+        if !field.is_empty() {
+            cause[0]["field"] = json!(field);
+        }
         self.details.get_or_insert_default().insert("causes".to_owned(), cause);
         self
     }

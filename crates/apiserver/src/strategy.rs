@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use rules::job::{self, Settings};
 use rules::meta::system::Identity;
-use rules::names::{self, Problems};
 use rules::wire;
 use rules::write::{Accepted, Refused};
 use serde_json::Value;
@@ -12,9 +11,8 @@ use serde_json::Value;
 use crate::crd::definition::Definitions;
 use crate::registry::Resource;
 
-mod generic;
-mod namespaces;
-mod secrets;
+mod built_in;
+pub(crate) mod forms;
 
 /// How objects of a kind are made and changed. Bodies are what [`schema::decode`] left.
 pub trait Strategy: Send + Sync {
@@ -28,6 +26,11 @@ pub trait Strategy: Send + Sync {
     fn update(&self, body: &Value, stored: &Value) -> Result<Accepted, Refused>;
     /// A changed status.
     fn update_status(&self, body: &Value, stored: &Value) -> Result<Accepted, Refused>;
+    /// A change through a subresource that writes the object itself, such as `status` or `resize`.
+    fn update_subresource(&self, name: &str, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
+        let _ = name;
+        self.update_status(body, stored)
+    }
     /// Fields that can be selected, besides name and namespace.
     fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
         let _ = object;
@@ -43,20 +46,8 @@ pub trait Strategy: Send + Sync {
 pub fn of(resource: &Resource, settings: Settings) -> Arc<dyn Strategy> {
     match (resource.group.as_str(), resource.kind.as_str()) {
         ("batch", "Job") => Arc::new(Jobs { settings }),
-        ("", "Namespace") => Arc::new(namespaces::Namespaces),
-        ("", "Secret") => Arc::new(secrets::Secrets(generic::Generic::of(resource))),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => Arc::new(Definitions::of(resource)),
-        _ => Arc::new(generic::Generic::of(resource)),
-    }
-}
-
-/// How objects of a resource may be called (2.30).
-fn name_of(resource: &Resource) -> fn(&str) -> Problems {
-    match (resource.group.as_str(), resource.kind.as_str()) {
-        ("", "Namespace") => names::dns_label,
-        ("", "Service") => names::dns_1035_label,
-        ("rbac.authorization.k8s.io", _) => names::path_segment,
-        _ => names::dns_subdomain,
+        _ => Arc::new(built_in::BuiltIn::of(resource)),
     }
 }
 

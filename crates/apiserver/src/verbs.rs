@@ -40,7 +40,7 @@ fn refused(context: &Context<'_>, object: &Value, name: &str, refused: Refused) 
 }
 
 /// A write that the store did not take.
-fn not_committed(context: &Context<'_>, name: &str, error: store::error::Commit) -> Refusal {
+pub(crate) fn not_committed(context: &Context<'_>, name: &str, error: store::error::Commit) -> Refusal {
     use store::error::Commit;
     match error {
         Commit::Exists { .. } => Refusal::already_exists(context.about_name(name), false),

@@ -80,11 +80,12 @@ fn unified(old: &str, new: &str) -> String {
         writeln!(out, "@@ -{} +{} @@", shown(&from), shown(&to)).expect("a String takes everything");
         for edit in &group {
             let (was, is) = (&old[edit.old.clone()], &new[edit.new.clone()]);
-            if edit.same {
-                was.iter().for_each(|line| push(&mut out, ' ', line));
-            } else {
-                was.iter().for_each(|line| push(&mut out, '-', line));
-                is.iter().for_each(|line| push(&mut out, '+', line));
+            let (gone, come) = if edit.same { (' ', None) } else { ('-', Some('+')) };
+            for line in was {
+                push(&mut out, gone, line);
+            }
+            for (mark, line) in come.into_iter().flat_map(|mark| is.iter().map(move |line| (mark, line))) {
+                push(&mut out, mark, line);
             }
         }
     }

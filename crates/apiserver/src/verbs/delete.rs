@@ -91,7 +91,7 @@ fn warned(mut answer: Answer, warnings: &[String]) -> Answer {
     answer
 }
 
-fn expect_preconditions(
+pub(crate) fn expect_preconditions(
     context: &Context<'_>,
     name: &str,
     options: &Value,

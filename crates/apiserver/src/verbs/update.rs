@@ -10,7 +10,6 @@ use crate::body::Read;
 use crate::cluster::Context;
 use crate::object;
 use crate::status::Refusal;
-use crate::strategy::Strategy;
 use crate::verbs::delete::is_held;
 use crate::{body, managed, verbs};
 
@@ -60,8 +59,10 @@ pub(crate) async fn change(
         let Read { object: wanted, mut warnings } = make(&old)?;
         let wanted =
             admission::mutated(context, Operation::Update, &wanted, Some(&old), &mut warnings).await?;
-        let rule = if status { Strategy::update_status } else { Strategy::update };
-        let accepted = rule(context.strategy, &wanted, &old);
+        let accepted = match context.target.subresource.as_deref().filter(|_| status) {
+            Some(subresource) => context.strategy.update_subresource(subresource, &wanted, &old),
+            None => context.strategy.update(&wanted, &old),
+        };
         let accepted = accepted.map_err(|refused| verbs::refused(context, &wanted, name, refused))?;
         warnings.extend(accepted.warnings);
         admission::validated(context, Operation::Update, &accepted.object, Some(&old), &mut warnings).await?;
@@ -100,7 +101,10 @@ pub(crate) async fn settle(
     key: &store::Key,
     object: &Value,
 ) -> Result<Write, Refusal> {
-    if !object["metadata"]["deletionTimestamp"].is_null() && !is_held(context, object) {
+    // Whoever finalizes a namespace has the last word on it (2.60, as measured).
+    let is_finalized = context.target.subresource.as_deref() == Some("finalize")
+        && object["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+    if !object["metadata"]["deletionTimestamp"].is_null() && (is_finalized || !is_held(context, object)) {
         return Ok(Write::delete(key.clone()));
     }
     Ok(Write::put(key.clone(), context.draft(object).await?))

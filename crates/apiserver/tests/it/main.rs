@@ -9,6 +9,7 @@ mod hostile;
 mod jobs;
 mod objects;
 mod patch;
+mod pods;
 mod serve;
 mod watch;
 

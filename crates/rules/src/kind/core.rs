@@ -26,6 +26,7 @@ pub(super) fn of(kind: &str) -> &'static dyn Kind {
         "ServiceAccount" => &ServiceAccounts,
         "ConfigMap" => &data::ConfigMaps,
         "Secret" => &data::Secrets,
+        "Service" => &Services,
         "ReplicationController" => &super::Counted,
         _ => &Plain,
     }
@@ -64,6 +65,12 @@ pub(super) fn as_sent(errors: &mut Errors, typed: &impl serde::Serialize, sent: 
 impl Kind for Pods {
     fn counts(&self) -> Counts {
         Counts::Spec
+    }
+
+    fn default(&self, pod: &mut Value) {
+        if !pod["status"].is_null() {
+            first_of_many(&mut pod["status"], "podIP", "podIPs", |ip| json!({"ip": ip}), |ip| text(ip, "ip"));
+        }
     }
 
     fn prepare_create(&self, new: &mut Value) -> Vec<String> {
@@ -239,6 +246,15 @@ fn finalizers(namespace: &Value, path: impl Fn(usize) -> Path) -> Errors {
     finalizers.flat_map(|(i, finalizer)| meta::finalizer(finalizer, &path(i))).collect()
 }
 
+/// Services.
+struct Services;
+
+impl Kind for Services {
+    fn name(&self) -> fn(&str) -> Problems {
+        names::dns_1035_label
+    }
+}
+
 /// Service accounts. Of the secrets that they name, only the names are kept.
 struct ServiceAccounts;
 
@@ -274,6 +290,25 @@ fn only_names_of_secrets(account: &mut Value) {
             Some(name) => json!({"name": name}),
             None => json!({}),
         };
+    }
+}
+
+/// A field that was alone, and is now the first of a list. Whoever says only the one says the other; whoever says two
+/// different things means the old one.
+pub(super) fn first_of_many(
+    object: &mut Value,
+    one: &str,
+    many: &str,
+    to_item: impl Fn(&str) -> Value,
+    of_item: impl Fn(&Value) -> &str,
+) {
+    let single = text(object, one).to_owned();
+    let first = super::items(object, many).first().map(|item| of_item(item).to_owned());
+    match first {
+        Some(first) if single.is_empty() => object[one] = json!(first),
+        Some(first) if single == first => {}
+        None if single.is_empty() => {}
+        _ => object[many] = json!([to_item(&single)]),
     }
 }
 

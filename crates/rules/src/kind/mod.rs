@@ -187,11 +187,21 @@ impl Kind for Counted {
     }
 }
 
+/// A kind whose names only have to fit into a path.
+struct PathNamed;
+
+impl Kind for PathNamed {
+    fn name(&self) -> fn(&str) -> Problems {
+        names::path_segment
+    }
+}
+
 /// The rules of a kind.
 pub fn of(group: &str, kind: &str) -> &'static dyn Kind {
     match (group, kind) {
         ("", kind) => core::of(kind),
         ("events.k8s.io", "Event") => &core::Event::Events,
+        ("rbac.authorization.k8s.io", _) => &PathNamed,
         ("coordination.k8s.io", "Lease") => &coordination::Leases,
         ("networking.k8s.io", "Ingress" | "IngressClass" | "NetworkPolicy")
         | ("policy", "PodDisruptionBudget")

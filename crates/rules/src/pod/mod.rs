@@ -32,6 +32,7 @@ pub mod defaults;
 mod dns;
 mod env;
 mod ephemeral;
+pub mod eviction;
 pub mod gates;
 mod image;
 mod mounts;

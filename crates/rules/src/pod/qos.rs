@@ -26,20 +26,17 @@ pub fn compute(spec: Option<&PodSpec>) -> &'static str {
     let Some(spec) = spec else { return BEST_EFFORT };
     let (mut requests, mut limits) = (Sums::new(), Sums::new());
     let mut all_limited = true;
-    match &spec.resources {
-        Some(resources) => {
-            add(&mut requests, resources.requests.as_ref());
-            if resources.limits.as_ref().is_some_and(|limits| !limits.is_empty()) {
-                all_limited = add(&mut limits, resources.limits.as_ref()) == COUNTED.len();
-            }
+    if let Some(resources) = &spec.resources {
+        add(&mut requests, resources.requests.as_ref());
+        if resources.limits.as_ref().is_some_and(|limits| !limits.is_empty()) {
+            all_limited = add(&mut limits, resources.limits.as_ref()) == COUNTED.len();
         }
-        None => {
-            let none = ResourceRequirements::default();
-            for container in spec.containers.iter().chain(spec.init_containers.iter().flatten()) {
-                let resources = container.resources.as_ref().unwrap_or(&none);
-                add(&mut requests, resources.requests.as_ref());
-                all_limited &= add(&mut limits, resources.limits.as_ref()) == COUNTED.len();
-            }
+    } else {
+        let none = ResourceRequirements::default();
+        for container in spec.containers.iter().chain(spec.init_containers.iter().flatten()) {
+            let resources = container.resources.as_ref().unwrap_or(&none);
+            add(&mut requests, resources.requests.as_ref());
+            all_limited &= add(&mut limits, resources.limits.as_ref()) == COUNTED.len();
         }
     }
     if requests.is_empty() && limits.is_empty() {
@@ -86,7 +83,7 @@ mod tests {
         check(containers(&[json!({"requests": {"x.io/y": "1"}})]), BEST_EFFORT);
         check(containers(&[json!({"requests": {"cpu": "0"}})]), BEST_EFFORT);
         check(containers(&[json!({"requests": {"cpu": "1"}})]), BURSTABLE);
-        check(containers(&[whole.clone()]), GUARANTEED);
+        check(containers(std::slice::from_ref(&whole)), GUARANTEED);
         check(containers(&[whole.clone(), json!({})]), BURSTABLE);
         check(json!({"resources": whole, "containers": [{"name": "c"}]}), GUARANTEED);
         check(json!({"resources": {}, "containers": [{"name": "c", "resources": whole}]}), BEST_EFFORT);

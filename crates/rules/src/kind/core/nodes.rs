@@ -22,13 +22,15 @@ impl Kind for Nodes {
         false
     }
 
-    /// `podCIDR` is the old spelling of the first of `podCIDRs`.
     fn default(&self, node: &mut Value) {
-        let first = text(node, "spec.podCIDR").to_owned();
-        if items(node, "spec.podCIDRs").is_empty() && !first.is_empty() {
-            node["spec"]["podCIDRs"] = json!([first]);
-        } else if let Some(first) = items(node, "spec.podCIDRs").first().cloned() {
-            node["spec"]["podCIDR"] = first;
+        if !node["spec"].is_null() {
+            super::first_of_many(
+                &mut node["spec"],
+                "podCIDR",
+                "podCIDRs",
+                |cidr| json!(cidr),
+                |cidr| cidr.as_str().unwrap_or(""),
+            );
         }
     }
 

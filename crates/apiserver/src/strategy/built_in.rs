@@ -1,0 +1,83 @@
+//! Built-in kinds: their rules are in [`rules::kind`], here they meet the resources that are served.
+
+use rules::kind::endpoints::{self, Facts};
+use rules::kind::{self, Kind};
+use rules::meta::system::Identity;
+use rules::write::{Accepted, Refused};
+use serde_json::Value;
+
+use super::Strategy;
+use super::forms::{self, Form};
+use crate::registry::Resource;
+
+pub(super) struct BuiltIn {
+    kind: &'static dyn Kind,
+    facts: Facts,
+    /// Where clients see another form than the one that is judged and kept.
+    form: Option<Form>,
+}
+
+impl BuiltIn {
+    pub(super) fn of(resource: &Resource) -> Self {
+        let form = forms::of(resource);
+        let kept_as = form.map_or(resource, |form| form.kept_as());
+        BuiltIn { kind: kind::of(&resource.group, &resource.kind), facts: facts(kept_as), form }
+    }
+
+    fn sent(&self, body: &Value) -> Value {
+        self.form.map_or_else(|| body.clone(), |form| form.sent(body))
+    }
+
+    fn seen(&self, mut accepted: Accepted) -> Accepted {
+        if let Some(form) = self.form {
+            accepted.object = form.seen(&accepted.object);
+        }
+        accepted
+    }
+}
+
+fn facts(resource: &Resource) -> Facts {
+    Facts {
+        of: resource.of_type(),
+        api_version: resource.api_version(),
+        kind: resource.kind.clone(),
+        namespaced: resource.namespaced,
+        has_status: resource.subresource("status").is_some(),
+    }
+}
+
+impl Strategy for BuiltIn {
+    fn with_defaults(&self, body: &Value) -> Value {
+        if self.form.is_some() {
+            return body.clone();
+        }
+        endpoints::with_defaults(self.kind, &self.facts, body)
+    }
+
+    fn create(&self, body: &Value, namespace: &str, identity: Identity) -> Result<Accepted, Refused> {
+        let accepted = endpoints::create(self.kind, &self.facts, &self.sent(body), namespace, identity)?;
+        Ok(self.seen(accepted))
+    }
+
+    fn update(&self, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
+        let (body, stored) = (self.sent(body), self.sent(stored));
+        Ok(self.seen(endpoints::update(self.kind, &self.facts, &body, &stored)?))
+    }
+
+    fn update_status(&self, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
+        self.update_subresource("status", body, stored)
+    }
+
+    fn update_subresource(&self, name: &str, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
+        let (body, stored) = (self.sent(body), self.sent(stored));
+        Ok(self.seen(endpoints::update_subresource(self.kind, &self.facts, name, &body, &stored)?))
+    }
+
+    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
+        self.kind.fields(object)
+    }
+
+    fn selectable(&self) -> &'static [&'static str] {
+        self.kind.selectable()
+    }
+}

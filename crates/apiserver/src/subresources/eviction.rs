@@ -1,0 +1,171 @@
+//! `pods/eviction`: a removal that asks the pod's disruption budget first (2.75).
+
+use std::sync::{Arc, LazyLock};
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use rules::pod::eviction::{Denied, Guard, changed_meanwhile, guard, take};
+use rules::pod::prepare::mark_evicted;
+use rules::wire;
+use serde_json::{Value, json};
+use store::{Scope, Write};
+
+use super::binding::{now, success};
+use crate::answer::Answer;
+use crate::body;
+use crate::cluster::Context;
+use crate::object;
+use crate::registry::{Registry, Resource};
+use crate::status::{About, Refusal};
+use crate::verbs::delete::delete_in;
+
+/// How often somebody else may come between.
+const ATTEMPTS: usize = 20;
+
+/// Evictions as objects of their own, as far as reading them goes.
+static EVICTIONS: LazyLock<Arc<Resource>> = LazyLock::new(|| {
+    Arc::new(Resource {
+        group: "policy".to_owned(),
+        version: "v1".to_owned(),
+        kind: "Eviction".to_owned(),
+        plural: "evictions".to_owned(),
+        singular: "eviction".to_owned(),
+        namespaced: true,
+        verbs: Vec::new(),
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        storage_version_hash: String::new(),
+        subresources: Vec::new(),
+        custom: None,
+    })
+});
+
+pub(super) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refusal> {
+    let eviction = body::read(&EVICTIONS, &context.head.headers, context.query, bytes)?.object;
+    let name = context.name();
+    if object::text(&eviction, &["metadata", "name"]) != name {
+        return Err(Refusal::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let options =
+        if eviction["deleteOptions"].is_null() { json!({}) } else { eviction["deleteOptions"].clone() };
+    let asks_version = options["preconditions"]["resourceVersion"].is_string();
+    let is_dry_run = context.is_dry_run() || options["dryRun"].as_array().is_some_and(|all| !all.is_empty());
+    for _ in 0..ATTEMPTS {
+        let pod = read(context)?;
+        let mut options = options.clone();
+        let guard = guard(&wire::typed(&pod), &budgets(context)?);
+        let budget = match &guard {
+            Guard::None => None,
+            Guard::IfUnchanged => {
+                if !asks_version {
+                    options["preconditions"]["resourceVersion"] = pod["metadata"]["resourceVersion"].clone();
+                }
+                None
+            }
+            Guard::Several => {
+                let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+                return Err(Refusal::unknown(why));
+            }
+            Guard::Budget(budget) => Some(budget),
+        };
+        if let Some(budget) = budget {
+            take_disruption(context, budget, is_dry_run).await?;
+        }
+        if is_dry_run {
+            return Ok(success());
+        }
+        match remove(context, options).await {
+            // Whoever did not ask for a version is not told that it was another one: he is asked again, or may come back.
+            Err(refusal)
+                if refusal.code() == http::StatusCode::CONFLICT && !asks_version && budget.is_none() => {}
+            done => return done.map(|()| success()),
+        }
+    }
+    Err(denied(&changed_meanwhile(name), ""))
+}
+
+fn read(context: &Context<'_>) -> Result<Value, Refusal> {
+    let key = object::key(context.resource, context.namespace(), context.name());
+    let found = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
+    Ok(object::read(&found))
+}
+
+fn budget_resource() -> &'static Arc<Resource> {
+    Registry::built_in().get("policy", "v1", "poddisruptionbudgets").expect("budgets are served")
+}
+
+fn budgets(context: &Context<'_>) -> Result<Vec<PodDisruptionBudget>, Refusal> {
+    let view = context.cluster.store().view_at(store::At::Latest);
+    let view = view.map_err(|why| Refusal::internal(why.to_string()))?;
+    let scope = Scope::resource(&object::storage_name(budget_resource())).namespace(context.namespace());
+    Ok(view.list(&scope).map(|object| wire::typed(&object::read(object))).collect())
+}
+
+/// Writes down in the budget that one of its disruptions is used.
+async fn take_disruption(context: &Context<'_>, name: &str, is_dry_run: bool) -> Result<(), Refusal> {
+    let (resource, store) = (budget_resource(), context.cluster.store());
+    let key = object::key(resource, context.namespace(), name);
+    loop {
+        let about = About { group: "policy", resource: "poddisruptionbudgets", name };
+        let current = store.get(&key).ok_or_else(|| Refusal::not_found(about))?;
+        let mut budget: PodDisruptionBudget = wire::typed(&object::read(&current));
+        take(&mut budget, context.name(), &Time(now())).map_err(|why| denied(&why, name))?;
+        if is_dry_run {
+            return Ok(());
+        }
+        let mut new = schema::encode(resource.of_type(), &wire::untyped(&budget, &Value::Null));
+        new["apiVersion"] = json!(resource.api_version());
+        new["kind"] = json!(resource.kind);
+        let fields =
+            [("metadata.name", name.to_owned()), ("metadata.namespace", context.namespace().to_owned())];
+        let write = Write::put(key.clone(), object::draft(&new, &fields)).if_revision(current.revision);
+        match store.commit(write).await {
+            Ok(_) => return Ok(()),
+            Err(store::error::Commit::Conflict { .. }) => {}
+            Err(error) => return Err(Refusal::unavailable(error.to_string())),
+        }
+    }
+}
+
+fn denied(why: &Denied, budget: &str) -> Refusal {
+    match why {
+        Denied::TooManyRequests(message, cause, retry_after) => {
+            let refusal = Refusal::too_many_requests(*message).with_cause("DisruptionBudget", cause, "");
+            retry_after.map_or(refusal.clone(), |seconds| refusal.retry_after(seconds))
+        }
+        Denied::Forbidden(why) => {
+            Refusal::forbidden(About { group: "policy", resource: "poddisruptionbudget", name: budget }, why)
+        }
+    }
+}
+
+/// Notes on the pod why it goes, and removes it.
+async fn remove(context: &Context<'_>, mut options: Value) -> Result<(), Refusal> {
+    let key = object::key(context.resource, context.namespace(), context.name());
+    loop {
+        let current = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
+        let old = object::read(&current);
+        crate::verbs::delete::expect_preconditions(context, context.name(), &options, &old)?;
+        let mut pod: Pod = wire::typed(&old);
+        mark_evicted(&mut pod, Time(now()));
+        let mut new = schema::encode(context.resource.of_type(), &wire::untyped(&pod, &Value::Null));
+        new["apiVersion"] = json!(context.resource.api_version());
+        new["kind"] = json!(context.resource.kind);
+        if crate::verbs::update::same(&new, &old) {
+            break;
+        }
+        let write = Write::put(key.clone(), context.draft(&new).await?).if_revision(current.revision);
+        match context.cluster.store().commit(write).await {
+            Ok(done) => {
+                if options["preconditions"]["resourceVersion"].is_string() {
+                    options["preconditions"]["resourceVersion"] = json!(done.revision().to_string());
+                }
+                break;
+            }
+            Err(store::error::Commit::Conflict { .. }) => {}
+            Err(error) => return Err(crate::verbs::not_committed(context, context.name(), error)),
+        }
+    }
+    delete_in(context, context.namespace(), context.name(), &options).await.map(drop)
+}

@@ -1,0 +1,72 @@
+//! What can be done with an object besides reading and writing it whole (2.12).
+//!
+//! Some subresources are the object itself, of which they write a part: `status`, `resize`, `finalize` and the like are
+//! ordinary writes under other rules. The others take an object of a foreign kind and have a file each.
+
+use crate::answer::Answer;
+use crate::apply::filter::Pattern;
+use crate::apply::{Filter, PathElement, Set};
+use crate::auth::token_request;
+use crate::cluster::Context;
+use crate::registry::Resource;
+use crate::request::Verb;
+use crate::status::Refusal;
+use crate::verbs;
+
+pub(crate) mod binding;
+mod eviction;
+
+/// Subresources that are the object itself.
+const PARTS: [&str; 5] = ["status", "ephemeralcontainers", "resize", "finalize", "approval"];
+
+/// Answers a request about a subresource that the resource has, with a verb that it allows.
+pub(crate) async fn answer(context: &Context<'_>, name: &str, body: &[u8]) -> Result<Answer, Refusal> {
+    match (name, context.target.verb) {
+        (name, Verb::Get) if PARTS.contains(&name) => verbs::get::get(context).await,
+        (name, Verb::Update) if PARTS.contains(&name) => verbs::update::update(context, body, true).await,
+        (name, Verb::Patch) if PARTS.contains(&name) => verbs::patch::patch(context, body, true).await,
+        ("binding", Verb::Create) => binding::create(context, body).await,
+        ("eviction", Verb::Create) => eviction::create(context, body).await,
+        ("scale", _) => match &context.resource.custom {
+            Some(custom) => verbs::scale::scale(context, custom, body).await,
+            None => Err(Refusal::unknown_resource()),
+        },
+        ("token", Verb::Create) => token_request::create(context, body),
+        _ => Err(Refusal::unknown_resource()),
+    }
+}
+
+/// The fields that a write through a subresource, or without one, can change (2.46). Whoever writes the others does not
+/// come to manage them.
+pub(crate) fn written(resource: &Resource, subresource: &str) -> Filter {
+    let field = |name: &str| Some(PathElement::field(name));
+    let is_pod = resource.group.is_empty() && resource.kind == "Pod";
+    match subresource {
+        "ephemeralcontainers" => {
+            Filter::Only(Pattern::prefix(&[field("spec"), field("ephemeralContainers")]))
+        }
+        "resize" => {
+            let part =
+                |list: &str, part: &str| Pattern::prefix(&[field("spec"), field(list), None, field(part)]);
+            let of = |list: &str| part(list, "resources").or(part(list, "resizePolicy"));
+            Filter::Only(of("containers").or(of("initContainers")))
+        }
+        "status" if is_pod => Filter::Except(set(&[
+            &["spec"],
+            &["metadata", "deletionTimestamp"],
+            &["metadata", "ownerReferences"],
+        ])),
+        "status" | "approval" => Filter::Except(set(&[&["spec"]])),
+        _ if resource.subresource("status").is_some() => Filter::Except(set(&[&["status"]])),
+        _ => Filter::Except(Set::default()),
+    }
+}
+
+fn set(paths: &[&[&str]]) -> Set {
+    let mut set = Set::default();
+    for path in paths {
+        let path: Vec<PathElement> = path.iter().map(|name| PathElement::field(name)).collect();
+        set.insert(&path);
+    }
+    set
+}

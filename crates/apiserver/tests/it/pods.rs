@@ -1,0 +1,213 @@
+//! A pod's way through the server: made, bound, run, changed, evicted, removed.
+
+use apiserver::Cluster;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::{ask, cluster};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+fn pod(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "a"}},
+        "spec": {"containers": [{"name": "c", "image": "busybox"}]}})
+}
+
+async fn make(cluster: &Cluster, path: &str, body: &Value) -> Value {
+    let (code, answer, _) = ask(cluster, Method::POST, path, Some(body)).await;
+    assert_eq!(code, 201, "{answer}");
+    answer
+}
+
+async fn bind(cluster: &Cluster, name: &str) {
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+        "target": {"kind": "Node", "name": "n"}});
+    make(cluster, &format!("{PODS}/{name}/binding"), &binding).await;
+}
+
+async fn set_status(cluster: &Cluster, name: &str, status: Value) -> (u16, Value) {
+    let (_, mut pod, _) = ask(cluster, Method::GET, &format!("{PODS}/{name}"), None).await;
+    pod["status"] = status;
+    let (code, answer, _) = ask(cluster, Method::PUT, &format!("{PODS}/{name}/status"), Some(&pod)).await;
+    (code, answer)
+}
+
+#[tokio::test]
+async fn rule_3_4_3_5_a_new_pod() {
+    let cluster = cluster().await;
+    let made = make(&cluster, PODS, &pod("p")).await;
+    assert_eq!(made["status"], json!({"phase": "Pending", "qosClass": "BestEffort"}));
+    assert_eq!(made["metadata"]["generation"], 1);
+    assert_eq!(made["spec"]["restartPolicy"], "Always");
+    assert_eq!(made["spec"]["containers"][0]["resources"], json!({}));
+    let (code, answer, _) =
+        ask(&cluster, Method::POST, PODS, Some(&json!({"metadata": {"name": "q"}}))).await;
+    assert_eq!((code, &answer["details"]["causes"][0]["field"]), (422, &json!("spec.containers")));
+}
+
+#[tokio::test]
+async fn rule_2_76_bindings() {
+    let cluster = cluster().await;
+    make(&cluster, PODS, &pod("p")).await;
+    bind(&cluster, "p").await;
+    let (_, bound, _) = ask(&cluster, Method::GET, &format!("{PODS}/p"), None).await;
+    assert_eq!(bound["spec"]["nodeName"], "n");
+    assert_eq!(bound["status"]["conditions"][0]["type"], "PodScheduled");
+    assert_eq!(bound["metadata"]["generation"], 1);
+    let again = json!({"metadata": {"name": "p"}, "target": {"name": "m"}});
+    let (code, answer, _) = ask(&cluster, Method::POST, &format!("{PODS}/p/binding"), Some(&again)).await;
+    assert_eq!(code, 409);
+    assert_eq!(
+        answer["message"],
+        "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"n\""
+    );
+    let nowhere = json!({"metadata": {"name": "p"}, "target": {"kind": "Pod"}});
+    let (code, _, _) = ask(&cluster, Method::POST, &format!("{PODS}/p/binding"), Some(&nowhere)).await;
+    assert_eq!(code, 500);
+    make(&cluster, PODS, &pod("q")).await;
+    let legacy = json!({"metadata": {"name": "q"}, "target": {"name": "n"}});
+    make(&cluster, "/api/v1/namespaces/default/bindings", &legacy).await;
+    let (_, list, _) =
+        ask(&cluster, Method::GET, &format!("{PODS}?fieldSelector=spec.nodeName%3Dn"), None).await;
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(2));
+}
+
+#[tokio::test]
+async fn rule_3_6_what_may_change() {
+    let cluster = cluster().await;
+    let mut made = make(&cluster, PODS, &pod("p")).await;
+    made["spec"]["containers"][0]["image"] = json!("busybox:1");
+    let (code, changed, _) = ask(&cluster, Method::PUT, &format!("{PODS}/p"), Some(&made)).await;
+    assert_eq!((code, &changed["metadata"]["generation"]), (200, &json!(2)));
+    made = changed;
+    made["spec"]["hostname"] = json!("h");
+    let (code, answer, _) = ask(&cluster, Method::PUT, &format!("{PODS}/p"), Some(&made)).await;
+    assert_eq!(code, 422);
+    let message = answer["message"].as_str().expect("a message");
+    assert!(message.contains("pod updates may not change fields other than"), "{message}");
+    assert!(message.contains("- \"Hostname\": \"\",\n+ \"Hostname\": \"h\",\n"), "{message}");
+}
+
+#[tokio::test]
+async fn the_status_is_written_by_itself() {
+    let cluster = cluster().await;
+    make(&cluster, PODS, &pod("p")).await;
+    let (code, answer) =
+        set_status(&cluster, "p", json!({"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]})).await;
+    assert_eq!((code, &answer["status"]["qosClass"]), (200, &json!("BestEffort")), "{answer}");
+    assert_eq!(answer["status"]["podIP"], "10.0.0.1");
+    let (code, _) = set_status(&cluster, "p", json!({"qosClass": "Guaranteed"})).await;
+    assert_eq!(code, 422);
+    let path = format!("{PODS}?fieldSelector=status.phase%3DRunning,status.podIP%3D10.0.0.1");
+    let (_, list, _) = ask(&cluster, Method::GET, &path, None).await;
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
+async fn rule_2_77_sizes_and_debugging() {
+    let cluster = cluster().await;
+    let mut body = pod("p");
+    body["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+    let mut made = make(&cluster, PODS, &body).await;
+    made["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2");
+    let (code, _, _) = ask(&cluster, Method::PUT, &format!("{PODS}/p"), Some(&made)).await;
+    assert_eq!(code, 422);
+    let (code, resized, _) = ask(&cluster, Method::PUT, &format!("{PODS}/p/resize"), Some(&made)).await;
+    assert_eq!((code, &resized["metadata"]["generation"]), (200, &json!(2)), "{resized}");
+    let mut debugged = resized;
+    debugged["spec"]["ephemeralContainers"] = json!([{"name": "e", "image": "i"}]);
+    let path = format!("{PODS}/p/ephemeralcontainers");
+    let (code, debugged, _) = ask(&cluster, Method::PUT, &path, Some(&debugged)).await;
+    assert_eq!((code, &debugged["spec"]["ephemeralContainers"][0]["name"]), (200, &json!("e")), "{debugged}");
+}
+
+#[tokio::test]
+async fn rule_2_56_how_long_a_pod_takes_to_leave() {
+    let cluster = cluster().await;
+    make(&cluster, PODS, &pod("unbound")).await;
+    ask(&cluster, Method::DELETE, &format!("{PODS}/unbound"), None).await;
+    assert_eq!(ask(&cluster, Method::GET, &format!("{PODS}/unbound"), None).await.0, 404);
+    make(&cluster, PODS, &pod("bound")).await;
+    bind(&cluster, "bound").await;
+    let (_, leaving, _) = ask(&cluster, Method::DELETE, &format!("{PODS}/bound"), None).await;
+    assert_eq!(leaving["metadata"]["deletionGracePeriodSeconds"], 30);
+    let now = json!({"gracePeriodSeconds": 0});
+    ask(&cluster, Method::DELETE, &format!("{PODS}/bound"), Some(&now)).await;
+    assert_eq!(ask(&cluster, Method::GET, &format!("{PODS}/bound"), None).await.0, 404);
+}
+
+#[tokio::test]
+async fn rule_2_75_evictions_ask_the_budget() {
+    const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let cluster = cluster().await;
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}});
+    let mut budget = make(&cluster, BUDGETS, &budget).await;
+    for name in ["p", "q"] {
+        make(&cluster, PODS, &pod(name)).await;
+        bind(&cluster, name).await;
+        let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+        assert_eq!(set_status(&cluster, name, ready).await.0, 200);
+    }
+    let evict =
+        |name: &str| json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
+    let (code, answer, _) =
+        ask(&cluster, Method::POST, &format!("{PODS}/p/eviction"), Some(&evict("p"))).await;
+    assert_eq!((code, &answer["details"]["retryAfterSeconds"]), (429, &json!(10)), "{answer}");
+    budget["status"] = json!({"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1,
+        "expectedPods": 2});
+    let (code, _, _) = ask(&cluster, Method::PUT, &format!("{BUDGETS}/b/status"), Some(&budget)).await;
+    assert_eq!(code, 200);
+    let (code, answer, _) =
+        ask(&cluster, Method::POST, &format!("{PODS}/p/eviction"), Some(&evict("p"))).await;
+    assert_eq!((code, &answer["status"]), (201, &json!("Success")), "{answer}");
+    let (_, leaving, _) = ask(&cluster, Method::GET, &format!("{PODS}/p"), None).await;
+    assert!(!leaving["metadata"]["deletionTimestamp"].is_null());
+    let conditions = leaving["status"]["conditions"].as_array().expect("conditions");
+    assert!(conditions.iter().any(|condition| condition["type"] == "DisruptionTarget"));
+    let (code, answer, _) =
+        ask(&cluster, Method::POST, &format!("{PODS}/q/eviction"), Some(&evict("q"))).await;
+    assert_eq!(code, 429);
+    assert_eq!(answer["details"]["causes"][0]["reason"], "DisruptionBudget");
+    let (_, used, _) = ask(&cluster, Method::GET, &format!("{BUDGETS}/b"), None).await;
+    assert!(used["status"]["disruptedPods"]["p"].is_string(), "{used}");
+}
+
+#[tokio::test]
+async fn events_are_one_and_have_two_faces() {
+    let cluster = cluster().await;
+    let event = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"},
+        "regarding": {"kind": "Pod", "namespace": "default", "name": "p"}, "note": "n", "type": "Normal", "reason": "r",
+        "action": "a", "reportingController": "c.io/c", "reportingInstance": "i",
+        "eventTime": "2025-01-01T00:00:00.000000Z"});
+    let made = make(&cluster, "/apis/events.k8s.io/v1/namespaces/default/events", &event).await;
+    assert_eq!((&made["note"], &made["apiVersion"]), (&json!("n"), &json!("events.k8s.io/v1")));
+    let path =
+        "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dp,reportingComponent%3Dc.io/c";
+    let (_, list, _) = ask(&cluster, Method::GET, path, None).await;
+    assert_eq!(list["items"][0]["message"], "n", "{list}");
+    let path = "/apis/events.k8s.io/v1/namespaces/default/events?fieldSelector=regarding.name%3Dp";
+    let (_, list, _) = ask(&cluster, Method::GET, path, None).await;
+    assert_eq!(list["items"][0]["note"], "n", "{list}");
+    let mut changed = made;
+    changed["note"] = json!("m");
+    let path = "/apis/events.k8s.io/v1/namespaces/default/events/e";
+    let (code, answer, _) = ask(&cluster, Method::PUT, path, Some(&changed)).await;
+    assert_eq!((code, &answer["details"]["causes"][0]["field"]), (422, &json!("message")), "{answer}");
+}
+
+#[tokio::test]
+async fn rule_2_60_2_79_namespaces_are_finalized() {
+    let cluster = cluster().await;
+    let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}});
+    make(&cluster, "/api/v1/namespaces", &body).await;
+    let (_, mut leaving, _) = ask(&cluster, Method::DELETE, "/api/v1/namespaces/x", None).await;
+    assert_eq!(leaving["status"]["phase"], "Terminating");
+    leaving["status"]["phase"] = json!("Active");
+    let (code, _, _) = ask(&cluster, Method::PUT, "/api/v1/namespaces/x/status", Some(&leaving)).await;
+    assert_eq!(code, 422);
+    leaving["spec"]["finalizers"] = json!([]);
+    let (code, _, _) = ask(&cluster, Method::PUT, "/api/v1/namespaces/x/finalize", Some(&leaving)).await;
+    assert_eq!(code, 200);
+    assert_eq!(ask(&cluster, Method::GET, "/api/v1/namespaces/x", None).await.0, 404);
+}
