@@ -19,6 +19,7 @@
 //! - [`garbage`]: who owns whom, and what follows when an owner goes.
 //! - [`namespace_deletion`]: what is told about a namespace that is being deleted.
 //! - [`dispatch`]: which worker cluster runs a Workload, and what has to be done about it.
+//! - [`schedule`]: which node a pod goes to, and why it goes nowhere.
 //! - [`quota`]: queues, quota, flavors and preemption: who gets in, as Kueue decides it.
 //! - [`framework`]: Jobs of any kind, and the Workloads that stand for them.
 //! - [`workload`]: a Workload's life, from its queue to its end.
@@ -40,6 +41,7 @@ pub mod pod;
 pub mod pod_gc;
 pub mod quota;
 pub mod rbac;
+pub mod schedule;
 pub mod semantic;
 pub mod webhook;
 pub mod wire;

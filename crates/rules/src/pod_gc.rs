@@ -118,16 +118,19 @@ mod tests {
         let (well, lost) = (node("True", "x"), node("False", "node.kubernetes.io/out-of-service"));
         let nodes = BTreeMap::from([("well".to_owned(), &well), ("lost".to_owned(), &lost)]);
         let none = json!({});
-        let pods = vec![
-            pod("runs", "Running", "well", false, &none),
-            pod("waits", "Pending", "", false, &none),
-            pod("waited", "Pending", "", true, &none),
-            pod("stuck", "Running", "lost", true, &none),
-            pod("on-lost", "Running", "lost", false, &none),
-            pod("orphan", "Running", "gone", false, &none),
-            pod("ended-orphan", "Succeeded", "gone", false, &none),
-            pod("of-a-new-node", "Running", "unseen", false, &none),
-        ];
+        let pods: Vec<Pod> = [
+            ("runs", "Running", "well", false),
+            ("waits", "Pending", "", false),
+            ("waited", "Pending", "", true),
+            ("stuck", "Running", "lost", true),
+            ("on-lost", "Running", "lost", false),
+            ("orphan", "Running", "gone", false),
+            ("ended-orphan", "Succeeded", "gone", false),
+            ("of-a-new-node", "Running", "unseen", false),
+        ]
+        .into_iter()
+        .map(|(name, phase, node, deleting)| pod(name, phase, node, deleting, &none))
+        .collect();
         let removals = decide(pods.iter(), &nodes, &["gone".to_owned()], 0);
         let print = |removal: &Removal<'_>| {
             let name = removal.pod.metadata.name.clone().unwrap();
@@ -147,12 +150,15 @@ mod tests {
     fn p_4_8_evicted_and_oldest_first() {
         let evicted = json!({"reason": "Evicted"});
         let none = json!({});
-        let pods = vec![
-            pod("a", "Succeeded", "n", false, &none),
-            pod("bb", "Failed", "n", false, &none),
-            pod("ccc", "Failed", "n", false, &evicted),
-            pod("dddd", "Running", "n", false, &none),
-        ];
+        let pods: Vec<Pod> = [
+            ("a", "Succeeded", &none),
+            ("bb", "Failed", &none),
+            ("ccc", "Failed", &evicted),
+            ("dddd", "Running", &none),
+        ]
+        .into_iter()
+        .map(|(name, phase, more)| pod(name, phase, "n", false, more))
+        .collect();
         let names = |most| {
             let removals = decide(pods.iter(), &BTreeMap::new(), &[], most);
             removals.iter().map(|removal| removal.pod.metadata.name.clone().unwrap()).collect::<Vec<_>>()

@@ -51,7 +51,7 @@ fn untolerated_taint(pod_set: &PodSet, flavor: &Flavor) -> Option<Why> {
     Some(Why::UntoleratedTaint { flavor: flavor.name.clone(), taint: taint.clone() })
 }
 
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let given = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
     if given(&toleration.effect).is_some_and(|effect| effect != taint.effect)
         || given(&toleration.key).is_some_and(|key| key != taint.key)
@@ -96,7 +96,7 @@ fn matches_affinity(terms: &[NodeSelectorTerm], labels: &BTreeMap<String, String
     any
 }
 
-fn matches(expression: &NodeSelectorRequirement, labels: &BTreeMap<String, String>) -> bool {
+pub(crate) fn matches(expression: &NodeSelectorRequirement, labels: &BTreeMap<String, String>) -> bool {
     let label = labels.get(&expression.key);
     let values = expression.values.as_deref().unwrap_or_default();
     let one_of = label.is_some_and(|label| values.contains(label));
