@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec};
+use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, Pod, PodSpec};
 
 use super::container::{self, Exit, Kind};
 
@@ -41,6 +41,24 @@ impl Backoff {
             after > jiff::SignedDuration::try_from(FORGIVEN).expect("ten minutes are not too long")
         })
     }
+}
+
+/// The reason of a container that waits before it is started again.
+pub const CRASH_LOOP: &str = "CrashLoopBackOff";
+
+/// And what it tells people.
+pub fn message(pod: &Pod, container: &str, seconds: u64) -> String {
+    let wait = match (seconds / 60, seconds % 60) {
+        (0, seconds) => format!("{seconds}s"),
+        (minutes, seconds) => format!("{minutes}m{seconds}s"),
+    };
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    format!(
+        "back-off {wait} restarting failed container={container} pod={}_{}({})",
+        text(&pod.metadata.name),
+        text(&pod.metadata.namespace),
+        text(&pod.metadata.uid),
+    )
 }
 
 /// Whether a container is to run again after this end: the first of its own rules that matches, else its own policy, else

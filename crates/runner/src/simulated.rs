@@ -1,0 +1,338 @@
+//! Pods that only pretend to run.
+//!
+//! A life is a value in a table: there is no task per pod, and the queue's one timer wakes those whose time has come. A
+//! life moves on as far as it can before anything is written, so that a pod that ends at once costs one write.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use reconcile::Next;
+use reconcile::{Cache, Clock, Key, Queue};
+use rules::node::{
+    Container, Ending, Exit, Kind, State, Step, container, ending, plan, restart,
+    script::{self, KILLED, Script},
+    status,
+};
+
+use crate::{
+    registration::Host,
+    writes::{self, Written},
+};
+
+/// Writes in flight: enough to keep an API server busy, few enough for it to stay fair to others.
+const IN_FLIGHT: usize = 32;
+
+/// The simulated pods of a cluster's nodes.
+pub(crate) struct Simulated {
+    client: Client,
+    pods: Cache<Pod>,
+    clock: Clock,
+    hosts: BTreeMap<String, Arc<Host>>,
+    lives: Mutex<Lives>,
+}
+
+#[derive(Default)]
+struct Lives {
+    by_key: HashMap<Key, Life>,
+    addresses: u32,
+}
+
+impl Simulated {
+    pub(crate) fn new(
+        client: Client,
+        pods: Cache<Pod>,
+        clock: Clock,
+        hosts: BTreeMap<String, Arc<Host>>,
+    ) -> Simulated {
+        Simulated { client, pods, clock, hosts, lives: Mutex::default() }
+    }
+
+    pub(crate) async fn run(&self, queue: &Queue<Key>) {
+        self.pods.ready().await;
+        queue.run(IN_FLIGHT, |key| self.work(key)).await;
+    }
+
+    /// Leads one pod on. The queue works on no key twice at once, so the life may be out of the table meanwhile.
+    async fn work(&self, key: Key) -> kube::Result<Next> {
+        let known = self.lives().by_key.remove(&key);
+        let Some(pod) = self.pods.get(&key) else { return Ok(Next::Done) };
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
+        let Some(host) = self.hosts.get(node) else { return Ok(Next::Done) };
+        let mut life = match known.filter(|life| life.uid == pod.metadata.uid) {
+            Some(life) => life,
+            None => Life::new(&pod, self.new_address(&pod), self.clock.now()),
+        };
+        let next = self.lead(&mut life, &pod, host).await;
+        if !matches!(next, Ok(None)) {
+            self.lives().by_key.insert(key, life);
+        }
+        next.map(|next| next.unwrap_or(Next::Done))
+    }
+
+    /// `None` when the pod is gone.
+    async fn lead(&self, life: &mut Life, pod: &Pod, host: &Host) -> kube::Result<Option<Next>> {
+        let now = self.clock.now();
+        let next = life.advance(pod, now);
+        if life.changed {
+            let status = life.status(pod, host, now);
+            match writes::status(&self.client, pod, &status).await? {
+                Written::Gone => return Ok(None),
+                Written::Pod(pod) => self.pods.put(*pod),
+            }
+            life.changed = false;
+        }
+        if life.over && pod.metadata.deletion_timestamp.is_some() {
+            if let Written::Pod(pod) = writes::delete(&self.client, pod).await?
+                && pod.metadata.finalizers.as_ref().is_none_or(Vec::is_empty)
+            {
+                self.pods.removed(&pod);
+            }
+            return Ok(None);
+        }
+        Ok(Some(match next {
+            Some(at) => {
+                Next::After(Duration::try_from(at.duration_since(self.clock.now())).unwrap_or_default())
+            }
+            None => Next::Done,
+        }))
+    }
+
+    /// The address that the pod has, or one that no other pod of this cluster has, in the range that many networks use.
+    fn new_address(&self, pod: &Pod) -> String {
+        if let Some(ip) = pod.status.as_ref().and_then(|status| status.pod_ip.clone()) {
+            return ip;
+        }
+        let mut lives = self.lives();
+        lives.addresses = lives.addresses.wrapping_add(1);
+        let [_, high, middle, low] = lives.addresses.to_be_bytes();
+        format!("10.{}.{middle}.{low}", 244_u8.wrapping_sub(high))
+    }
+
+    fn lives(&self) -> std::sync::MutexGuard<'_, Lives> {
+        // Every change of the table is one insertion or removal; a panic elsewhere leaves it whole.
+        self.lives.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One simulated pod.
+struct Life {
+    uid: Option<String>,
+    ip: String,
+    script: Result<Script, String>,
+    containers: Vec<Container>,
+    /// When each container will do what: become ready, end, or have stopped.
+    acts: Vec<Act>,
+    /// When we saw it first.
+    seen: Timestamp,
+    started: Option<Timestamp>,
+    ending: Option<Ending>,
+    over: bool,
+    /// Something happened that the status does not say yet.
+    changed: bool,
+}
+
+/// What a running container will do.
+#[derive(Clone, Copy, Debug, Default)]
+struct Act {
+    ready: Option<Timestamp>,
+    end: Option<(Timestamp, i32)>,
+    stopping: bool,
+}
+
+impl Life {
+    /// The life of a pod that may have begun under another node.
+    fn new(pod: &Pod, ip: String, now: Timestamp) -> Life {
+        let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0);
+        let containers = container::of_pod(pod);
+        Life {
+            uid: pod.metadata.uid.clone(),
+            ip,
+            script: script::of_pod(pod),
+            acts: vec![Act::default(); containers.len()],
+            containers,
+            seen: now,
+            started,
+            ending: None,
+            over: false,
+            changed: false,
+        }
+    }
+
+    /// Moves on as far as `now` allows; returns when there is something to do again.
+    fn advance(&mut self, pod: &Pod, now: Timestamp) -> Option<Timestamp> {
+        if ending::is_final(pod) {
+            self.over = true;
+            return None;
+        }
+        let script = match &self.script {
+            Ok(script) => script.clone(),
+            Err(message) => {
+                let reason = "InvalidSimulation".to_owned();
+                self.ending = Some(Ending::Rejected { reason, message: message.clone() });
+                (self.changed, self.over) = (!self.over, true);
+                return None;
+            }
+        };
+        let begin = after(self.seen, script.start);
+        if self.started.is_none() && pod.metadata.deletion_timestamp.is_none() {
+            if now < begin {
+                return Some(begin);
+            }
+            (self.started, self.changed) = (Some(now), true);
+        }
+        loop {
+            let mut again = self.act(&script, now);
+            if self.ending.is_none() {
+                match ending::of_pod(pod, self.started, now) {
+                    Ok(ending) => self.ending = Some(ending),
+                    Err(deadline) => again = earlier(again, deadline),
+                }
+            }
+            let seen = plan::Seen { pod, containers: &self.containers, ending: self.ending.as_ref(), now };
+            let plan = plan::decide(&seen);
+            if plan.over {
+                self.changed |= !self.over;
+                self.over = true;
+                return None;
+            }
+            let mut moved = false;
+            for step in plan.steps {
+                moved |= self.step(pod, &script, step, now);
+            }
+            if !moved {
+                return earlier(again, plan.again);
+            }
+        }
+    }
+
+    /// Lets happen what is due; returns when something will be next.
+    fn act(&mut self, script: &Script, now: Timestamp) -> Option<Timestamp> {
+        let mut again = None;
+        for (container, act) in self.containers.iter_mut().zip(&mut self.acts) {
+            if !container.is_running() {
+                continue;
+            }
+            if let Some((due, code)) = act.end {
+                if due <= now {
+                    let State::Running { since } = container.state else { continue };
+                    container.end(Exit::with_code(code, since, now));
+                    *act = Act::default();
+                    self.changed = true;
+                    if let Some(reason) = script.disruption.as_ref().filter(|_| container.kind == Kind::Main)
+                    {
+                        let message = "The simulation says so".to_owned();
+                        self.ending.get_or_insert(Ending::Disrupted { reason: reason.clone(), message });
+                    }
+                    continue;
+                }
+                again = earlier(again, Some(due));
+            }
+            if let Some(due) = act.ready {
+                if due <= now {
+                    (container.ready, act.ready, self.changed) = (true, None, true);
+                } else {
+                    again = earlier(again, Some(due));
+                }
+            }
+        }
+        again
+    }
+
+    /// Takes a step; true if there is more to decide now.
+    fn step(&mut self, pod: &Pod, script: &Script, step: Step, now: Timestamp) -> bool {
+        match step {
+            Step::Start(index) => {
+                self.start(script, index, now);
+                true
+            }
+            Step::BackOff { container, seconds } => {
+                let container = &mut self.containers[container];
+                container.wait(restart::CRASH_LOOP, restart::message(pod, &container.name, seconds));
+                self.changed = true;
+                false
+            }
+            Step::Stop(index) => self.stop(pod, script, index, now),
+        }
+    }
+
+    fn start(&mut self, script: &Script, index: usize, now: Timestamp) {
+        let container = &mut self.containers[index];
+        if let Some(ended) = container.latest_exit().map(|exit| exit.to.unwrap_or(now)) {
+            container.backoff.next(ended);
+        }
+        let uid = self.uid.as_deref().unwrap_or_default();
+        let number = container.restarts + i32::from(container.latest_exit().is_some());
+        let id = format!("simulated://{uid}-{}-{number}", container.name);
+        container.start(id, container.image.clone(), now);
+        container.started = true;
+        let part = script.part(&container.name, container.restarts);
+        let code = if script.disruption.is_some() { KILLED } else { part.code };
+        let end = match container.kind {
+            Kind::Main => part.duration.map(|duration| (after(now, duration), code)),
+            // Init containers cost no time, and sidecars none of their own.
+            Kind::Init => Some((now, 0)),
+            Kind::Sidecar => None,
+        };
+        let ready = match container.kind {
+            Kind::Init => None,
+            Kind::Main | Kind::Sidecar => script.ready.map(|wait| after(now, wait)),
+        };
+        self.acts[index] = Act { ready, end, stopping: false };
+        self.changed = true;
+    }
+
+    fn stop(&mut self, pod: &Pod, script: &Script, index: usize, now: Timestamp) -> bool {
+        if self.acts[index].stopping {
+            return false;
+        }
+        let ending = self.ending.as_ref();
+        let grace = ending.map_or(Duration::MAX, |ending| ending::grace(pod, ending));
+        let (wait, code) = match (ending, self.containers[index].kind) {
+            // What has cut the pod short gives no grace.
+            (Some(Ending::Disrupted { .. }), _) => (Duration::ZERO, KILLED),
+            (_, Kind::Sidecar) => (Duration::ZERO, 0),
+            _ if script.stop > grace => (grace, KILLED),
+            _ => (script.stop, script.stop_code),
+        };
+        let act = &mut self.acts[index];
+        act.stopping = true;
+        let due = after(now, wait);
+        // It may come to its end before the order is carried out.
+        if act.end.is_none_or(|(end, _)| end > due) {
+            act.end = Some((due, code));
+        }
+        true
+    }
+
+    fn status(&self, pod: &Pod, host: &Host, now: Timestamp) -> k8s_openapi::api::core::v1::PodStatus {
+        let host_ip = host.settings.address.to_string();
+        status::of(&status::Seen {
+            pod,
+            containers: &self.containers,
+            ending: self.ending.as_ref(),
+            over: self.over,
+            started: self.started,
+            ip: self.started.is_some().then_some(self.ip.as_str()),
+            host_ip: &host_ip,
+            sandboxed: true,
+            now,
+        })
+    }
+}
+
+fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+fn after(time: Timestamp, wait: Duration) -> Timestamp {
+    time.saturating_add(wait).unwrap_or(Timestamp::MAX)
+}

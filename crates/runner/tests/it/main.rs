@@ -1,0 +1,4 @@
+//! Nodes on a real kube-apiserver, and on the API server of this workspace.
+
+mod bed;
+mod simulated;
