@@ -1,5 +1,9 @@
 //! Answers: objects, lists and refusals as HTTP responses.
 
+pub(crate) mod accept;
+pub(crate) mod form;
+mod yaml;
+
 use std::convert::Infallible;
 
 use bytes::Bytes;
@@ -38,17 +42,22 @@ pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Answer {
     answer
 }
 
-/// JSON that goes on.
-pub fn stream(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Answer {
+/// Something that goes on.
+pub fn stream(media: &'static str, chunks: impl Stream<Item = Bytes> + Send + 'static) -> Answer {
     let frames = futures::StreamExt::map(chunks, |chunk| Ok(Frame::data(chunk)));
     let mut answer = Response::new(StreamBody::new(frames).boxed_unsync());
-    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
     answer
 }
 
-/// A refusal.
+/// A refusal, as JSON.
 pub fn refusal(refusal: &Refusal) -> Answer {
-    let mut answer = value(refusal.code(), &refusal.to_status());
+    refusal_in(accept::Form::PLAIN, refusal)
+}
+
+/// A refusal, in a form that was asked for.
+pub(crate) fn refusal_in(form: accept::Form, refusal: &Refusal) -> Answer {
+    let mut answer = form::refusal(form, refusal.code(), &refusal.to_status());
     if let Some(seconds) = refusal.retry_after_seconds() {
         answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }

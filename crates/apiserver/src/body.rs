@@ -1,5 +1,7 @@
 //! Request bodies: what forms are read, and how a body that cannot be read is refused (1.26, 2.24, 2.65).
 
+pub(crate) mod yaml;
+
 use http::{HeaderMap, header};
 use rules::field::Path;
 use rules::wire;
@@ -31,8 +33,8 @@ pub fn read(resource: &Resource, headers: &HeaderMap, query: &Query, body: &[u8]
     match content.split(';').next().unwrap_or("").trim() {
         "" | "application/json" => read_json(resource, of, query, body),
         "application/yaml" => {
-            let tree: Value =
-                serde_saphyr::from_slice(body).map_err(|why| Refusal::bad_request(why.to_string()))?;
+            let tree = yaml::read(body)
+                .map_err(|why| Refusal::bad_request(wire::unreadable(&resource.kind, &why, body)))?;
             read_json(resource, of, query, &serde_json::to_vec(&tree).expect("JSON prints"))
         }
         "application/vnd.kubernetes.protobuf" => {
@@ -62,40 +64,48 @@ fn read_json(resource: &Resource, of: schema::Type, query: &Query, body: &[u8]) 
         Refusal::bad_request(text)
     })?;
     let cannot = |why: String| Refusal::bad_request(cannot_be_handled(resource, &why));
-    let strict: Vec<String> = decoded.strict.iter().map(ToString::to_string).collect();
-    let warnings = match query.get("fieldValidation").unwrap_or("Warn") {
-        "Strict" if !strict.is_empty() => {
-            return Err(cannot(format!("strict decoding error: {}", strict.join(", "))));
-        }
-        "Ignore" => Vec::new(),
-        _ => strict,
-    };
+    let warnings = told(query, decoded.strict.iter().map(ToString::to_string).collect(), cannot)?;
     Ok(Read { object: decoded.value, warnings })
 }
 
-/// A patched document as an object again; what does not fit its type is the patch's fault (2.38).
-pub fn reread(resource: &Resource, query: &Query, document: &Value, patch: &str) -> Result<Read, Refusal> {
+/// A patched document as an object again; what does not fit its type is the patch's fault (2.38). `strict` is what a strict
+/// server finds wrong with the patch itself, and `shown` what it shows of it.
+pub fn reread(
+    resource: &Resource,
+    query: &Query,
+    document: &Value,
+    strict: &[String],
+    shown: impl Fn() -> String,
+) -> Result<Read, Refusal> {
     let invalid = |why: String| {
-        let error = Path::new("patch").invalid(patch, why);
+        let error = Path::new("patch").invalid(shown().as_str(), why);
         Refusal::invalid(About { group: "", resource: "", name: "" }, &vec![error])
     };
     if let Some(custom) = &resource.custom {
-        return custom.reread_body(query, document.clone(), |shown, why| {
-            let error = Path::new("patch").invalid(shown, why);
-            Refusal::invalid(About { group: "", resource: "", name: "" }, &vec![error])
-        });
+        let mut read = custom.reread_body(query, document.clone(), |_, why| invalid(why))?;
+        read.warnings = told(query, [strict, &read.warnings].concat(), invalid)?;
+        return Ok(read);
     }
     let decoded =
         schema::decode_value(resource.of_type(), document).map_err(|why| invalid(why.to_string()))?;
-    let strict: Vec<String> = decoded.strict.iter().map(ToString::to_string).collect();
-    let warnings = match query.get("fieldValidation").unwrap_or("Warn") {
-        "Strict" if !strict.is_empty() => {
-            return Err(invalid(format!("strict decoding error: {}", strict.join(", "))));
-        }
-        "Ignore" => Vec::new(),
-        _ => strict,
-    };
+    let own = decoded.strict.iter().map(ToString::to_string);
+    let warnings = told(query, strict.iter().cloned().chain(own).collect(), invalid)?;
     Ok(Read { object: decoded.value, warnings })
+}
+
+/// What becomes of what a strict server refuses: warnings, nothing, or a refusal (2.65).
+fn told(
+    query: &Query,
+    strict: Vec<String>,
+    refuse: impl Fn(String) -> Refusal,
+) -> Result<Vec<String>, Refusal> {
+    match query.get("fieldValidation").unwrap_or("Warn") {
+        "Strict" if !strict.is_empty() => {
+            Err(refuse(format!("strict decoding error: {}", strict.join(", "))))
+        }
+        "Ignore" => Ok(Vec::new()),
+        _ => Ok(strict),
+    }
 }
 
 /// The body must say the kind and the version that the path says, or nothing.

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::admission::{Chain, Plugin};
-use crate::answer::{self, Answer};
+use crate::answer::{self, Answer, accept, form};
 use crate::auth::rbac::Authorizer;
 use crate::auth::signer::Signer;
 use crate::auth::tokens::Tokens;
@@ -88,6 +88,8 @@ pub(crate) struct Context<'a> {
     pub(crate) query: &'a Query,
     /// Who asks.
     pub(crate) user: &'a User,
+    /// In which form he wants the answer.
+    pub(crate) form: accept::Form,
     pub(crate) head: &'a request::Parts,
 }
 
@@ -138,7 +140,10 @@ impl Cluster {
         } else {
             self.route(&head, body).await
         };
-        let mut answer = answered.unwrap_or_else(|refusal| answer::refusal(&refusal));
+        let mut answer = answered.unwrap_or_else(|refusal| {
+            let query = Query::read(head.uri.query().unwrap_or(""));
+            answer::refusal_in(accept::for_refusal(&head.headers, &query), &refusal)
+        });
         if head.method == Method::HEAD {
             *answer.body_mut() = answer::Body::default();
         }
@@ -170,6 +175,7 @@ impl Cluster {
             return subresources::binding::create_legacy(self, &target, &query, head, &user, &body).await;
         }
         let strategy = self.strategy(resource).ok_or_else(Refusal::method_not_allowed)?;
+        let form = accept::negotiate(&head.headers, &query, accept::Offer::of(resource, &target))?;
         options::expect(target.verb, &query)?;
         let context = Context {
             cluster: self,
@@ -178,13 +184,18 @@ impl Cluster {
             strategy: &*strategy,
             query: &query,
             user: &user,
+            form,
             head,
         };
-        let answered = self.carry_out(&context, &body).await;
+        let answered = match self.carry_out(&context, &body).await {
+            Ok(answer) => form::shown(&context, form, answer).await,
+            refused => refused,
+        };
         if let Some(warning) =
             resource.custom.as_ref().and_then(|custom| custom.version().deprecation.as_ref())
         {
-            let mut answer = answered.unwrap_or_else(|refusal| answer::refusal(&refusal));
+            let refused = |refusal| answer::refusal_in(accept::for_refusal(&head.headers, &query), &refusal);
+            let mut answer = answered.unwrap_or_else(refused);
             answer::warn(&mut answer, std::slice::from_ref(warning));
             return Ok(answer);
         }
@@ -265,6 +276,7 @@ impl Cluster {
             strategy: &*strategy,
             query: &query,
             user: &self.0.server,
+            form: accept::Form::PLAIN,
             head: &head,
         };
         let removed = verbs::delete::delete_in(&context, namespace, name, &json!({})).await;

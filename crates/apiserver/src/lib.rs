@@ -12,6 +12,7 @@
 //! - [`crd`]: kinds that users define, and what their objects may hold; [`cel`]: the language of their rules;
 //!   [`jsonpath`]: the language of their columns;
 //! - [`serve`]: a cluster on a port; [`credentials`]: who it is and who may talk to it;
+//! - `table`: objects as rows;
 //! - [`selector`]: label and field selectors;
 //! - [`status`]: errors, and how a client sees them.
 
@@ -39,6 +40,7 @@ mod service;
 pub mod status;
 pub mod strategy;
 mod subresources;
+mod table;
 mod verbs;
 
 pub use cluster::{Cluster, Setup};

@@ -30,6 +30,10 @@ impl Versions for Kind<'_> {
 /// it stays as it was sent, because refusals show it so. There is no `live` when an object is created.
 pub(crate) fn followed(context: &Context<'_>, live: Option<&Value>, body: &Value, status: bool) -> Value {
     let mut new = context.canonical(body);
+    // An empty list of managers is a wish to have none (2.47); canonical JSON has no empty lists.
+    if let Some(given) = body["metadata"].get("managedFields") {
+        new["metadata"]["managedFields"] = given.clone();
+    }
     let manager = manager(context);
     let followed = with_field_manager(context, status, |fields, empty| {
         fields.update(live.unwrap_or(empty), &mut new, &manager, Timestamp::now())

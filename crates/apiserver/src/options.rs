@@ -1,5 +1,7 @@
 //! The options of a write, as they stand in the query: what is wrong with them is said before anything else.
 
+use std::time::Duration;
+
 use rules::field::{Errors, Path, Value};
 
 use crate::request::{Query, Verb};
@@ -10,6 +12,12 @@ const FIELD_VALIDATION: [&str; 4] = ["", "Ignore", "Strict", "Warn"];
 
 /// Refuses options that mean nothing.
 pub(crate) fn expect(verb: Verb, query: &Query) -> Result<(), Refusal> {
+    // A watch has a parameter of its own for how long it lasts.
+    if let Some(text) = query.get("timeout").filter(|text| !text.is_empty() && verb != Verb::Watch) {
+        duration(text).map_err(|why| {
+            Refusal::bad_request(format!("invalid timeout specified in the request URL - {why}"))
+        })?;
+    }
     let kind = match verb {
         Verb::Create => "CreateOptions",
         Verb::Update => "UpdateOptions",
@@ -33,6 +41,169 @@ pub(crate) fn expect(verb: Verb, query: &Query) -> Result<(), Refusal> {
     Err(Refusal::invalid(About { group: "meta.k8s.io", resource: kind, name: "" }, &errors))
 }
 
+/// The options of a list or a watch (2.6, 2.15).
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ListOptions {
+    /// At most so many; `None` for all.
+    pub(crate) limit: Option<usize>,
+    /// Where to go on.
+    pub(crate) token: Option<String>,
+    version: String,
+    /// How the state may differ from the version: `Exact` or `NotOlderThan`.
+    pub(crate) version_match: Option<String>,
+    /// Whether a watch begins with what is there.
+    pub(crate) initial_events: Option<bool>,
+    /// How long a watch lasts, in seconds.
+    pub(crate) timeout: Option<u64>,
+}
+
+impl ListOptions {
+    /// Reads the query, and refuses what contradicts itself.
+    pub(crate) fn read(query: &Query, is_watch: bool) -> Result<Self, Refusal> {
+        let number = |name: &str| query.get(name).map(integer).transpose();
+        let text = |name: &str| query.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
+        let options = ListOptions {
+            limit: number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0),
+            token: text("continue"),
+            version: text("resourceVersion").unwrap_or_default(),
+            version_match: text("resourceVersionMatch"),
+            initial_events: query.get("sendInitialEvents").map(|_| query.is_on("sendInitialEvents")),
+            timeout: number("timeoutSeconds")?
+                .and_then(|seconds| u64::try_from(seconds).ok())
+                .filter(|seconds| *seconds > 0),
+        };
+        let errors = if is_watch { options.watch_errors() } else { options.list_errors() };
+        if errors.is_empty() {
+            return Ok(options);
+        }
+        Err(Refusal::invalid(About { group: "meta.k8s.io", resource: "ListOptions", name: "" }, &errors))
+    }
+
+    /// The version that is asked for, as it was said.
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The version that is asked for; 0 if none is.
+    pub(crate) fn revision(&self) -> Result<store::Revision, Refusal> {
+        if self.version.is_empty() {
+            return Ok(store::Revision(0));
+        }
+        revision(&self.version)
+            .map_err(|why| Refusal::bad_request(format!("invalid resource version: {why}")))
+    }
+
+    fn list_errors(&self) -> Errors {
+        let path = Path::new("resourceVersionMatch");
+        let mut errors = Errors::new();
+        if let Some(how) = &self.version_match {
+            if self.version.is_empty() {
+                errors.push(
+                    path.forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided"),
+                );
+            }
+            if self.token.is_some() {
+                errors.push(path.forbidden("resourceVersionMatch is forbidden when continue is provided"));
+            }
+            if !["Exact", "NotOlderThan"].contains(&how.as_str()) {
+                errors.push(path.not_supported(how.as_str(), &["Exact", "NotOlderThan", ""]));
+            }
+            if how == "Exact" && self.version == "0" {
+                let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+                errors.push(path.forbidden(why));
+            }
+        }
+        if self.initial_events.is_some() {
+            errors.push(Path::new("sendInitialEvents").forbidden("sendInitialEvents is forbidden for list"));
+        }
+        errors
+    }
+
+    fn watch_errors(&self) -> Errors {
+        let path = Path::new("resourceVersionMatch");
+        let is_not_older = self.version_match.as_deref() == Some("NotOlderThan");
+        let mut errors = Errors::new();
+        if self.initial_events.is_some() && !is_not_older {
+            errors.push(
+                path.forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
+            );
+        }
+        if let Some(how) = &self.version_match {
+            if self.initial_events.is_none() {
+                let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+                errors.push(path.forbidden(why));
+            }
+            if !is_not_older {
+                errors.push(path.not_supported(how.as_str(), &["NotOlderThan"]));
+            }
+            if self.token.is_some() {
+                errors.push(path.forbidden("resourceVersionMatch is forbidden when continue is provided"));
+            }
+        }
+        errors
+    }
+}
+
+/// A resource version, or why it is none.
+pub(crate) fn revision(text: &str) -> Result<store::Revision, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse() {
+        Ok(number) if is_number => Ok(store::Revision(number)),
+        _ => {
+            let why = if is_number { "value out of range" } else { "invalid syntax" };
+            let text = types::go::quote(text);
+            Err(format!("resourceVersion: Invalid value: {text}: strconv.ParseUint: parsing {text}: {why}"))
+        }
+    }
+}
+
+/// A duration as Go writes it, such as `1m30s`, or why it is none.
+fn duration(text: &str) -> Result<Duration, String> {
+    const UNITS: [(&str, f64); 8] = [
+        ("ns", 1e-9),
+        ("us", 1e-6),
+        ("µs", 1e-6),
+        ("μs", 1e-6),
+        ("ms", 1e-3),
+        ("s", 1.0),
+        ("m", 60.0),
+        ("h", 3600.0),
+    ];
+    let quoted = types::go::quote(text);
+    let invalid = || format!("time: invalid duration {quoted}");
+    let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if rest == "0" {
+        return Ok(Duration::ZERO);
+    }
+    if rest.is_empty() {
+        return Err(invalid());
+    }
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let number: f64 = rest[..end].parse().map_err(|_| invalid())?;
+        rest = &rest[end..];
+        let end = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+        if end == 0 {
+            return Err(format!("time: missing unit in duration {quoted}"));
+        }
+        let (_, unit) = UNITS.iter().find(|(name, _)| *name == &rest[..end]).ok_or_else(|| {
+            format!("time: unknown unit {} in duration {quoted}", types::go::quote(&rest[..end]))
+        })?;
+        seconds += number * unit;
+        rest = &rest[end..];
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| invalid())
+}
+
+fn integer(text: &str) -> Result<i64, Refusal> {
+    text.parse().map_err(|_| {
+        let is_number = text.strip_prefix('-').unwrap_or(text).bytes().all(|byte| byte.is_ascii_digit());
+        let why = if is_number && !text.is_empty() { "value out of range" } else { "invalid syntax" };
+        Refusal::bad_request(format!("strconv.ParseInt: parsing {}: {why}", types::go::quote(text)))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,6 +211,38 @@ mod tests {
     fn check(query: &str, expected: &str) {
         let refused = expect(Verb::Create, &Query::read(query)).err().map(|refusal| refusal.to_string());
         assert_eq!(refused.unwrap_or_default(), expected, "{query}");
+    }
+
+    #[test]
+    fn rule_1_3_timeouts() {
+        for text in ["30s", "1m30.5s", "0", "250ms", "-1s"] {
+            assert!(duration(text).is_ok(), "{text}");
+        }
+        for (text, why) in [
+            ("bogus", "time: invalid duration \"bogus\""),
+            ("5", "time: missing unit in duration \"5\""),
+            ("5x", "time: unknown unit \"x\" in duration \"5x\""),
+            ("1.2.3s", "time: invalid duration \"1.2.3s\""),
+        ] {
+            assert_eq!(duration(text), Err(why.to_owned()));
+        }
+    }
+
+    #[test]
+    fn rule_2_6_2_15_list_options() {
+        let check = |query: &str, is_watch: bool, expected: &str| {
+            let refused = ListOptions::read(&Query::read(query), is_watch).err();
+            let causes = refused.map(|refusal| refusal.to_status()["details"]["causes"].clone());
+            let fields = causes.iter().filter_map(serde_json::Value::as_array).flatten();
+            let fields: Vec<_> = fields.filter_map(|cause| cause["field"].as_str()).collect();
+            assert_eq!(fields.join(" "), expected, "{query}");
+        };
+        check("resourceVersionMatch=Exact&resourceVersion=5", false, "");
+        check("resourceVersionMatch=Exact&resourceVersion=0", false, "resourceVersionMatch");
+        check("sendInitialEvents=true&resourceVersionMatch=NotOlderThan", true, "");
+        check("sendInitialEvents=true", true, "resourceVersionMatch");
+        check("resourceVersionMatch=Exact", true, "resourceVersionMatch resourceVersionMatch");
+        check("sendInitialEvents=true", false, "sendInitialEvents");
     }
 
     #[test]

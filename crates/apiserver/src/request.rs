@@ -99,7 +99,9 @@ impl Asked {
             [name] => (Some(decoded(name)), None),
             [name, subresource @ ..] => (Some(decoded(name)), Some(subresource.join("/"))),
         };
-        let verb = verb(method, name.is_some(), watches || query.watches())?;
+        // Only a collection is watched by a parameter; the deprecated path watches what it names.
+        let watches = watches || name.is_none() && query.watches();
+        let verb = verb(method, name.is_some(), watches)?;
         Some(Asked::Resource(Target {
             verb,
             group: group.to_owned(),
@@ -114,9 +116,9 @@ impl Asked {
 
 fn verb(method: &Method, has_name: bool, watches: bool) -> Option<Verb> {
     Some(match (method.as_str(), has_name) {
-        ("GET" | "HEAD", _) if watches => Verb::Watch,
-        ("GET" | "HEAD", true) => Verb::Get,
-        ("GET" | "HEAD", false) => Verb::List,
+        ("GET", _) if watches => Verb::Watch,
+        ("GET", true) => Verb::Get,
+        ("GET", false) => Verb::List,
         ("POST", _) => Verb::Create,
         ("PUT", _) => Verb::Update,
         ("PATCH", _) => Verb::Patch,
@@ -218,6 +220,7 @@ mod tests {
             "get rbac.authorization.k8s.io/v1 - clusterroles a/b -",
         );
         check("OPTIONS", "/api/v1/pods", "nothing");
+        check("HEAD", "/api/v1/pods", "nothing");
     }
 
     #[test]
@@ -228,6 +231,7 @@ mod tests {
         for query in ["watch=false", "watch=0", ""] {
             check("GET", &format!("/api/v1/pods?{query}"), "list /v1 - pods - -");
         }
+        check("GET", "/api/v1/namespaces/a/pods/p?watch=true", "get /v1 a pods p -");
         check("GET", "/api/v1/watch/namespaces/a/pods/p", "watch /v1 a pods p -");
     }
 

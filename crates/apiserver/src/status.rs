@@ -97,7 +97,8 @@ impl Refusal {
     /// 405: the resource cannot be asked this.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
-        Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+        let about = About { group: "", resource: "", name: "" };
+        Refusal::about(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", about, message.to_owned())
     }
 
     /// 405: an object of the resource cannot be asked this.
@@ -112,6 +113,24 @@ impl Refusal {
     pub fn not_acceptable(accepted: &[&str]) -> Self {
         let message = format!("only the following media types are accepted: {}", accepted.join(", "));
         Refusal::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    /// 406: the router in front of built-in resources knows no such form.
+    pub(crate) fn not_acceptable_here(message: String) -> Self {
+        let about = About { group: "", resource: "", name: "" };
+        Refusal::about(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", about, message)
+    }
+
+    /// 406: what is asked for cannot be shown in the form that is asked for.
+    pub(crate) fn cannot_be_shown(message: String) -> Self {
+        Refusal::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    /// 415: the router in front of built-in resources knows no such form.
+    pub(crate) fn unsupported_media_type_here() -> Self {
+        let about = About { group: "", resource: "", name: "" };
+        let message = "415: Unsupported Media Type".to_owned();
+        Refusal::about(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", about, message)
     }
 
     /// 415: the body is in a form that is not read.
@@ -169,6 +188,7 @@ impl Refusal {
 
     /// 413: a patch of too many operations.
     pub fn too_many_operations(message: impl Into<String>) -> Self {
+        let message = format!("Request entity too large: {}", message.into());
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
@@ -195,7 +215,8 @@ impl Refusal {
 
     /// 422 without fields: a patch that cannot be applied.
     pub fn unprocessable(message: impl Into<String>) -> Self {
-        Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
+        let about = About { group: "", resource: "", name: "" };
+        Refusal::about(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", about, message.into())
     }
 
     /// 429: not now.

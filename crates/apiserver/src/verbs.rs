@@ -60,3 +60,19 @@ async fn stored(context: &Context<'_>, code: StatusCode, object: &Arc<Object>) -
 fn unstored(code: StatusCode, object: &Value) -> Answer {
     answer::value(code, object)
 }
+
+/// The object must have the name that the path has (2.31).
+fn expect_name(context: &Context<'_>, object: &Value) -> Result<(), Refusal> {
+    let (name, wanted) = (crate::object::text(object, &["metadata", "name"]), context.name());
+    if name.is_empty() {
+        let why = format!(
+            "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
+        );
+        return Err(Refusal::bad_request(why));
+    }
+    if name != wanted {
+        let why = format!("the name of the object ({name}) does not match the name on the URL ({wanted})");
+        return Err(Refusal::bad_request(why));
+    }
+    Ok(())
+}

@@ -64,6 +64,11 @@ pub fn expect_kind(group: &str, version: &str, kind: &str, body: &Value, sent: &
 
 /// What an API server says to a body that does not even tell what it is: where the JSON breaks off, and how it begins.
 pub fn unrecognized(kind: &str, why: &str, sent: &[u8]) -> String {
+    unreadable(kind, &format!("couldn't get version/kind; json parse error: {why}"), sent)
+}
+
+/// What an API server says to a body that it cannot read at all, and how that begins.
+pub fn unreadable(kind: &str, why: &str, sent: &[u8]) -> String {
     const SHOWN: usize = 30;
     let start = &sent[..sent.len().min(SHOWN)];
     let more = if sent.len() > SHOWN { " ..." } else { "" };
@@ -72,10 +77,7 @@ pub fn unrecognized(kind: &str, why: &str, sent: &[u8]) -> String {
         Some(b'{') => String::from_utf8_lossy(start).into_owned(),
         Some(_) => start.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(hex_digit).collect(),
     };
-    format!(
-        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} \
-         ({start}{more})"
-    )
+    format!("the object provided is unrecognized (must be of type {kind}): {why} ({start}{more})")
 }
 
 fn hex_digit(value: u8) -> char {

@@ -46,5 +46,6 @@ mod value;
 
 pub use decode::{DecodeError, Decoded, Mismatch, StrictError, decode, decode_value};
 pub use encode::{encode, encode_text};
+pub use json::check as check_syntax;
 pub use json::check as check_json;
 pub use pack::{Pack, Type};

@@ -27,7 +27,7 @@ impl Custom {
                 Refusal::bad_request(wire::unrecognized(&self.version().names.kind, &why, body))
             })?,
             "application/yaml" => {
-                let object = serde_saphyr::from_slice(body).map_err(|why| unreadable(why.to_string()))?;
+                let object = crate::body::yaml::read(body).map_err(unreadable)?;
                 (object, Vec::new())
             }
             _ => return Err(Refusal::unsupported_media_type(&ACCEPTED)),

@@ -7,6 +7,7 @@
 pub mod json;
 pub mod merge;
 pub mod strategic;
+pub mod text;
 
 /// Why a patch cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -8,7 +8,7 @@ use rules::{kind, meta, pod, wire};
 use serde_json::{Value, json};
 use store::{Key, Write};
 
-use crate::answer::{self, Answer};
+use crate::answer::{self, Answer, accept};
 use crate::auth::User;
 use crate::body;
 use crate::cluster::{Cluster, Context};
@@ -45,7 +45,9 @@ pub(crate) async fn create_legacy(
     let name = object::text(&binding.object, &["metadata", "name"]).to_owned();
     let target = Target { name: Some(name), ..target.clone() };
     let strategy = cluster.strategy(resource).ok_or_else(Refusal::method_not_allowed)?;
-    let context = Context { cluster, target: &target, resource, strategy: &*strategy, query, user, head };
+    let form = accept::Form::PLAIN;
+    let context =
+        Context { cluster, target: &target, resource, strategy: &*strategy, query, user, head, form };
     bind(&context, &binding.object).await
 }
 

@@ -1,13 +1,18 @@
-//! GET of one object (2.5): from memory, so always the latest state.
+//! GET of one object (2.5): from memory, so always the latest state, and never one older than the client has seen.
 
 use http::StatusCode;
 
 use crate::answer::Answer;
 use crate::cluster::Context;
-use crate::object;
 use crate::status::Refusal;
+use crate::{object, options};
 
 pub(crate) async fn get(context: &Context<'_>) -> Result<Answer, Refusal> {
+    let asked = context.query.get("resourceVersion").filter(|text| !text.is_empty());
+    if let Some(text) = asked {
+        let revision = options::revision(text).map_err(Refusal::unknown)?;
+        super::list::wait_for(context, revision).await?;
+    }
     let key = object::key(context.resource, context.namespace(), context.name());
     let found = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
     super::stored(context, StatusCode::OK, &found).await

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -12,8 +13,12 @@ use crate::answer::{self, Answer};
 use crate::cluster::Context;
 use crate::crd::Custom;
 use crate::object;
+use crate::options::ListOptions;
 use crate::selector::{Fields, Labels};
 use crate::status::Refusal;
+
+/// How long a request waits for a state that does not exist yet.
+const CATCH_UP: Duration = Duration::from_secs(3);
 
 /// What a client selects.
 pub(crate) struct Selection {
@@ -97,7 +102,7 @@ fn unknown_field(context: &Context<'_>, field: &str) -> Refusal {
 
 pub(crate) async fn list(context: &Context<'_>) -> Result<Answer, Refusal> {
     let selection = Selection::read(context)?;
-    let page = Page::read(context)?;
+    let page = Page::read(context).await?;
     let view = context.cluster.store().view_at(page.at).map_err(|why| expired(&why, &page))?;
     let scope = selection.scope(context);
     let after = page.after.as_deref();
@@ -127,48 +132,35 @@ struct Page {
 }
 
 impl Page {
-    fn read(context: &Context<'_>) -> Result<Self, Refusal> {
-        let query = context.query;
-        let version = query.get("resourceVersion").unwrap_or("");
-        let limit = match query.get("limit") {
-            None => None,
-            Some(text) => {
-                let limit: i64 = text.parse().map_err(|_| {
-                    Refusal::bad_request(format!(
-                        "strconv.ParseInt: parsing {}: invalid syntax",
-                        types::go::quote(text)
-                    ))
-                })?;
-                usize::try_from(limit).ok().filter(|limit| *limit > 0)
-            }
-        };
-        if let Some(token) = query.get("continue").filter(|token| !token.is_empty()) {
+    async fn read(context: &Context<'_>) -> Result<Self, Refusal> {
+        let options = ListOptions::read(context.query, false)?;
+        let version = options.version();
+        if let Some(token) = &options.token {
             if !version.is_empty() && version != "0" {
                 let why = "specifying resource version is not allowed when using continue";
                 return Err(Refusal::bad_request(why));
             }
             let (at, after) = read_token(context, token)?;
-            return Ok(Page { at, after: Some(after), limit });
+            return Ok(Page { at, after: Some(after), limit: options.limit });
         }
-        let exact = query.get("resourceVersionMatch") == Some("Exact")
-            || limit.is_some() && query.get("resourceVersionMatch").is_none();
-        let at = match version {
-            "" | "0" => At::Latest,
-            text => {
-                let revision = text.parse().map(Revision).map_err(|_| {
-                    Refusal::bad_request(format!("invalid resource version: {}", types::go::quote(text)))
-                })?;
-                let current = context.cluster.store().revision();
-                if revision > current {
-                    return Err(Refusal::too_large_resource_version(revision.0, current.0));
-                }
-                if exact { At::Exactly(revision) } else { At::Latest }
-            }
+        let revision = options.revision()?;
+        wait_for(context, revision).await?;
+        let is_exact = match options.version_match.as_deref() {
+            Some(how) => how == "Exact",
+            None => options.limit.is_some(),
         };
+        let at = if revision.0 > 0 && is_exact { At::Exactly(revision) } else { At::Latest };
         // Reflectors ask for any state and rely on getting all of it at once (2.7).
-        let limit = if version == "0" { None } else { limit };
+        let limit = if version == "0" { None } else { options.limit };
         Ok(Page { at, after: None, limit })
     }
+}
+
+/// Waits a moment for a state that the client has seen elsewhere (2.5, 2.15).
+pub(crate) async fn wait_for(context: &Context<'_>, revision: Revision) -> Result<(), Refusal> {
+    let store = context.cluster.store();
+    let reached = tokio::time::timeout(CATCH_UP, store.reached(revision)).await;
+    reached.map_err(|_| Refusal::too_large_resource_version(revision.0, store.revision().0))
 }
 
 /// Where the next page begins (2.8).

@@ -6,12 +6,19 @@ use serde_json::Value;
 use crate::answer::Answer;
 use crate::body::{self, Read};
 use crate::cluster::Context;
+use crate::crd::decode;
 use crate::patch::json::{Patch, Reading};
+use crate::patch::text::{self, Reached};
 use crate::patch::{self, Error};
-use crate::status::Refusal;
+use crate::registry::Resource;
+use crate::status::{About, Refusal};
 use crate::verbs::create;
 use crate::verbs::update::change;
-use crate::{auth, managed, object};
+use crate::{auth, managed, object, verbs};
+
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
 
 const ACCEPTED: [&str; 4] = [
     "application/json-patch+json",
@@ -26,15 +33,13 @@ pub(crate) const ACCEPTED_CUSTOM: [&str; 3] =
 pub(crate) async fn patch(context: &Context<'_>, bytes: &[u8], status: bool) -> Result<Answer, Refusal> {
     // Strategic merge needs a Go type, which custom resources have not; the garbage collector relies on hearing so (2.36).
     let accepted: &[&str] = if context.resource.custom.is_some() { &ACCEPTED_CUSTOM } else { &ACCEPTED };
-    let patched = match Patching::read(context, accepted, bytes)? {
+    let patch = match Patching::read(context, accepted, bytes)? {
         Patching::Apply(config) => return apply(context, config, bytes, status).await,
-        Patching::Document(patched) => patched,
+        Patching::Document(patch) => patch,
     };
-    let text = String::from_utf8_lossy(bytes);
     change(context, status, |old| {
-        let document = patched(old.clone())?;
-        let Read { object, warnings } = body::reread(context.resource, context.query, &document, &text)?;
-        Ok(Read { object: managed::followed(context, Some(old), &object, status), warnings })
+        let read = patch.read_again(context, context.resource, old)?;
+        Ok(Read { object: managed::followed(context, Some(old), &read.object, status), ..read })
     })
     .await
 }
@@ -44,7 +49,7 @@ pub(crate) enum Patching {
     /// A configuration is applied to it.
     Apply(Value),
     /// Its JSON is changed.
-    Document(Box<dyn Fn(Value) -> Result<Value, Refusal> + Send + Sync>),
+    Document(Sent),
 }
 
 impl Patching {
@@ -54,47 +59,166 @@ impl Patching {
         let content = content.and_then(|value| value.to_str().ok()).unwrap_or("");
         let content = content.split(';').next().unwrap_or("").trim();
         if !accepted.contains(&content) {
-            return Err(Refusal::unsupported_media_type(accepted));
+            // In front of built-in resources there is a router that is short of words.
+            return Err(if accepted.contains(&STRATEGIC) {
+                Refusal::unsupported_media_type_here()
+            } else {
+                Refusal::unsupported_media_type(accepted)
+            });
         }
-        if content == "application/apply-patch+yaml" {
-            let config = serde_json::from_slice(bytes)
-                .or_else(|_| serde_saphyr::from_slice(bytes))
-                .map_err(|why| Refusal::bad_request(format!("error decoding YAML: {why}")))?;
-            return Ok(Patching::Apply(config));
+        expect_options(context, content == APPLY)?;
+        if content == APPLY {
+            configuration(bytes).map(Patching::Apply)
+        } else {
+            Sent::read(context, content, bytes).map(Patching::Document)
         }
-        let patch: Value = serde_json::from_slice(bytes)
-            .map_err(|why| Refusal::bad_request(format!("error decoding patch: {why}")))?;
-        let reading = match context.query.get("fieldValidation") {
-            Some("Ignore") => Reading::Lenient,
-            _ => Reading::Checked,
+    }
+}
+
+/// Only an apply can be forced, and only it must say by whom it is made.
+fn expect_options(context: &Context<'_>, is_apply: bool) -> Result<(), Refusal> {
+    let path = rules::field::Path::new;
+    let error = if is_apply {
+        let manager = context.query.get("fieldManager").unwrap_or("");
+        manager.is_empty().then(|| path("fieldManager").required("is required for apply patch"))
+    } else {
+        let force = context.query.get("force");
+        force.map(|_| path("force").forbidden("may not be specified for non-apply patch"))
+    };
+    match error {
+        Some(error) => {
+            let about = About { group: "meta.k8s.io", resource: "PatchOptions", name: "" };
+            Err(Refusal::invalid(about, &vec![error]))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A patch that was read.
+pub(crate) struct Sent {
+    kind: Kind,
+    patch: Value,
+    /// What a strict server finds wrong with the patch itself.
+    strict: Vec<String>,
+}
+
+enum Kind {
+    Operations(Patch),
+    Merge,
+    Strategic,
+}
+
+impl Sent {
+    fn read(context: &Context<'_>, content: &str, bytes: &[u8]) -> Result<Self, Refusal> {
+        let is_lenient = context.query.get("fieldValidation") == Some("Ignore");
+        let bad = |why: String| match content {
+            STRATEGIC => Refusal::bad_request(why),
+            _ => Refusal::bad_request(format!("error decoding patch: {why}")),
         };
-        Ok(Patching::Document(match content {
-            "application/json-patch+json" => {
-                let (operations, _) = Patch::read(patch, reading).map_err(refusal)?;
-                Box::new(move |document| operations.apply(document).map_err(refusal))
-            }
-            "application/merge-patch+json" => {
-                Box::new(move |document| patch::merge::apply(document, patch.clone()).map_err(refusal))
+        schema::check_syntax(bytes).map_err(bad)?;
+        let (patch, repeated) = decode::json(bytes).map_err(|why| bad(why.to_string()))?;
+        let mut strict: Vec<String> =
+            repeated.iter().map(|field| format!("duplicate field {}", types::go::quote(field))).collect();
+        let kind = match content {
+            MERGE | STRATEGIC => {
+                if let Some(found) = other_than_map(&patch).filter(|_| !is_lenient) {
+                    return Err(bad(found));
+                }
+                if content == MERGE { Kind::Merge } else { Kind::Strategic }
             }
             _ => {
-                let of = context.resource.of_type();
-                Box::new(move |document| {
-                    patch::strategic::apply(of, document, patch.clone()).map_err(refusal)
-                })
+                let reading = if is_lenient { Reading::Lenient } else { Reading::Checked };
+                let (operations, unknown) = Patch::read(patch.clone(), reading).map_err(refusal)?;
+                strict = strict.iter().map(|why| format!("json patch {why}")).collect();
+                strict.extend(unknown);
+                Kind::Operations(operations)
             }
-        }))
+        };
+        Ok(Sent { kind, patch, strict: if is_lenient { Vec::new() } else { strict } })
     }
+
+    /// What the patch makes of an object of a resource, read again as one.
+    pub(crate) fn read_again(
+        &self,
+        context: &Context<'_>,
+        resource: &Resource,
+        old: &Value,
+    ) -> Result<Read, Refusal> {
+        let document = self.applied(resource, old).map_err(refusal)?;
+        body::reread(resource, context.query, &document, &self.strict, || {
+            self.shown(resource, old, &document)
+        })
+    }
+
+    fn applied(&self, resource: &Resource, old: &Value) -> Result<Value, Error> {
+        match &self.kind {
+            Kind::Operations(operations) => operations.apply(old.clone()),
+            Kind::Merge => patch::merge::apply(old.clone(), self.patch.clone()),
+            Kind::Strategic => patch::strategic::apply(resource.of_type(), old.clone(), self.patch.clone()),
+        }
+    }
+
+    /// What a refusal shows: the document that came out, or the patch as Go prints it.
+    fn shown(&self, resource: &Resource, old: &Value, document: &Value) -> String {
+        let of = || resource.custom.is_none().then(|| resource.of_type());
+        match self.kind {
+            Kind::Operations(_) => text::print(of(), old, document, &Reached::by_operations(&self.patch)),
+            Kind::Merge => text::print(of(), old, document, &Reached::by_merge(&self.patch)),
+            Kind::Strategic => go_map(&self.patch),
+        }
+    }
+}
+
+/// What Go's reader says to anything that is no object.
+fn other_than_map(value: &Value) -> Option<String> {
+    let found = match value {
+        Value::Array(_) => "array",
+        Value::String(_) => "string",
+        Value::Number(_) => "number",
+        Value::Bool(_) => "bool",
+        Value::Object(_) | Value::Null => return None,
+    };
+    Some(format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"))
+}
+
+/// A value as Go prints a map of anything.
+fn go_map(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => format!("[{}]", list.iter().map(go_map).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            let pairs = map.iter().map(|(key, value)| format!("{key}:{}", go_map(value)));
+            format!("map[{}]", pairs.collect::<Vec<_>>().join(" "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The configuration that is applied: YAML, or JSON under YAML's name.
+fn configuration(bytes: &[u8]) -> Result<Value, Refusal> {
+    let bad = |why: String| Refusal::bad_request(format!("error decoding YAML: {why}"));
+    let config: Value = match serde_json::from_slice(bytes) {
+        Ok(config) => config,
+        Err(_) => {
+            body::yaml::read(bytes).map_err(|why| bad(format!("error converting YAML to JSON: {why}")))?
+        }
+    };
+    if let Some(why) = other_than_map(&config) {
+        return Err(bad(format!("error unmarshaling JSON: while decoding JSON: {why}")));
+    }
+    Ok(if config.is_null() { Value::Object(serde_json::Map::new()) } else { config })
 }
 
 /// Server-side apply: makes the object if it is not there yet (2.41).
 async fn apply(context: &Context<'_>, config: Value, bytes: &[u8], status: bool) -> Result<Answer, Refusal> {
-    let text = String::from_utf8_lossy(bytes);
+    let sent = || String::from_utf8_lossy(bytes).into_owned();
     let key = object::key(context.resource, context.namespace(), context.name());
     if !status && context.cluster.store().get(&key).is_none() {
         auth::expect_create(context)?;
         let applied = managed::apply(context, None, config.clone(), status)?;
-        let mut read = body::reread(context.resource, context.query, &applied, &text)?;
-        read.object["metadata"]["name"] = context.name().into();
+        let read = body::reread(context.resource, context.query, &applied, &[], sent)?;
+        verbs::expect_name(context, &read.object)?;
         let created = create::attempt(context, &read.object, &read.warnings).await;
         match created {
             // Somebody else was quicker; his object is changed then.
@@ -104,7 +228,7 @@ async fn apply(context: &Context<'_>, config: Value, bytes: &[u8], status: bool)
     }
     change(context, status, |old| {
         let applied = managed::apply(context, Some(old), config.clone(), status)?;
-        body::reread(context.resource, context.query, &applied, &text)
+        body::reread(context.resource, context.query, &applied, &[], sent)
     })
     .await
 }

@@ -80,15 +80,13 @@ async fn patch(context: &Context<'_>, custom: &Arc<Custom>, bytes: &[u8]) -> Res
         Patching::Apply(config) => {
             write_followed(context, custom, &|old| {
                 let applied = managed::apply(&scales, Some(old), config.clone(), false)?;
-                body::reread(&SCALES, context.query, &applied, &String::from_utf8_lossy(bytes))
+                let sent = || String::from_utf8_lossy(bytes).into_owned();
+                body::reread(&SCALES, context.query, &applied, &[], sent)
             })
             .await
         }
-        Patching::Document(patched) => {
-            write(context, custom, &|old| {
-                body::reread(&SCALES, context.query, &patched(old.clone())?, &String::from_utf8_lossy(bytes))
-            })
-            .await
+        Patching::Document(patch) => {
+            write(context, custom, &|old| patch.read_again(context, &SCALES, old)).await
         }
     }
 }

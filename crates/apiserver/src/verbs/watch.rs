@@ -1,21 +1,27 @@
 //! GET with `watch` (2.12–2.23): what is there now if the client wants it, and then every change.
 
+mod frames;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use futures::stream;
-use serde_json::json;
 use store::{Event, Object, Revision, View, Watch};
+use tokio::time::Instant;
 
 use crate::answer::{self, Answer};
 use crate::cluster::Context;
+use crate::options::ListOptions;
 use crate::registry::Resource;
 use crate::status::Refusal;
-use crate::verbs::list::Selection;
+use crate::verbs::list::{Selection, wait_for};
+use frames::Frames;
 
 /// How often an idle watch is told how far it has come, so that it can resume from there.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// So long before the end a client is told how far it has come.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// How long a watch lasts at least, if the client does not say.
 const LASTS: Duration = Duration::from_secs(30 * 60);
 /// As many bytes as are gathered into one write.
@@ -25,22 +31,31 @@ pub(crate) async fn watch(context: &Context<'_>) -> Result<Answer, Refusal> {
     let selection = Selection::read(context)?;
     let scope = selection.scope(context);
     let start = Start::read(context)?;
+    let mut frames = Frames::of(context)?;
     let store = context.cluster.store();
-    let (initial, watch) = match start {
+    let failed = |frames: &Frames, refusal: &Refusal| {
+        let mut out = BytesMut::new();
+        frames.error(&mut out, refusal);
+        answer::stream(frames.media(), stream::iter([out.freeze()]))
+    };
+    let (initial, watch, after) = match start {
         Start::Everything { at_least } => {
-            wait_for(context, at_least).await?;
+            if let Err(refusal) = wait_for(context, at_least).await {
+                return Ok(failed(&frames, &refusal));
+            }
             let (view, watch) = store.view_and_watch(&scope);
-            (Some(view), watch)
+            (Some(view), watch, Revision(0))
         }
-        Start::After(revision) => match store.watch(&scope, revision) {
-            Ok(watch) => (None, watch),
+        // Who is ahead of the store hears nothing until it has caught up.
+        Start::After(revision) => match store.watch(&scope, revision.min(store.revision())) {
+            Ok(watch) => (None, watch, revision),
             // A client that asks for what is no longer known gets an event that says so, not an error: some only then
             // start again (8.14).
             Err(why) => {
                 tracing::debug!(%why, "a watch starts too far back");
                 let oldest = store.revision();
                 let refusal = Refusal::expired(format!("too old resource version: {revision} ({oldest})"));
-                return Ok(answer::json(http::StatusCode::OK, error_frame(&refusal)));
+                return Ok(failed(&frames, &refusal));
             }
         },
     };
@@ -51,20 +66,29 @@ pub(crate) async fn watch(context: &Context<'_>) -> Result<Answer, Refusal> {
         })
         .collect();
     let begins = matches!(start, Start::Everything { .. });
-    let initial = context.shown(&initial).await?;
-    let follower = Follower {
+    let mut first = BytesMut::new();
+    for object in context.shown(&initial).await? {
+        frames.event(&mut first, "ADDED", &object);
+    }
+    let mut follower = Follower {
         watch,
+        after,
         selection,
         bookmarks: context.query.is_on("allowWatchBookmarks"),
         resource: context.resource.clone(),
-        ends: tokio::time::Instant::now() + lasts(context),
+        frames,
+        ends: Instant::now() + lasts(context)?,
         done: false,
     };
-    let first = follower.begin(&initial, begins);
+    if begins {
+        follower.bookmark(&mut first, true);
+    }
+    let first = (!first.is_empty()).then(|| first.freeze());
+    let media = follower.frames.media();
     let rest = stream::unfold(follower, |mut follower| async move {
         follower.next().await.map(|chunk| (chunk, follower))
     });
-    Ok(answer::stream(futures::StreamExt::chain(stream::iter(first), rest)))
+    Ok(answer::stream(media, futures::StreamExt::chain(stream::iter(first), rest)))
 }
 
 /// Where a watch starts.
@@ -78,23 +102,9 @@ enum Start {
 
 impl Start {
     fn read(context: &Context<'_>) -> Result<Self, Refusal> {
-        let query = context.query;
-        let text = query.get("resourceVersion").unwrap_or("");
-        let revision = match text {
-            "" => Revision(0),
-            text => text.parse().map(Revision).map_err(|_| {
-                Refusal::bad_request(format!("invalid resource version: {}", types::go::quote(text)))
-            })?,
-        };
-        let matches = query.get("resourceVersionMatch").unwrap_or("");
-        let initial = query.get("sendInitialEvents").map(|_| query.is_on("sendInitialEvents"));
-        if initial.is_some() && matches != "NotOlderThan" {
-            let path = rules::field::Path::new("resourceVersionMatch");
-            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            let about = crate::status::About { group: "meta.k8s.io", resource: "ListOptions", name: "" };
-            return Err(Refusal::invalid(about, &vec![path.forbidden(why)]));
-        }
-        Ok(match (initial, revision) {
+        let options = ListOptions::read(context.query, true)?;
+        let revision = options.revision()?;
+        Ok(match (options.initial_events, revision) {
             (Some(true), at_least) => Start::Everything { at_least },
             (Some(false), Revision(0)) => Start::After(context.cluster.store().revision()),
             (None, Revision(0)) => Start::Everything { at_least: Revision(0) },
@@ -103,61 +113,45 @@ impl Start {
     }
 }
 
-/// Waits a moment for a state that the client has seen elsewhere (2.15).
-async fn wait_for(context: &Context<'_>, revision: Revision) -> Result<(), Refusal> {
-    let store = context.cluster.store();
-    let reached = tokio::time::timeout(Duration::from_secs(3), store.reached(revision)).await;
-    reached.map_err(|_| Refusal::too_large_resource_version(revision.0, store.revision().0))
-}
-
-fn lasts(context: &Context<'_>) -> Duration {
-    let seconds =
-        context.query.get("timeoutSeconds").and_then(|text| text.parse().ok()).filter(|seconds| *seconds > 0);
-    seconds.map_or(LASTS, Duration::from_secs)
+/// How long the stream lasts.
+fn lasts(context: &Context<'_>) -> Result<Duration, Refusal> {
+    let seconds = ListOptions::read(context.query, true)?.timeout;
+    Ok(seconds.map_or(LASTS, Duration::from_secs))
 }
 
 /// A watch on its way to a client.
 struct Follower {
     watch: Watch,
+    /// Nothing up to here is told.
+    after: Revision,
     selection: Selection,
     bookmarks: bool,
     resource: Arc<Resource>,
-    ends: tokio::time::Instant,
+    frames: Frames,
+    ends: Instant,
     done: bool,
 }
 
 impl Follower {
-    /// What is there at the start, and the mark that ends it (2.15).
-    fn begin(&self, objects: &[Bytes], begins: bool) -> Option<Bytes> {
-        let mut out = BytesMut::new();
-        for object in objects {
-            frame(&mut out, "ADDED", object);
-        }
-        if begins
-            && self.bookmarks
-            && let Some(revision) = self.watch.bookmark()
-        {
-            self.bookmark(&mut out, revision, true);
-        }
-        (!out.is_empty()).then(|| out.freeze())
-    }
-
-    /// The next bytes: everything that is ready, or a bookmark after a while of silence. `None` ends the stream.
+    /// The next bytes: everything that is ready, or a bookmark after a while of silence or before the end. `None` ends the
+    /// stream.
     async fn next(&mut self) -> Option<Bytes> {
         let mut out = BytesMut::new();
         while out.is_empty() {
             if self.done {
                 return None;
             }
+            let now = Instant::now();
+            // Once the last moments have begun, no bookmark is due any more.
+            let before_end = self.ends.checked_sub(LAST_BOOKMARK).filter(|time| *time > now);
+            let due = before_end.map(|time| time.min(now + BOOKMARK_EVERY));
             tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(self.ends) => self.done = true,
                 () = ended(&self.resource) => self.done = true,
                 next = self.watch.next() => self.take(next, &mut out).await,
-                () = tokio::time::sleep(BOOKMARK_EVERY), if self.bookmarks => {
-                    if let Some(revision) = self.watch.bookmark() {
-                        self.bookmark(&mut out, revision, false);
-                    }
+                () = tokio::time::sleep_until(due.unwrap_or(self.ends)), if self.bookmarks && due.is_some() => {
+                    self.bookmark(&mut out, false);
                 }
             }
         }
@@ -170,18 +164,26 @@ impl Follower {
         Some(out.freeze())
     }
 
+    fn bookmark(&mut self, out: &mut BytesMut, ends_initial: bool) {
+        if self.bookmarks
+            && let Some(revision) = self.watch.bookmark()
+        {
+            self.frames.bookmark(out, revision.max(self.after), ends_initial);
+        }
+    }
+
     async fn take(&mut self, next: Option<Result<Arc<Event>, store::error::Watch>>, out: &mut BytesMut) {
         match next {
             Some(Ok(event)) => {
                 if let Err(refusal) = self.tell(&event, out).await {
-                    out.put(error_frame(&refusal));
+                    self.frames.error(out, &refusal);
                     self.done = true;
                 }
             }
             Some(Err(why)) => {
                 tracing::debug!(%why, "a watch ends early");
                 let refusal = Refusal::expired("too old resource version: the client was too slow");
-                out.put(error_frame(&refusal));
+                self.frames.error(out, &refusal);
                 self.done = true;
             }
             None => self.done = true,
@@ -189,7 +191,10 @@ impl Follower {
     }
 
     /// An object that comes to be selected was added, one that ceases to be was deleted (2.20).
-    async fn tell(&self, event: &Event, out: &mut BytesMut) -> Result<(), Refusal> {
+    async fn tell(&mut self, event: &Event, out: &mut BytesMut) -> Result<(), Refusal> {
+        if event.revision() <= self.after {
+            return Ok(());
+        }
         let selected =
             |object: Option<&Arc<Object>>| object.filter(|object| self.selection.matches(object)).cloned();
         let (word, object, bytes) = match (selected(event.before()), selected(event.after())) {
@@ -199,20 +204,9 @@ impl Follower {
             (None, None) => return Ok(()),
         };
         for shown in self.resource.shown(vec![(object.revision, bytes)]).await? {
-            frame(out, word, &shown);
+            self.frames.event(out, word, &shown);
         }
         Ok(())
-    }
-
-    fn bookmark(&self, out: &mut BytesMut, revision: Revision, ends_initial: bool) {
-        let mut object = json!({
-            "kind": self.resource.kind, "apiVersion": self.resource.api_version(),
-            "metadata": {"resourceVersion": revision.to_string(), "creationTimestamp": null},
-        });
-        if ends_initial {
-            object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
-        }
-        frame(out, "BOOKMARK", object.to_string().as_bytes());
     }
 }
 
@@ -223,18 +217,4 @@ async fn ended(resource: &Resource) {
         Some(custom) => custom.ended().await,
         None => std::future::pending().await,
     }
-}
-
-fn frame(out: &mut BytesMut, word: &str, object: &[u8]) {
-    out.put_slice(b"{\"type\":\"");
-    out.put_slice(word.as_bytes());
-    out.put_slice(b"\",\"object\":");
-    out.put_slice(object);
-    out.put_slice(b"}\n");
-}
-
-fn error_frame(refusal: &Refusal) -> Bytes {
-    let mut out = BytesMut::new();
-    frame(&mut out, "ERROR", refusal.to_status().to_string().as_bytes());
-    out.freeze()
 }

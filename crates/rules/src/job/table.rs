@@ -98,7 +98,7 @@ pub fn human(duration: Duration) -> String {
 }
 
 /// A selector as it would be typed; `<none>` if it is empty.
-fn selector(selector: Option<&LabelSelector>) -> String {
+pub fn selector(selector: Option<&LabelSelector>) -> String {
     let Some(selector) = selector else { return "<none>".to_owned() };
     let mut terms: Vec<String> =
         selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}={value}")).collect();

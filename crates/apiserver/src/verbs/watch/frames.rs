@@ -1,0 +1,108 @@
+//! Events on the wire: a line of JSON each, or a length and a protobuf message, in the form that was asked for.
+
+use std::sync::Arc;
+
+use bytes::{BufMut as _, BytesMut};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use store::Revision;
+
+use crate::answer::accept::{Form, Media, Shape};
+use crate::answer::form;
+use crate::cluster::Context;
+use crate::registry::Resource;
+use crate::status::Refusal;
+use crate::table::{self, Include};
+
+/// The writer of one stream.
+pub(super) struct Frames {
+    form: Form,
+    include: Include,
+    resource: Arc<Resource>,
+    /// Columns are told with the first event.
+    told_columns: bool,
+}
+
+impl Frames {
+    pub(super) fn of(context: &Context<'_>) -> Result<Self, Refusal> {
+        let is_table = matches!(context.form.shape, Shape::Table(_));
+        let include = if is_table { form::include(context.query)? } else { Include::Metadata };
+        Ok(Frames { form: context.form, include, resource: context.resource.clone(), told_columns: false })
+    }
+
+    /// What the stream is.
+    pub(super) fn media(&self) -> &'static str {
+        match self.form.media {
+            Media::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+            _ => "application/json",
+        }
+    }
+
+    /// An event about an object.
+    pub(super) fn event(&mut self, out: &mut BytesMut, word: &str, object: &[u8]) {
+        if self.form.media == Media::Json && self.form.shape == Shape::Whole {
+            return line(out, word, object);
+        }
+        let object: Value = serde_json::from_slice(object).expect("what was stored is JSON");
+        self.value(out, word, &object);
+    }
+
+    /// The mark of how far the stream has come.
+    pub(super) fn bookmark(&mut self, out: &mut BytesMut, revision: Revision, ends_initial: bool) {
+        let mut object = json!({
+            "kind": self.resource.kind, "apiVersion": self.resource.api_version(),
+            "metadata": {"resourceVersion": revision.to_string()},
+        });
+        if ends_initial {
+            object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        self.value(out, "BOOKMARK", &object);
+    }
+
+    /// The end of a stream that cannot go on.
+    pub(super) fn error(&self, out: &mut BytesMut, refusal: &Refusal) {
+        self.send(out, "ERROR", &refusal.to_status());
+    }
+
+    fn value(&mut self, out: &mut BytesMut, word: &str, object: &Value) {
+        let shown = match self.form.shape {
+            Shape::Whole => object.clone(),
+            Shape::Partial(version) | Shape::PartialList(version) => table::partial(object, version),
+            Shape::Table(version) => {
+                let printer = form::printer(&self.resource);
+                let columns = (!self.told_columns).then(|| printer.columns());
+                self.told_columns = true;
+                let row = printer.row(object, self.include, version, Timestamp::now());
+                let meta = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+                table::table(version, &meta, columns, vec![row])
+            }
+        };
+        self.send(out, word, &shown);
+    }
+
+    fn send(&self, out: &mut BytesMut, word: &str, object: &Value) {
+        match (self.form.media, form::protobuf(object)) {
+            (Media::Protobuf, Some(object)) => message(out, word, &object),
+            _ => line(out, word, object.to_string().as_bytes()),
+        }
+    }
+}
+
+fn line(out: &mut BytesMut, word: &str, object: &[u8]) {
+    out.put_slice(b"{\"type\":\"");
+    out.put_slice(word.as_bytes());
+    out.put_slice(b"\",\"object\":");
+    out.put_slice(object);
+    out.put_slice(b"}\n");
+}
+
+/// A `WatchEvent` without an envelope, after its length in four bytes.
+fn message(out: &mut BytesMut, word: &str, object: &[u8]) {
+    let (mut extension, mut event) =
+        (Vec::with_capacity(object.len() + 8), Vec::with_capacity(object.len() + 24));
+    form::field(&mut extension, 1, object);
+    form::field(&mut event, 1, word.as_bytes());
+    form::field(&mut event, 2, &extension);
+    out.put_u32(u32::try_from(event.len()).expect("objects are smaller than requests may be"));
+    out.put_slice(&event);
+}
