@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ServiceAccount};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, Resource};
 use reconcile::{Cache, Change, Tasks};
@@ -131,6 +132,7 @@ macro_rules! kinds {
 kinds! {
     config_maps: ConfigMap,
     definitions: CustomResourceDefinition,
+    disruption_budgets: PodDisruptionBudget,
     jobs: Job,
     namespaces: Namespace,
     nodes: Node,

@@ -18,6 +18,7 @@ mod metrics;
 mod namespace;
 mod pod_gc;
 mod recorder;
+mod scheduler;
 mod selection;
 mod service_accounts;
 mod settings;
@@ -74,6 +75,7 @@ const CONTROLLERS: [(&str, Prepare); NAMES.len()] = [
     ("namespace-controller", namespace::prepare),
     ("pod-garbage-collector-controller", pod_gc::prepare),
     ("root-ca-certificate-publisher-controller", service_accounts::prepare_root_ca),
+    ("scheduler", scheduler::prepare),
     ("serviceaccount-controller", service_accounts::prepare),
     ("ttl-after-finished-controller", ttl::prepare),
 ];

@@ -2,13 +2,14 @@
 
 use std::str::FromStr;
 
-/// The controllers that there are, by the names that kube-controller-manager gives them.
-pub const NAMES: [&str; 7] = [
+/// The controllers that there are, by the names that kube-controller-manager gives them, and the scheduler.
+pub const NAMES: [&str; 8] = [
     "garbage-collector-controller",
     "job-controller",
     "namespace-controller",
     "pod-garbage-collector-controller",
     "root-ca-certificate-publisher-controller",
+    "scheduler",
     "serviceaccount-controller",
     "ttl-after-finished-controller",
 ];

@@ -4,3 +4,4 @@ mod cluster;
 mod garbage;
 mod job;
 mod namespace;
+mod scheduler;

@@ -1,0 +1,283 @@
+//! The scheduler: gives pods to nodes by [`rules::schedule`], and says why when it cannot.
+//!
+//! One loop owns the snapshot and the pods that wait. Changes of nodes and pods come in as keys and are taken in before
+//! the next decision; a decision counts at once, and is written while the next ones are taken. A write that fails is
+//! taken back, and the pod waits again.
+
+mod write;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::ResourceExt as _;
+use reconcile::Key;
+use rules::schedule::{self, DEFAULT_SCHEDULER, Placement, Pod, Snapshot, Waiting, preempt};
+use tokio::sync::Notify;
+use tracing::{debug, warn};
+
+use crate::Run;
+use crate::context::Context;
+
+/// Writes that are under way at once.
+const AT_ONCE: usize = 64;
+/// Decisions between two looks at what has changed.
+const BATCH: usize = 256;
+/// A pod whose write failed waits for so long.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// What has changed and was not taken in yet.
+#[derive(Default)]
+struct News {
+    changed: Mutex<Changed>,
+    told: Notify,
+}
+
+#[derive(Default)]
+struct Changed {
+    pods: BTreeSet<Key>,
+    nodes: BTreeSet<Key>,
+    namespaces: BTreeSet<Key>,
+    /// Pods that are gone, by uid: their name may be another's by now.
+    gone: BTreeSet<String>,
+}
+
+impl News {
+    fn changed(&self) -> MutexGuard<'_, Changed> {
+        // Only sets are changed under it, one entry at a time.
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut Changed)) {
+        change(&mut self.changed());
+        self.told.notify_one();
+    }
+}
+
+/// Says what the scheduler watches, and returns its work.
+pub(crate) fn prepare(context: &Context) -> Run {
+    let kinds = &context.kinds;
+    let (pods, nodes, namespaces) = (kinds.pods.wanted(), kinds.nodes.wanted(), kinds.namespaces.wanted());
+    let budgets = kinds.disruption_budgets.wanted();
+    let news = Arc::new(News::default());
+    let told = Arc::clone(&news);
+    pods.on_change(move |change| {
+        let replaced = |old: &&Arc<k8s_openapi::api::core::v1::Pod>| {
+            change.new.is_none_or(|new| new.metadata.uid != old.metadata.uid)
+        };
+        let gone = change.old.filter(replaced).and_then(|old| old.uid());
+        told.tell(|changed| {
+            changed.gone.extend(gone);
+            changed.pods.insert(change.key.clone());
+        });
+    });
+    let told = Arc::clone(&news);
+    nodes.on_change(move |change| told.tell(|changed| changed.nodes.extend([change.key.clone()])));
+    let told = Arc::clone(&news);
+    namespaces.on_change(move |change| told.tell(|changed| changed.namespaces.extend([change.key.clone()])));
+    let context = context.clone();
+    Box::pin(async move {
+        pods.ready().await;
+        nodes.ready().await;
+        namespaces.ready().await;
+        budgets.ready().await;
+        let scheduler = Scheduler {
+            context,
+            news,
+            snapshot: Snapshot::default(),
+            waiting: Waiting::default(),
+            given: BTreeSet::new(),
+            start: 0,
+        };
+        scheduler.run().await;
+    })
+}
+
+struct Scheduler {
+    context: Context,
+    news: Arc<News>,
+    snapshot: Snapshot,
+    waiting: Waiting,
+    /// Pods that were given a node and do not show it yet, by uid.
+    given: BTreeSet<String>,
+    start: usize,
+}
+
+/// What became of a write.
+enum Written {
+    /// It is done, or moot.
+    Done,
+    /// The pod has no node after all.
+    NotBound(Key, String),
+    /// The pod is to be looked at again.
+    Again(Key),
+}
+
+type Writes = FuturesUnordered<BoxFuture<'static, Written>>;
+
+impl Scheduler {
+    async fn run(mut self) {
+        let mut writes = Writes::new();
+        loop {
+            self.take_in(&writes);
+            for _ in 0..BATCH {
+                if writes.len() >= AT_ONCE {
+                    break;
+                }
+                let Some(pod) = self.waiting.first().cloned() else { break };
+                self.decide(pod, &writes);
+            }
+            let idle = self.waiting.first().is_none() || writes.len() >= AT_ONCE;
+            let news = Arc::clone(&self.news);
+            tokio::select! {
+                biased;
+                Some(written) = writes.next(), if !writes.is_empty() => self.written(written, &writes),
+                () = news.told.notified(), if idle => {}
+                () = tokio::task::yield_now(), if !idle => {}
+            }
+        }
+    }
+
+    /// Takes in what has changed.
+    fn take_in(&mut self, writes: &Writes) {
+        let changed = std::mem::take(&mut *self.news.changed());
+        let kinds = self.context.kinds.clone();
+        let mut room = false;
+        for key in changed.namespaces {
+            match kinds.namespaces.get(&key) {
+                Some(namespace) => self.snapshot.set_namespace(&key.name, namespace.labels().clone()),
+                None => self.snapshot.remove_namespace(&key.name),
+            }
+        }
+        for key in changed.nodes {
+            match kinds.nodes.get(&key) {
+                Some(node) => room |= self.snapshot.set_node(&node),
+                None => self.snapshot.remove_node(&key.name),
+            }
+        }
+        for uid in changed.gone {
+            self.given.remove(&uid);
+            self.waiting.remove(&uid);
+            room |= self.snapshot.remove(&uid);
+        }
+        for key in changed.pods {
+            if let Some(pod) = kinds.pods.get(&key) {
+                room |= self.take_in_pod(Pod::read(&pod), writes);
+            }
+        }
+        if self.snapshot.keeps_apart() {
+            self.waiting.consider_labels();
+        }
+        if room {
+            self.waiting.try_again();
+        }
+    }
+
+    /// Returns whether the pod makes room, or may draw others near.
+    fn take_in_pod(&mut self, pod: Pod, writes: &Writes) -> bool {
+        if pod.ended {
+            self.given.remove(&pod.uid);
+            self.waiting.remove(&pod.uid);
+            return self.snapshot.remove(&pod.uid);
+        }
+        if let Some(node) = pod.node.clone() {
+            self.given.remove(&pod.uid);
+            self.waiting.remove(&pod.uid);
+            let known = self.snapshot.placed(&pod.uid);
+            let news = known.is_none_or(|known| {
+                (&known.labels, &known.requests, known.deleting, known.priority)
+                    != (&pod.labels, &pod.requests, pod.deleting, pod.priority)
+            });
+            if news {
+                self.snapshot.place(pod, &node);
+            }
+            return news;
+        }
+        if pod.scheduler != DEFAULT_SCHEDULER || pod.gated || pod.deleting {
+            self.waiting.remove(&pod.uid);
+            self.snapshot.remove(&pod.uid);
+            return false;
+        }
+        if self.given.contains(&pod.uid) {
+            return false;
+        }
+        if let Some(node) = pod.nominated_node.clone() {
+            self.snapshot.promise(pod.clone(), &node);
+        }
+        let why = self.waiting.add(pod.clone()).map(str::to_owned);
+        if let Some(why) = why {
+            self.tell_why(&pod, why, None, writes);
+        }
+        false
+    }
+
+    fn decide(&mut self, pod: Pod, writes: &Writes) {
+        match schedule::decide(&self.snapshot, &pod, self.start) {
+            Ok(Placement { node, evaluated }) => {
+                debug!(pod = %key(&pod), node, "placed");
+                self.start = self.start.wrapping_add(evaluated);
+                self.waiting.remove(&pod.uid);
+                self.given.insert(pod.uid.clone());
+                self.snapshot.place(pod.clone(), &node);
+                if self.snapshot.keeps_apart() {
+                    self.waiting.consider_labels();
+                }
+                writes.push(write::bind(self.context.clone(), key(&pod), pod.uid, node).boxed());
+            }
+            Err(mut failure) => {
+                let budgets = self.context.kinds.disruption_budgets.all();
+                let budgets: Vec<&PodDisruptionBudget> = budgets.iter().map(|budget| &**budget).collect();
+                let room = preempt::decide(&self.snapshot, &pod, &budgets, &mut failure);
+                let why = failure.to_string();
+                debug!(pod = %key(&pod), why, ?room, "not placed");
+                let nominated = room.map(|room| {
+                    let victims = room.victims.iter().filter_map(|uid| self.snapshot.placed(uid).cloned());
+                    let victims: Vec<Pod> = victims.collect();
+                    writes.push(
+                        write::preempt(self.context.clone(), pod.clone(), room.node.clone(), victims).boxed(),
+                    );
+                    room.node
+                });
+                match &nominated {
+                    Some(node) => {
+                        // The others that are like it may have to make room for themselves.
+                        let mut promised = pod.clone();
+                        promised.nominated_node = Some(node.clone());
+                        self.snapshot.promise(promised.clone(), node);
+                        self.waiting.add(promised);
+                        self.waiting.failed(&pod.uid, why.clone());
+                    }
+                    None => self.waiting.failed(&pod.uid, why.clone()),
+                }
+                self.tell_why(&pod, why, nominated, writes);
+            }
+        }
+    }
+
+    fn tell_why(&self, pod: &Pod, why: String, nominated: Option<String>, writes: &Writes) {
+        writes.push(write::tell_why(self.context.clone(), key(pod), why, nominated).boxed());
+    }
+
+    fn written(&mut self, written: Written, writes: &Writes) {
+        match written {
+            Written::Done => {}
+            Written::NotBound(key, uid) => {
+                warn!(pod = %key, "its node is not known to it, it waits again");
+                self.given.remove(&uid);
+                if self.snapshot.remove(&uid) {
+                    self.waiting.try_again();
+                }
+                writes.push(tokio::time::sleep(RETRY).map(move |()| Written::Again(key)).boxed());
+            }
+            Written::Again(key) => self.news.tell(|changed| changed.pods.extend([key])),
+        }
+    }
+}
+
+fn key(pod: &Pod) -> Key {
+    Key::new(&pod.namespace, &pod.name)
+}

@@ -1,0 +1,114 @@
+//! Pods that get a node, wait for one, or make others go, on a real API server.
+
+use k8s_openapi::api::core::v1::{Event, Node, Pod, ServiceAccount};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::Client;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use reconcile::Tasks;
+use serde_json::{Value, json};
+use testkit::ControlPlane;
+
+use crate::cluster::{api, create, eventually, start};
+
+async fn node(client: &Client, name: &str, cpu: &str) {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let allocatable = json!({"cpu": cpu, "memory": "8Gi", "pods": "10"});
+    let node =
+        json!({"metadata": {"name": name}, "status": {"allocatable": allocatable, "capacity": allocatable}});
+    let node: Node = serde_json::from_value(node).expect("a node");
+    let stored = nodes.create(&PostParams::default(), &node).await.expect("created");
+    // Taints and status are not the creator's to choose.
+    let mut ready = stored;
+    ready.spec.get_or_insert_default().taints = None;
+    let mut ready = nodes.replace(name, &PostParams::default(), &ready).await.expect("untainted");
+    ready.status = node.status;
+    nodes.replace_status(name, &PostParams::default(), &ready).await.expect("a status");
+}
+
+fn pod(name: &str, cpu: &str, more: &Value) -> Value {
+    let mut spec = json!({
+        "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}],
+        "terminationGracePeriodSeconds": 0,
+    });
+    for (key, value) in more.as_object().expect("fields") {
+        spec[key] = value.clone();
+    }
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+async fn node_of(client: &Client, name: &str) -> String {
+    let pods: Api<Pod> = api(client);
+    eventually(&format!("{name} has a node"), || async {
+        pods.get(name).await.expect("a pod").spec.and_then(|spec| spec.node_name)
+    })
+    .await
+}
+
+async fn why(client: &Client, name: &str, expected: &str) {
+    let pods: Api<Pod> = api(client);
+    eventually(&format!("{name} says {expected}"), || async {
+        let status = pods.get(name).await.expect("a pod").status?;
+        let condition = status.conditions?.into_iter().find(|condition| condition.type_ == "PodScheduled")?;
+        let reason = condition.reason.as_deref() == Some("Unschedulable");
+        (reason && condition.message.as_deref() == Some(expected)).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn p_4_9_pods_get_nodes() {
+    let Some(cluster) = ControlPlane::builder().for_test().await else { return };
+    let client = &cluster.client();
+    let mut tasks = Tasks::new();
+    start(client, "scheduler,serviceaccount-controller", &mut tasks);
+    eventually("the service account", || async {
+        api::<ServiceAccount>(client).get_opt("default").await.expect("an answer")
+    })
+    .await;
+    create::<Pod>(client, pod("early", "1", &json!({}))).await;
+    why(client, "early", "no nodes available to schedule pods").await;
+    node(client, "a", "2").await;
+    assert_eq!(node_of(client, "early").await, "a");
+
+    create::<Pod>(client, pod("big", "2", &json!({}))).await;
+    why(
+        client,
+        "big",
+        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: \
+         1 No preemption victims found for incoming pod.",
+    )
+    .await;
+    create::<Pod>(client, pod("gated", "1", &json!({"schedulingGates": [{"name": "example.com/g"}]}))).await;
+    create::<Pod>(client, pod("others", "1", &json!({"schedulerName": "another"}))).await;
+    node(client, "b", "2").await;
+    assert_eq!(node_of(client, "big").await, "b");
+
+    let classes: Api<PriorityClass> = Api::all(client.clone());
+    let class = json!({"metadata": {"name": "high"}, "value": 1000});
+    classes
+        .create(&PostParams::default(), &serde_json::from_value(class).expect("a class"))
+        .await
+        .expect("created");
+    create::<Pod>(client, pod("vip", "2", &json!({"priorityClassName": "high"}))).await;
+    // Of the two that could go, the one alone on its node with a smaller share of it is as good: the least pods.
+    let place = node_of(client, "vip").await;
+    let victim = if place == "a" { "early" } else { "big" };
+    let gone = api::<Pod>(client).get_opt(victim).await.expect("an answer");
+    assert_eq!(gone, None, "it made room");
+    for (name, held) in [("gated", true), ("others", true), ("vip", false)] {
+        let spec = api::<Pod>(client).get(name).await.expect("a pod").spec.expect("a spec");
+        assert_eq!(spec.node_name.is_none(), held, "{name}");
+    }
+    let told = eventually("events", || async {
+        let events = api::<Event>(client).list(&ListParams::default()).await.expect("a list");
+        let told: Vec<(String, String)> = events
+            .into_iter()
+            .map(|event| (event.reason.unwrap_or_default(), event.message.unwrap_or_default()))
+            .collect();
+        told.iter().any(|(reason, _)| reason == "Preempted").then_some(told)
+    })
+    .await;
+    let assigned = ("Scheduled".to_owned(), "Successfully assigned default/early to a".to_owned());
+    assert!(told.contains(&assigned), "{told:?}");
+    api::<Pod>(client).delete("vip", &DeleteParams::default()).await.expect("deleted");
+}
