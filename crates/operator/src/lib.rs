@@ -79,3 +79,4 @@ impl Operator {
         self.context.metrics.text(role)
     }
 }
+pub mod dispatch;

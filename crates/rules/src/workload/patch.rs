@@ -15,8 +15,9 @@ pub const PODS_READY_MANAGER: &str = "kueue-job-controller-PodsReady";
 /// Under this name pods are said to need nothing any more.
 pub const RECLAIMABLE_PODS_MANAGER: &str = "kueue-reclaimable-pods";
 
-/// The conditions that belong to admission.
-pub const ADMISSION_CONDITIONS: [&str; 9] = [
+/// The conditions that belong to admission: Kueue's nine, and the record of dispatch, which whoever writes the others
+/// must not drop.
+pub const ADMISSION_CONDITIONS: [&str; 10] = [
     QUOTA_RESERVED,
     BLOCKED_ON_PREEMPTION_GATES,
     EVICTED,
@@ -26,6 +27,7 @@ pub const ADMISSION_CONDITIONS: [&str; 9] = [
     DEACTIVATION_TARGET,
     FINISHED,
     PODS_READY,
+    crate::dispatch::HELD,
 ];
 
 /// Whether a write that comes too late is refused.

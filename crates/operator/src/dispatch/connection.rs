@@ -1,0 +1,171 @@
+//! One worker cluster, kept up: connected, asked again and again whether it is there, and connected anew when it was not.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use kube::{Api, api::ListParams};
+use reconcile::Tasks;
+use rules::dispatch::{ClusterName, Link, ORIGIN};
+use serde_json::Value;
+use tracing::{info, warn};
+use types::kueue::Workload;
+
+use super::{
+    Shared,
+    book::Book,
+    call::{Error, within},
+    worker::Worker,
+};
+
+/// What a cluster's condition says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Report {
+    pub(super) active: bool,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+/// A worker cluster.
+pub(super) struct Connection {
+    pub(super) name: ClusterName,
+    pub(super) book: Book,
+    state: Mutex<State>,
+}
+
+struct State {
+    link: Link,
+    /// Since when it is out of reach, as somebody before us has written down.
+    lost_before: Option<Timestamp>,
+    report: Option<Report>,
+    worker: Option<Arc<Worker>>,
+}
+
+impl Connection {
+    pub(super) fn new(name: ClusterName, lost_before: Option<Timestamp>, shared: &Shared) -> Connection {
+        let book = Book::new(shared.settings.doubt, shared.clock.now());
+        let state = State { link: Link::Connecting, lost_before, report: None, worker: None };
+        Connection { name, book, state: Mutex::new(state) }
+    }
+
+    pub(super) fn link(&self) -> Link {
+        self.state().link
+    }
+
+    pub(super) fn report(&self) -> Option<Report> {
+        self.state().report.clone()
+    }
+
+    /// What it holds, as last seen.
+    pub(super) fn worker(&self) -> Option<Arc<Worker>> {
+        self.state().worker.clone()
+    }
+
+    /// It cannot be reached. The time counts from the first of such failures in a row, whoever noticed it.
+    pub(super) fn failed(&self, reason: &'static str, message: String, shared: &Shared) {
+        let report = Report { active: false, reason, message };
+        let mut state = self.state();
+        let is_news = state.report.as_ref() != Some(&report);
+        let was_lost = matches!(state.link, Link::Lost { .. });
+        if !was_lost {
+            let since = state.lost_before.take().unwrap_or_else(|| shared.clock.now());
+            state.link = Link::Lost { since, given_up: false };
+        }
+        state.report = Some(report);
+        drop(state);
+        if is_news {
+            shared.clusters.changed.add(self.name.to_string());
+        }
+        if !was_lost {
+            shared.wake_all();
+        }
+    }
+
+    fn connected(&self, worker: Arc<Worker>, shared: &Shared) {
+        let mut state = self.state();
+        state.link = Link::Connected;
+        state.lost_before = None;
+        state.report = Some(Report { active: true, reason: "Active", message: "Connected".to_owned() });
+        state.worker = Some(worker);
+        drop(state);
+        shared.clusters.changed.add(self.name.to_string());
+        // Everything that waits for a cluster, and everything that the cluster holds (MK-TRG-01).
+        shared.wake_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every holder makes one change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps a cluster connected, for as long as this runs.
+pub(super) async fn keep_up(shared: Arc<Shared>, connection: Arc<Connection>, config: Value) {
+    shared.ready().await;
+    let mut failures = 0_u32;
+    loop {
+        // What one attempt started ends with it.
+        let mut tasks = Tasks::new();
+        match connect(&shared, &connection, &config, &mut tasks).await {
+            Ok(worker) => {
+                info!(cluster = %connection.name, "connected");
+                failures = 0;
+                worker.wake_held(&shared);
+                connection.connected(Arc::clone(&worker), &shared);
+                let lost = listen(&shared, &connection, &worker).await;
+                warn!(cluster = %connection.name, error = %reconcile::chain(&lost), "lost");
+                connection.failed("ClientConnectionFailed", lost.said(), &shared);
+            }
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                connection.failed("ClientConnectionFailed", error.said(), &shared);
+            }
+        }
+        drop(tasks);
+        tokio::time::sleep(back_off(shared.settings.heartbeat, failures)).await;
+    }
+}
+
+/// A cluster that is back is seen within a few heartbeats, however long it was away.
+fn back_off(heartbeat: Duration, failures: u32) -> Duration {
+    (heartbeat / 5).saturating_mul(2_u32.saturating_pow(failures.min(5))).min(heartbeat.saturating_mul(6))
+}
+
+async fn connect(
+    shared: &Arc<Shared>,
+    connection: &Arc<Connection>,
+    config: &Value,
+    tasks: &mut Tasks,
+) -> Result<Arc<Worker>, Error> {
+    let (deadline, name) = (shared.settings.deadline, connection.name.as_str());
+    let client = within(deadline, "connect", name, (shared.settings.connect)(config.clone())).await?;
+    ask(shared, name, &client).await?;
+    let worker = Worker::start(shared, connection, client, tasks);
+    let seen = async {
+        worker.workloads.ready().await;
+        Ok(())
+    };
+    within(deadline, "see what there is", name, seen).await?;
+    // Kinds that it does not know will not be seen; the others come at about the same time.
+    let _ = tokio::time::timeout(deadline / 4, worker.kinds_ready()).await;
+    Ok(worker)
+}
+
+/// Asks a cluster whether it is there, and may be used.
+async fn ask(shared: &Shared, name: &str, client: &kube::Client) -> Result<(), Error> {
+    let api: Api<Workload> = Api::all(client.clone());
+    let params = ListParams::default().labels(&format!("{ORIGIN}={}", shared.settings.origin)).limit(1);
+    within(shared.settings.deadline, "list Workloads", name, api.list_metadata(&params)).await.map(|_| ())
+}
+
+/// Returns when the cluster no longer answers.
+async fn listen(shared: &Shared, connection: &Connection, worker: &Worker) -> Error {
+    loop {
+        tokio::time::sleep(shared.settings.heartbeat).await;
+        if let Err(error) = ask(shared, connection.name.as_str(), &worker.client).await {
+            return error;
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The lane of the manager: Workloads and jobs there, and word to the other lanes.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use k8s_openapi::api::batch::v1::Job;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+    core::DynamicObject,
+};
+use reconcile::{Key, Next, Tasks};
+use rules::{
+    dispatch::{Adapter, Because, Observed, Owner, Plan, Step, decide, local},
+    workload::patch::{self, ADMISSION_MANAGER, Manner},
+};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tracing::{debug, info};
+use types::kueue::{CheckState, Workload};
+
+use super::{
+    Error, Shared,
+    call::{MANAGER, within},
+    events::Told,
+    observe::observe,
+    worker::resource,
+};
+
+/// Under this name a job's status is written.
+const FIELD_MANAGER: &str = "kueue";
+/// How soon to try again when somebody else wrote first.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// When news of running jobs are due to be shown.
+type Due = Mutex<BTreeMap<Key, Instant>>;
+
+pub(super) fn start(shared: &Arc<Shared>, tasks: &mut Tasks) {
+    let shared = Arc::clone(shared);
+    tasks.spawn("dispatch", async move {
+        shared.ready().await;
+        shared.wake_all();
+        let due = Due::default();
+        let queue = shared.wake.workloads.clone();
+        queue.run(shared.settings.concurrency, |key| work(&shared, &due, key)).await;
+    });
+}
+
+async fn work(shared: &Arc<Shared>, due: &Due, key: Key) -> Result<Next, Error> {
+    let seen = observe(shared, &key);
+    let now = shared.clock.now();
+    let plan = decide(&seen, &shared.settings.policy, now);
+    if plan.steps.is_empty() {
+        debug!(workload = %key, %plan, "decided");
+    } else {
+        info!(workload = %key, %plan, "decided");
+    }
+    for step in &plan.steps {
+        let worker = step.cluster().and_then(|cluster| shared.clusters.get(cluster.as_str())?.worker());
+        if let Some(worker) = worker {
+            worker.lane.add(key.clone());
+        }
+    }
+    forget(shared, &key, &plan);
+    if let Some(wait) = collected(shared, due, &key, &seen, &plan) {
+        return Ok(Next::After(wait));
+    }
+    if !apply(shared, &key, &seen, &plan).await? {
+        return Ok(Next::After(AGAIN));
+    }
+    let again = plan.again.and_then(|at| Duration::try_from(at.duration_since(shared.clock.now())).ok());
+    Ok(again.map_or(Next::Done, |wait| Next::After(wait.max(AGAIN))))
+}
+
+/// What is over and gone everywhere needs no notes any more.
+fn forget(shared: &Shared, key: &Key, plan: &Plan) {
+    if plan.steps.is_empty() && matches!(plan.because, Because::Gone | Because::Finished) {
+        shared.clusters.all().iter().for_each(|(_, connection)| connection.book.forget(key));
+    }
+}
+
+/// News of a job that goes on are collected for a moment: the next may follow at once, and then one write does for both.
+/// The end of a job, and anything that somebody waits for, is not kept back.
+fn collected(shared: &Shared, due: &Due, key: &Key, seen: &Observed, plan: &Plan) -> Option<Duration> {
+    let mut due = due.lock().unwrap_or_else(PoisonError::into_inner);
+    let goes_on = matches!(plan.because, Because::Admitted(_))
+        && seen.check.as_ref().is_some_and(|check| check.state == CheckState::Ready)
+        && plan.on_manager().all(|step| matches!(step, Step::Mirror { .. }))
+        && plan.on_manager().next().is_some();
+    if !goes_on {
+        due.remove(key);
+        return None;
+    }
+    let now = Instant::now();
+    let at = *due.entry(key.clone()).or_insert(now + shared.settings.collect);
+    if at > now {
+        return Some(at - now);
+    }
+    due.remove(key);
+    None
+}
+
+/// Takes the steps on the manager. Says whether nobody else was faster.
+async fn apply(shared: &Shared, key: &Key, seen: &Observed, plan: &Plan) -> Result<bool, Error> {
+    let steps: Vec<&Step> = plan.on_manager().collect();
+    let (Some(local), Some(check)) = (seen.local.as_deref(), seen.check.as_ref()) else { return Ok(true) };
+    for step in &steps {
+        if let (Step::Mirror { status, .. } | Step::Settle(status), Some(job)) = (step, seen.job.as_deref())
+            && !show(shared, key, local, job, status).await?
+        {
+            return Ok(false);
+        }
+    }
+    let next = local::apply(local, &check.name, &steps, shared.clock.now());
+    let Some(changes) = local::patch(local, &next) else { return Ok(true) };
+    match write(shared, local, &next, changes).await {
+        Ok(()) => tell(shared, local, &steps),
+        Err(error) if error.is_conflict() => return Ok(false),
+        Err(error) if error.is_not_found() => {}
+        Err(error) => return Err(error),
+    }
+    Ok(true)
+}
+
+/// Writes the status of a Workload on the version that was decided on. It is written as Kueue would write it; where
+/// somebody else wrote the list of nominated clusters, which is not taken back that way, what changes is named.
+async fn write(shared: &Shared, old: &Workload, new: &Workload, changes: Value) -> Result<(), Error> {
+    let namespace = old.metadata.namespace.as_deref().unwrap_or_default();
+    let name = old.metadata.name.as_deref().unwrap_or_default();
+    let api: Api<Workload> = Api::namespaced(shared.client.clone(), namespace);
+    let status = new.status.clone().unwrap_or_default();
+    let (params, body) = (
+        PatchParams::apply(ADMISSION_MANAGER).force(),
+        Patch::Apply(patch::admission(old, &status, Manner::Strict)),
+    );
+    let call = api.patch_status(name, &params, &body);
+    let answer = match within(shared.settings.deadline, "write a Workload", MANAGER, call).await {
+        Err(error) if error.code() == Some(422) => {
+            let (params, body) = (params_of(), Patch::Merge(changes));
+            let call = api.patch_status(name, &params, &body);
+            within(shared.settings.deadline, "write a Workload", MANAGER, call).await
+        }
+        answer => answer,
+    };
+    shared.local.workloads.put(answer?);
+    Ok(())
+}
+
+/// Shows the status of a job. Says whether nobody else was faster.
+async fn show(
+    shared: &Shared,
+    key: &Key,
+    local: &Workload,
+    job: &DynamicObject,
+    status: &Value,
+) -> Result<bool, Error> {
+    let Some(adapter) = Owner::of(local).and_then(|owner| owner.adapter()) else { return Ok(true) };
+    let name = job.metadata.name.as_deref().unwrap_or_default();
+    let body = Patch::Merge(json!({
+        "metadata": {"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version},
+        "status": replacing(job.data.get("status"), status),
+    }));
+    match patch_job(shared, adapter, &key.namespace, name, &body).await {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_conflict() => Ok(false),
+        Err(error) if error.is_not_found() => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+async fn patch_job(
+    shared: &Shared,
+    adapter: &Adapter,
+    namespace: &str,
+    name: &str,
+    body: &Patch<Value>,
+) -> Result<(), Error> {
+    let (deadline, params) = (shared.settings.deadline, params_of());
+    if adapter.kind == "Job" {
+        let api: Api<Job> = Api::namespaced(shared.client.clone(), namespace);
+        let answer =
+            within(deadline, "show a job's status", MANAGER, api.patch_status(name, &params, body)).await?;
+        shared.local.jobs.put(answer);
+        return Ok(());
+    }
+    let api: Api<DynamicObject> = Api::namespaced_with(shared.client.clone(), namespace, &resource(adapter));
+    let answer =
+        within(deadline, "show a job's status", MANAGER, api.patch_status(name, &params, body)).await?;
+    if let Some(objects) = shared.kinds.get(&adapter.gvk()) {
+        objects.put(answer);
+    }
+    Ok(())
+}
+
+/// A merge patch that leaves nothing of what was there before.
+fn replacing(old: Option<&Value>, new: &Value) -> Value {
+    let mut patch = new.clone();
+    if let (Some(old), Some(patch)) = (old.and_then(Value::as_object), patch.as_object_mut()) {
+        for key in old.keys() {
+            patch.entry(key.clone()).or_insert(Value::Null);
+        }
+    }
+    patch
+}
+
+/// What was done is told where people look for it (section 9.4 of the rules).
+fn tell(shared: &Shared, about: &Workload, steps: &[&Step]) {
+    for step in steps {
+        let (note, warning) = match step {
+            Step::Ready(cluster) => (local::admitted_on(cluster), false),
+            Step::Retry { message, warn } => (message.clone(), *warn),
+            _ => continue,
+        };
+        let told = Told { by: "kueue-workload-controller", reason: "MultiKueue", note, warning };
+        shared.recorder.tell(about, told);
+    }
+}
+
+fn params_of() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}

@@ -1,0 +1,79 @@
+//! What a decision looks at: caches and notes, no calls.
+
+use std::sync::Arc;
+
+use kube::core::DynamicObject;
+use reconcile::Key;
+use rules::dispatch::{Adapter, CONTROLLER, Check, ClusterName, Link, Observed, Owner, Remote, check};
+use types::kueue::Workload;
+
+use super::{Shared, clusters::is_given_up, connection::Connection};
+
+/// Everything that is known about a Workload.
+pub(super) fn observe(shared: &Shared, key: &Key) -> Observed {
+    let local = shared.local.workloads.get(key);
+    let owner = local.as_deref().and_then(Owner::of);
+    let adapter = owner.as_ref().and_then(Owner::adapter);
+    let job = owner.as_ref().zip(adapter).and_then(|(owner, adapter)| {
+        local_job(shared, adapter, &Key::new(key.namespace.as_str(), owner.name.as_str()))
+    });
+    let check = local.as_deref().and_then(|local| multikueue_check(shared, local));
+    let configured = check.as_ref().map(|check| configured(shared, &check.name)).unwrap_or_default();
+    let of_job = owner.map(|owner| Key::new(key.namespace.as_str(), owner.name));
+    let remotes = shared.clusters.all().into_iter().map(|(name, connection)| {
+        let remote = remote(shared, &connection, key, adapter.zip(of_job.as_ref()));
+        (name, remote)
+    });
+    Observed { local, check, job, configured, remotes: remotes.collect() }
+}
+
+/// The job of a Workload on the manager.
+fn local_job(shared: &Shared, adapter: &Adapter, key: &Key) -> Option<Arc<DynamicObject>> {
+    if adapter.kind != "Job" {
+        return shared.kinds.get(&adapter.gvk())?.get(key);
+    }
+    let job = shared.local.jobs.get(key)?;
+    let data = serde_json::json!({"spec": job.spec, "status": job.status});
+    Some(Arc::new(DynamicObject { types: None, metadata: job.metadata.clone(), data }))
+}
+
+/// The first of its checks that is MultiKueue's (MK-FLOW-02).
+fn multikueue_check(shared: &Shared, local: &Workload) -> Option<Check> {
+    let states = local.status.iter().flat_map(|status| &status.admission_checks);
+    let ours = states.into_iter().find(|state| {
+        let object = shared.local.checks.get(&Key::new("", state.name.as_str()));
+        object.is_some_and(|object| object.spec.controller_name == CONTROLLER)
+    })?;
+    Some(Check { name: ours.name.clone(), state: ours.state })
+}
+
+/// The clusters behind a check; none while its settings are not there.
+fn configured(shared: &Shared, check: &str) -> Vec<ClusterName> {
+    let object = shared.local.checks.get(&Key::new("", check));
+    let name = object.as_deref().and_then(|object| check::config_name(object).ok().map(str::to_owned));
+    let config = name.and_then(|name| shared.configs.get(&Key::new("", name)));
+    let clusters = config.iter().flat_map(|config| &config.spec.clusters);
+    clusters.map(|name| ClusterName::from(name.as_str())).collect()
+}
+
+fn remote(
+    shared: &Shared,
+    connection: &Connection,
+    key: &Key,
+    job: Option<(&'static Adapter, &Key)>,
+) -> Remote {
+    let mut link = connection.link();
+    if let Link::Lost { given_up, .. } = &mut link {
+        let object = shared.objects.get(&Key::new("", connection.name.as_str()));
+        *given_up = object.is_some_and(|object| is_given_up(&object));
+    }
+    let worker = connection.worker();
+    Remote {
+        link,
+        workload: worker.as_ref().and_then(|worker| worker.workloads.get(key)),
+        job: worker.as_ref().and_then(|worker| worker.job(key, job)),
+        read_at: connection.book.read_at(key),
+        lacks_kind: worker.as_ref().zip(job).is_some_and(|(worker, (adapter, _))| !worker.knows(adapter)),
+        refusal: connection.book.refusal(key),
+    }
+}

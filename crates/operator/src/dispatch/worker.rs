@@ -1,0 +1,469 @@
+//! The lane of a worker: what it holds of ours, and the steps that are taken there.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use kube::{
+    Api, Client,
+    api::{ApiResource, DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
+    core::{DynamicObject, GroupVersionKind},
+};
+use reconcile::{Cache, Key, Next, Queue, Tasks};
+use rules::{
+    dispatch::{
+        self, Adapter, ClusterName, ORIGIN, Observed, Owner, Step, copy, decide, observed, plan::Pods,
+    },
+    workload::{
+        change,
+        patch::{self, ADMISSION_MANAGER, Manner},
+    },
+};
+use serde_json::{Value, json};
+use tracing::{debug, info};
+use types::kueue::{RESOURCE_IN_USE, Workload};
+
+use super::{
+    Shared,
+    call::{Error, within},
+    connection::Connection,
+    events::Told,
+    observe::observe,
+};
+
+/// Mirrors by the Workload that they belong to.
+const BY_LINK: &str = "link";
+/// Under this name everything but admission is written.
+const FIELD_MANAGER: &str = "kueue";
+
+/// A worker cluster as it is reached and seen now.
+pub(super) struct Worker {
+    pub(super) client: Client,
+    pub(super) workloads: Cache<Workload>,
+    /// Workloads about which something is to be done here.
+    pub(super) lane: Queue<Key>,
+    name: ClusterName,
+    kinds: BTreeMap<String, Kind>,
+}
+
+struct Kind {
+    adapter: &'static Adapter,
+    objects: Cache<DynamicObject>,
+}
+
+impl Worker {
+    /// Watches what is ours there, and works.
+    pub(super) fn start(
+        shared: &Arc<Shared>,
+        connection: &Arc<Connection>,
+        client: Client,
+        tasks: &mut Tasks,
+    ) -> Arc<Worker> {
+        let ours = format!("{ORIGIN}={}", shared.settings.origin);
+        let wake = shared.wake.clone();
+        let workloads = Cache::new(Api::<Workload>::all(client.clone()))
+            .labels(&ours)
+            .on_change(move |change| wake.workload(change.key.clone()))
+            .start(tasks);
+        let mut kinds = BTreeMap::new();
+        for adapter in &shared.settings.kinds {
+            let wake = shared.wake.clone();
+            let objects = Cache::new(Api::<DynamicObject>::all_with(client.clone(), &resource(adapter)))
+                .labels(&ours)
+                .index(BY_LINK, |object: &DynamicObject| {
+                    linked(object).map(|key| key.to_string()).into_iter().collect()
+                })
+                .on_change(move |change| {
+                    let both = change.old.into_iter().chain(change.new);
+                    both.filter_map(|object| linked(object)).for_each(|key| wake.workload(key));
+                })
+                .start(tasks);
+            kinds.insert(adapter.gvk(), Kind { adapter, objects });
+        }
+        let (name, lane) = (connection.name.clone(), Queue::new());
+        let worker = Arc::new(Worker { client, workloads, lane, name, kinds });
+        let (of, with, by) = (Arc::clone(shared), Arc::clone(connection), Arc::clone(&worker));
+        tasks.spawn("lane", async move {
+            let lane = by.lane.clone();
+            lane.run(of.settings.concurrency, |key| by.work(&of, &with, key)).await;
+        });
+        let (of, by) = (Arc::clone(shared), Arc::clone(&worker));
+        tasks.spawn("clean up", async move {
+            by.kinds_ready().await;
+            // What waited for a kind to be known waits no longer.
+            of.wake_all();
+            loop {
+                by.wake_held(&of);
+                tokio::time::sleep(of.settings.clean_up).await;
+            }
+        });
+        worker
+    }
+
+    /// Waits until all kinds were seen, which never happens if one is not known there.
+    pub(super) async fn kinds_ready(&self) {
+        for kind in self.kinds.values() {
+            kind.objects.ready().await;
+        }
+    }
+
+    /// Whether the cluster knows a kind.
+    pub(super) fn knows(&self, adapter: &Adapter) -> bool {
+        self.kinds.get(&adapter.gvk()).is_some_and(|kind| kind.objects.is_ready())
+    }
+
+    /// Looks at everything of ours that is here (MK-GC-01, MK-GC-03).
+    pub(super) fn wake_held(&self, shared: &Shared) {
+        self.workloads.all().iter().for_each(|copy| shared.wake.workload(Key::of(&**copy)));
+        for kind in self.kinds.values() {
+            kind.objects
+                .all()
+                .iter()
+                .filter_map(|object| linked(object))
+                .for_each(|key| shared.wake.workload(key));
+        }
+    }
+
+    /// The mirror of a Workload's job: the object of that name, or one that says it belongs to the Workload.
+    pub(super) fn job(&self, key: &Key, job: Option<(&'static Adapter, &Key)>) -> Option<Arc<DynamicObject>> {
+        let named = job.and_then(|(adapter, key)| self.kinds.get(&adapter.gvk())?.objects.get(key));
+        named.or_else(|| self.linked(key).map(|(_, mirror)| mirror).next())
+    }
+
+    /// Every object that says it belongs to a Workload.
+    fn linked<'a>(&'a self, key: &Key) -> impl Iterator<Item = (&'a Kind, Arc<DynamicObject>)> + use<'a> {
+        let key = key.to_string();
+        self.kinds.values().flat_map(move |kind| {
+            kind.objects.by(BY_LINK, &key).into_iter().map(move |mirror| (kind, mirror))
+        })
+    }
+
+    async fn work(&self, shared: &Arc<Shared>, connection: &Connection, key: Key) -> Result<Next, Error> {
+        let seen = observe(shared, &key);
+        let plan = decide(&seen, &shared.settings.policy, shared.clock.now());
+        let lane = Lane { shared, connection, worker: self, key: &key, seen: &seen };
+        for step in plan.on(self.name.as_str()) {
+            info!(workload = %key, cluster = %self.name, %step, because = %plan.because, "taking");
+            if let Some(wait) = lane.take(step).await? {
+                return Ok(Next::After(wait));
+            }
+        }
+        Ok(Next::Done)
+    }
+
+    fn workloads_in(&self, namespace: &str) -> Api<Workload> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    fn objects_in(&self, adapter: &Adapter, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, &resource(adapter))
+    }
+}
+
+/// One Workload in the lane of a worker.
+struct Lane<'a> {
+    shared: &'a Arc<Shared>,
+    connection: &'a Connection,
+    worker: &'a Worker,
+    key: &'a Key,
+    seen: &'a Observed,
+}
+
+impl Lane<'_> {
+    /// Takes a step. Says how long to wait if it has to be taken again.
+    async fn take(&self, step: &Step) -> Result<Option<Duration>, Error> {
+        match step {
+            Step::Create(_) => self.create().await?,
+            Step::Start(_) => self.start().await?,
+            Step::Update(_, spec) => self.update(&json!({"spec": spec})).await?,
+            Step::Forward(_, patch) => self.forward(patch).await?,
+            Step::Deactivate(_, message) => self.deactivate(message).await?,
+            Step::Delete(_, pods) => self.delete(*pods).await?,
+            Step::Look(_) => return self.look().await,
+            Step::Refuse(_, why) => self.refuse(why),
+            other => debug!(step = %other, "not for a worker"),
+        }
+        Ok(None)
+    }
+
+    async fn create(&self) -> Result<(), Error> {
+        let Some(local) = self.seen.local.as_deref() else { return Ok(()) };
+        self.connection.book.writes(self.key);
+        let copy = copy::workload(local, &self.shared.settings.origin);
+        let (api, params) = (self.worker.workloads_in(&self.key.namespace), PostParams::default());
+        match self.call("create a Workload", api.create(&params, &copy)).await {
+            Ok(answer) => self.worker.workloads.put(answer),
+            Err(error) if error.is_already_exists() => {
+                let there = self.call("read a Workload", api.get(&self.key.name)).await?;
+                self.claim_workload(there);
+            }
+            Err(error) if error.is_refusal() => self.refuse(&error.said()),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    async fn start(&self) -> Result<(), Error> {
+        let (Some(local), Some(job)) = (self.seen.local.as_deref(), self.seen.job.as_deref()) else {
+            return Ok(());
+        };
+        let Some(kind) = self.kind() else { return Ok(()) };
+        self.connection.book.writes(self.key);
+        let mirror = copy::mirror(kind.adapter, job, local, &self.shared.settings.origin);
+        let api = self.worker.objects_in(kind.adapter, &self.key.namespace);
+        let params = PostParams::default();
+        match self.call("create a job", api.create(&params, &mirror)).await {
+            Ok(answer) => kind.objects.put(answer),
+            Err(error) if error.is_already_exists() => {
+                let name = mirror.metadata.name.as_deref().unwrap_or_default();
+                let there = self.call("read a job", api.get(name)).await?;
+                self.claim_job(kind, there);
+            }
+            Err(error) if error.is_refusal() => self.refuse(&error.said()),
+            Err(error) => {
+                if error.is_in_doubt() {
+                    self.connection.book.doubts(self.key, self.shared.clock.now());
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what is there, as it is now and not as a watch tells of it.
+    async fn look(&self) -> Result<Option<Duration>, Error> {
+        let api = self.worker.workloads_in(&self.key.namespace);
+        if let Some(there) = self.call("read a Workload", api.get_opt(&self.key.name)).await? {
+            self.claim_workload(there);
+        } else if let Some(known) = &self.worker.workloads.get(self.key) {
+            self.worker.workloads.removed(known);
+        }
+        if let (Some(kind), Some(name)) = (self.kind(), self.job_name()) {
+            let api = self.worker.objects_in(kind.adapter, &self.key.namespace);
+            let known = kind.objects.get(&Key::new(self.key.namespace.as_str(), name.as_str()));
+            if let Some(there) = self.call("read a job", api.get_opt(&name)).await? {
+                self.claim_job(kind, there);
+            } else if let Some(known) = known {
+                kind.objects.removed(&known);
+            }
+        }
+        let wait = self.connection.book.read(self.key, self.shared.clock.now());
+        self.shared.wake.workload(self.key.clone());
+        Ok(wait.map(Duration::try_from).and_then(Result::ok))
+    }
+
+    async fn update(&self, change: &Value) -> Result<(), Error> {
+        let Some(copy) = self.worker.workloads.get(self.key) else { return Ok(()) };
+        let mut body = change.clone();
+        body["metadata"] =
+            json!({"uid": copy.metadata.uid, "resourceVersion": copy.metadata.resource_version});
+        let api = self.worker.workloads_in(&self.key.namespace);
+        let (params, body) = (self.params(), Patch::Merge(body));
+        let answer = self.call("change a Workload", api.patch(&self.key.name, &params, &body)).await;
+        self.answered(answer, &self.worker.workloads)
+    }
+
+    async fn forward(&self, change: &Value) -> Result<(), Error> {
+        let (Some(kind), Some(name)) = (self.kind(), self.job_name()) else { return Ok(()) };
+        let Some(mirror) = kind.objects.get(&Key::new(self.key.namespace.as_str(), name.as_str())) else {
+            return Ok(());
+        };
+        let mut body = change.clone();
+        body["metadata"]["uid"] = json!(mirror.metadata.uid);
+        body["metadata"]["resourceVersion"] = json!(mirror.metadata.resource_version);
+        let api = self.worker.objects_in(kind.adapter, &self.key.namespace);
+        let (params, body) = (self.params(), Patch::Merge(body));
+        let answer = self.call("change a job", api.patch(&name, &params, &body)).await;
+        self.answered(answer, &kind.objects)
+    }
+
+    /// Written the way Kueue writes it, so that Kueue can take it back.
+    async fn deactivate(&self, message: &str) -> Result<(), Error> {
+        let Some(copy) = self.worker.workloads.get(self.key) else { return Ok(()) };
+        let mut next = (*copy).clone();
+        change::deactivation_target(&mut next, "EvictedOnManagerCluster", message, self.shared.clock.now());
+        let status = next.status.unwrap_or_default();
+        let body = Patch::Apply(patch::admission(&copy, &status, Manner::Strict));
+        let params = PatchParams::apply(ADMISSION_MANAGER).force();
+        let api = self.worker.workloads_in(&self.key.namespace);
+        let answer =
+            self.call("deactivate a Workload", api.patch_status(&self.key.name, &params, &body)).await;
+        self.answered(answer, &self.worker.workloads)
+    }
+
+    /// The mirror first, and the copy when the mirror is gone (MK-DEL-03).
+    async fn delete(&self, pods: Pods) -> Result<(), Error> {
+        let named = self.kind().zip(self.job_name()).and_then(|(kind, name)| {
+            Some((kind, kind.objects.get(&Key::new(self.key.namespace.as_str(), name))?))
+        });
+        let mut mirrors: Vec<(&Kind, Arc<DynamicObject>)> = self.worker.linked(self.key).collect();
+        if let Some((kind, mirror)) = named
+            && mirrors.iter().all(|(_, other)| other.metadata.uid != mirror.metadata.uid)
+        {
+            mirrors.push((kind, mirror));
+        }
+        for (kind, mirror) in mirrors {
+            if !self.delete_mirror(kind, &mirror, pods).await? {
+                // Its end wakes.
+                return Ok(());
+            }
+        }
+        let Some(copy) = self.worker.workloads.get(self.key) else { return Ok(()) };
+        self.delete_copy(&copy).await
+    }
+
+    /// Whether the mirror is gone.
+    async fn delete_mirror(&self, kind: &Kind, mirror: &DynamicObject, pods: Pods) -> Result<bool, Error> {
+        if mirror.metadata.deletion_timestamp.is_some() {
+            return Ok(false);
+        }
+        let mut params = only(mirror.metadata.uid.as_deref());
+        params.propagation_policy = match pods {
+            Pods::Before => Some(PropagationPolicy::Foreground),
+            Pods::After if kind.adapter.deletes_in_background => Some(PropagationPolicy::Background),
+            Pods::After => None,
+        };
+        let name = mirror.metadata.name.as_deref().unwrap_or_default();
+        let api = self.worker.objects_in(kind.adapter, &self.key.namespace);
+        match self.call("delete a job", api.delete(name, &params)).await {
+            Ok(answer) => match answer.left() {
+                Some(still) => {
+                    kind.objects.put(still);
+                    Ok(false)
+                }
+                None => {
+                    kind.objects.removed(mirror);
+                    Ok(true)
+                }
+            },
+            Err(error) if error.is_not_found() => {
+                kind.objects.removed(mirror);
+                Ok(true)
+            }
+            // Another one of that name took its place: the watch will tell.
+            Err(error) if error.is_conflict() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn delete_copy(&self, copy: &Workload) -> Result<(), Error> {
+        let api = self.worker.workloads_in(&self.key.namespace);
+        let finalizers = copy.metadata.finalizers.as_deref().unwrap_or_default();
+        if finalizers.iter().any(|finalizer| finalizer == RESOURCE_IN_USE) {
+            let rest: Vec<&String> =
+                finalizers.iter().filter(|finalizer| *finalizer != RESOURCE_IN_USE).collect();
+            let metadata = json!({"finalizers": rest, "uid": copy.metadata.uid, "resourceVersion": copy.metadata.resource_version});
+            let (params, body) = (self.params(), Patch::Merge(json!({"metadata": metadata})));
+            match self.call("release a Workload", api.patch(&self.key.name, &params, &body)).await {
+                Ok(answer) if copy.metadata.deletion_timestamp.is_none() => self.worker.workloads.put(answer),
+                Ok(_) => {}
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return self.answered(Err(error), &self.worker.workloads),
+            }
+        }
+        if copy.metadata.deletion_timestamp.is_some() {
+            return Ok(());
+        }
+        match self
+            .call("delete a Workload", api.delete(&self.key.name, &only(copy.metadata.uid.as_deref())))
+            .await
+        {
+            Ok(answer) => match answer.left() {
+                Some(still) => self.worker.workloads.put(still),
+                None => self.worker.workloads.removed(copy),
+            },
+            Err(error) if error.is_not_found() => self.worker.workloads.removed(copy),
+            Err(error) if error.is_conflict() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// The cluster is not asked again for a while, and whoever looks at the Workload can see why.
+    fn refuse(&self, why: &str) {
+        if !self.connection.book.refuse(self.key, why, self.shared.clock.now()) {
+            return;
+        }
+        if let Some(local) = self.seen.local.as_deref() {
+            let note = format!("Worker cluster \"{}\" refused the workload: {why}", self.worker.name);
+            let told = Told { by: "kueue-workload-controller", reason: "MultiKueue", note, warning: true };
+            self.shared.recorder.tell(local, told);
+        }
+        self.shared.wake.workload(self.key.clone());
+    }
+
+    /// Takes note of a Workload of this name, if it is ours (MK-COPY-05).
+    fn claim_workload(&self, there: Workload) {
+        if is_ours(&there.metadata, &self.shared.settings.origin) {
+            self.worker.workloads.put(there);
+        } else {
+            self.refuse("a Workload of this name there belongs to somebody else");
+        }
+    }
+
+    /// Takes note of a job of this name, if it is ours (MK-DEL-01, MK-DEL-02).
+    fn claim_job(&self, kind: &Kind, there: DynamicObject) {
+        if is_ours(&there.metadata, &self.shared.settings.origin) {
+            kind.objects.put(there);
+        } else {
+            self.refuse(&format!("a {} of this name there belongs to somebody else", kind.adapter.kind));
+        }
+    }
+
+    /// What became of a change. One that somebody else made first wakes by itself.
+    fn answered<K>(&self, answer: Result<K, Error>, cache: &Cache<K>) -> Result<(), Error>
+    where
+        K: kube::Resource + std::fmt::Debug + Send + Sync + 'static,
+    {
+        match answer {
+            Ok(object) => cache.put(object),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    async fn call<T>(
+        &self,
+        doing: &'static str,
+        call: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, Error> {
+        within(self.shared.settings.deadline, doing, self.worker.name.as_str(), call).await
+    }
+
+    fn kind(&self) -> Option<&Kind> {
+        let adapter = self.seen.local.as_deref().and_then(Owner::of)?.adapter()?;
+        self.worker.kinds.get(&adapter.gvk())
+    }
+
+    fn job_name(&self) -> Option<String> {
+        self.seen.local.as_deref().and_then(Owner::of).map(|owner| owner.name)
+    }
+
+    fn params(&self) -> PatchParams {
+        PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+    }
+}
+
+/// This very object and no other of its name.
+fn only(uid: Option<&str>) -> DeleteParams {
+    let uid = uid.map(str::to_owned);
+    DeleteParams {
+        preconditions: Some(Preconditions { uid, resource_version: None }),
+        ..DeleteParams::default()
+    }
+}
+
+fn is_ours(metadata: &kube::core::ObjectMeta, origin: &str) -> bool {
+    metadata.labels.as_ref().and_then(|labels| labels.get(dispatch::ORIGIN)).is_some_and(|of| of == origin)
+}
+
+/// The Workload that a mirror belongs to.
+fn linked(object: &DynamicObject) -> Option<Key> {
+    let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+    observed::link(&object.metadata).map(|name| Key::new(namespace, name))
+}
+
+/// How a kind is asked for.
+pub(super) fn resource(adapter: &Adapter) -> ApiResource {
+    let kind = GroupVersionKind::gvk(adapter.group, adapter.version, adapter.kind);
+    ApiResource::from_gvk_with_plural(&kind, adapter.plural)
+}
