@@ -20,6 +20,7 @@ use crate::auth::signer::Signer;
 use crate::auth::tokens::Tokens;
 use crate::auth::{self, User, openid, reviews};
 use crate::crd::definitions::Definitions;
+use crate::node::Nodes;
 use crate::object;
 use crate::registry::{Registry, Resource};
 use crate::request::{Asked, Query, Target, Verb};
@@ -44,6 +45,7 @@ struct Inner {
     authorizer: Arc<Authorizer>,
     admission: Chain,
     tokens: Arc<Tokens>,
+    nodes: Nodes,
     /// Whoever in this process does not say who he is.
     server: Arc<User>,
     /// How far definitions are carried out.
@@ -118,6 +120,7 @@ impl Cluster {
             admission: Chain::of(&authorizer, plugins),
             authorizer,
             tokens: Arc::new(Tokens::new(store.clone(), signer)),
+            nodes: Nodes::default(),
             server: Arc::new(User::server()),
             store: store.clone(),
             registry: registry.clone(),
@@ -306,6 +309,10 @@ impl Cluster {
 
     pub(crate) fn shared_tokens(&self) -> Arc<Tokens> {
         self.0.tokens.clone()
+    }
+
+    pub(crate) fn nodes(&self) -> &Nodes {
+        &self.0.nodes
     }
 
     pub(crate) fn admission(&self) -> &Chain {

@@ -13,6 +13,7 @@
 //!   [`jsonpath`]: the language of their columns;
 //! - [`serve`]: a cluster on a port; [`credentials`]: who it is and who may talk to it;
 //! - `table`: objects as rows;
+//! - [`node`]: the seam to the nodes, for output of containers and processes in them;
 //! - [`selector`]: label and field selectors;
 //! - [`status`]: errors, and how a client sees them.
 
@@ -29,6 +30,7 @@ pub mod credentials;
 mod discovery;
 pub mod jsonpath;
 mod managed;
+pub mod node;
 pub mod object;
 mod options;
 pub mod patch;

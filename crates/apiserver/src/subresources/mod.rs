@@ -15,6 +15,8 @@ use crate::verbs;
 
 pub(crate) mod binding;
 mod eviction;
+mod logs;
+mod streams;
 
 /// Subresources that are the object itself.
 const PARTS: [&str; 5] = ["status", "ephemeralcontainers", "resize", "finalize", "approval"];
@@ -27,6 +29,9 @@ pub(crate) async fn answer(context: &Context<'_>, name: &str, body: &[u8]) -> Re
         (name, Verb::Patch) if PARTS.contains(&name) => verbs::patch::patch(context, body, true).await,
         ("binding", Verb::Create) => binding::create(context, body).await,
         ("eviction", Verb::Create) => eviction::create(context, body).await,
+        ("log", Verb::Get) => logs::get(context).await,
+        ("exec" | "attach", _) => streams::connect(context, name).await,
+        ("portforward", _) => Err(streams::refuse_forwarding(context)),
         ("scale", _) => match &context.resource.custom {
             Some(custom) => verbs::scale::scale(context, custom, body).await,
             None => Err(Refusal::unknown_resource()),

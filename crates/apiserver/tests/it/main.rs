@@ -11,6 +11,7 @@ mod objects;
 mod patch;
 mod pods;
 mod serve;
+mod streams;
 mod watch;
 
 use apiserver::Cluster;

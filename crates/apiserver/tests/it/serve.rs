@@ -19,6 +19,14 @@ async fn start(store: &Store, credentials: Arc<Credentials>) -> Server {
     Server::start(cluster, credentials, anywhere).await.expect("a server")
 }
 
+/// A client that talks to a cluster through a port, as long as the server lives.
+pub(crate) async fn client_at_port(cluster: Cluster) -> (Client, Server) {
+    let credentials = Arc::new(Credentials::ephemeral().expect("credentials"));
+    let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let server = Server::start(cluster, credentials.clone(), anywhere).await.expect("a server");
+    (client(&server, &credentials).await, server)
+}
+
 async fn client(server: &Server, credentials: &Credentials) -> Client {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("kubeconfig");

@@ -35,6 +35,7 @@ mod ephemeral;
 pub mod eviction;
 pub mod gates;
 mod image;
+pub mod logs;
 mod mounts;
 mod options;
 mod paths;
@@ -47,7 +48,7 @@ mod scheduling;
 mod security;
 pub mod status;
 pub mod update;
-mod volumes;
+pub(crate) mod volumes;
 pub mod warnings;
 mod windows;
 

@@ -58,7 +58,7 @@ fn template_metadata(meta: &ObjectMeta, path: &Path) -> Errors {
     errors
 }
 
-fn claim_spec(spec: &PersistentVolumeClaimSpec, path: &Path) -> Errors {
+pub(crate) fn claim_spec(spec: &PersistentVolumeClaimSpec, path: &Path) -> Errors {
     let mut errors = Errors::new();
     let modes = spec.access_modes.as_deref().unwrap_or_default();
     let at_modes = path.child("accessModes");

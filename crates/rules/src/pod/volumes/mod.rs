@@ -14,7 +14,7 @@ use super::{Options, containers, named, one_of, paths};
 use crate::field::{Errors, Path};
 use crate::names;
 
-mod claims;
+pub(crate) mod claims;
 mod disks;
 mod files;
 
