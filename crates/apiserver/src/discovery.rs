@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Answer};
 use crate::cluster::Cluster;
-use crate::registry::{Registry, Resource};
+use crate::registry::{Registry, Resource, preference};
 use crate::status::Refusal;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -106,28 +106,9 @@ fn groups(registry: &Registry) -> Vec<&str> {
 fn versions<'a>(registry: &'a Registry, group: &str) -> Vec<&'a str> {
     let mut found: Vec<&str> =
         registry.iter().filter(|r| r.group == group).map(|r| r.version.as_str()).collect();
-    found.sort_by_key(|version| std::cmp::Reverse(priority(version)));
+    found.sort_by_key(|version| std::cmp::Reverse(preference(version)));
     found.dedup();
     found
-}
-
-/// What makes a version preferred: stable ones come before beta and alpha, higher ones before lower, and whatever is not
-/// called like a version last, by name.
-fn priority(version: &str) -> (u8, u64, u64, std::cmp::Reverse<&str>) {
-    let parsed = || {
-        let rest = version.strip_prefix('v')?;
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let major = rest[..digits].parse().ok()?;
-        let (stability, minor) = match &rest[digits..] {
-            "" => (3, "0"),
-            rest if rest.starts_with("beta") => (2, &rest[4..]),
-            rest if rest.starts_with("alpha") => (1, &rest[5..]),
-            _ => return None,
-        };
-        Some((stability, major, minor.parse().ok()?))
-    };
-    let (stability, major, minor) = parsed().unwrap_or_default();
-    (stability, major, minor, std::cmp::Reverse(version))
 }
 
 fn api_group(registry: &Registry, group: &str) -> Value {

@@ -2,6 +2,7 @@
 //!
 //! The built-in ones are a table of facts read off a real API server (`cargo run -p testkit --example discovery`).
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
@@ -126,6 +127,12 @@ impl Registry {
         registry
     }
 
+    /// Without what is not to be served any more.
+    pub(crate) fn without(&self, is_gone: impl Fn(&Resource) -> bool) -> Registry {
+        let kept = self.resources.iter().filter(|(_, resource)| !is_gone(resource));
+        Registry { resources: kept.map(|(id, resource)| (id.clone(), resource.clone())).collect() }
+    }
+
     /// The resource at a path.
     pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
         self.resources.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
@@ -145,6 +152,25 @@ impl Registry {
     pub fn has_group(&self, group: &str) -> bool {
         self.iter().any(|known| known.group == group)
     }
+}
+
+/// What makes a version preferred: stable ones come before beta and alpha, higher ones before lower, and whatever is not
+/// called like a version last, by name.
+pub(crate) fn preference(version: &str) -> (u8, u64, u64, Reverse<&str>) {
+    let parsed = || {
+        let rest = version.strip_prefix('v')?;
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let major = rest[..digits].parse().ok()?;
+        let (stability, minor) = match &rest[digits..] {
+            "" => (3, "0"),
+            rest if rest.starts_with("beta") => (2, &rest[4..]),
+            rest if rest.starts_with("alpha") => (1, &rest[5..]),
+            _ => return None,
+        };
+        Some((stability, major, minor.parse().ok()?))
+    };
+    let (stability, major, minor) = parsed().unwrap_or_default();
+    (stability, major, minor, Reverse(version))
 }
 
 /// One line of the table. A subresource stands as `jobs/status`.
@@ -230,6 +256,16 @@ mod tests {
             let of = schema::Pack::v1_35().of_kind(&resource.group, &resource.version, &resource.kind);
             assert!(of.is_some(), "{} {} has no type", resource.api_version(), resource.kind);
         }
+    }
+
+    #[test]
+    fn rule_1_15_which_version_is_preferred() {
+        let mut versions =
+            ["v1beta1", "foo10", "v10", "v1alpha2", "v2", "v11beta2", "v1", "v3beta1", "foo1", "v1alpha1"];
+        versions.sort_by_key(|version| Reverse(preference(version)));
+        let expected =
+            ["v10", "v2", "v1", "v11beta2", "v3beta1", "v1beta1", "v1alpha2", "v1alpha1", "foo1", "foo10"];
+        assert_eq!(versions, expected);
     }
 
     #[test]

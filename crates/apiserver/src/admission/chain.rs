@@ -57,6 +57,9 @@ pub(crate) async fn mutated<'a>(
     match object.filter(|object| *object != sent) {
         None => Ok(Cow::Borrowed(body)),
         Some(object) => {
+            if let Some(custom) = &context.resource.custom {
+                return custom.reread_admitted(object).map(Cow::Owned);
+            }
             let decoded = schema::decode_value(context.resource.of_type(), &object);
             decoded.map(|decoded| Cow::Owned(decoded.value)).map_err(|why| Refusal::internal(why.to_string()))
         }

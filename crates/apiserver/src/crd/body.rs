@@ -11,7 +11,11 @@ use crate::body::Read;
 use crate::request::Query;
 use crate::status::Refusal;
 
-const ACCEPTED: [&str; 2] = ["application/json", "application/yaml"];
+/// Protobuf is named as well, and refused when it comes: a real server promises it too, and fails (§9, 1.32).
+const ACCEPTED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+
+/// What is said before the words of Go's decoder, and not where that had nothing to say.
+const PARSE_ERROR: &str = "couldn't get version/kind; json parse error: ";
 
 impl Custom {
     /// Reads an object.
@@ -45,7 +49,22 @@ impl Custom {
         invalid: impl Fn(&str, String) -> Refusal,
     ) -> Result<Read, Refusal> {
         let shown = types::go::json(&document);
+        if !document.is_object() {
+            let found = super::go::json_type(&document);
+            let why =
+                format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}");
+            return Err(invalid(&shown, why));
+        }
         self.decoded(query, document, &[], |why| invalid(&shown, why))
+    }
+
+    /// An object that somebody changed on its way in: what nobody knows is dropped again, what is left out is filled in.
+    pub fn reread_admitted(&self, mut object: Value) -> Result<Value, Refusal> {
+        if !object.is_object() {
+            return Err(Refusal::internal("an object was replaced by something else"));
+        }
+        self.version().decode(&mut object).map_err(|error| Refusal::internal(error.to_string()))?;
+        Ok(object)
     }
 
     fn decoded(
@@ -55,7 +74,11 @@ impl Custom {
         repeated: &[String],
         refuse: impl Fn(String) -> Refusal,
     ) -> Result<Read, Refusal> {
-        let unknown = self.version().decode(&mut object).map_err(|why| refuse(why.to_string()))?;
+        let unknown = self.version().decode(&mut object).map_err(|error| {
+            // Metadata of its own is decoded before anybody knows where it stands.
+            let own = matches!(error.path.as_str(), "metadata");
+            refuse(if own { error.detail } else { error.to_string() })
+        })?;
         let repeated = repeated.iter().map(|field| format!("duplicate field {}", quote(field)));
         let unknown = unknown.iter().map(|field| format!("unknown field {}", quote(field)));
         let strict: Vec<String> = repeated.chain(unknown).collect();
@@ -69,23 +92,33 @@ impl Custom {
         Ok(Read { object, warnings })
     }
 
-    /// A custom resource says itself what it is.
+    /// A custom resource says itself what it is, and that must be of the version in the path (2.24). Whether its kind is
+    /// the right one is validated.
     fn expect_type(&self, object: &Value, sent: &[u8]) -> Result<(), Refusal> {
         let version = self.version();
-        for (field, name) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
-            let said = object.get(field).unwrap_or(&Value::Null);
-            if !said.is_null() && !said.is_string() {
-                let names = &version.names;
-                return wire::expect_kind(&names.group, &version.version, &names.kind, object, sent)
-                    .map_err(Refusal::bad_request);
-            }
-            if said.as_str().unwrap_or("").is_empty() {
-                let sent = String::from_utf8_lossy(sent);
-                return Err(Refusal::bad_request(format!(
-                    "Object '{name}' is missing in '{}'",
-                    sent.trim_end()
-                )));
-            }
+        let kind = &version.names.kind;
+        if !object.is_object() && !object.is_null() {
+            let why = format!(
+                "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; \
+                 Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+                super::go::json_type(object)
+            );
+            return Err(Refusal::bad_request(wire::unrecognized(kind, &why, sent)));
+        }
+        let said = |field: &str| object.get(field).unwrap_or(&Value::Null);
+        if [said("apiVersion"), said("kind")].iter().any(|said| !said.is_null() && !said.is_string()) {
+            return wire::expect_kind(&version.names.group, &version.version, kind, object, sent)
+                .map_err(Refusal::bad_request);
+        }
+        if said("kind").as_str().unwrap_or("").is_empty() {
+            let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(sent).trim_end());
+            return Err(Refusal::bad_request(wire::unrecognized(kind, &why, sent).replace(PARSE_ERROR, "")));
+        }
+        let (given, expected) = (said("apiVersion").as_str().unwrap_or(""), version.api_version());
+        if given != expected {
+            return Err(Refusal::bad_request(format!(
+                "the API version in the data ({given}) does not match the expected API version ({expected})"
+            )));
         }
         Ok(())
     }

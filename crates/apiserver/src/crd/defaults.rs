@@ -33,7 +33,8 @@ pub(crate) fn drop_nulls(value: &mut Value, schema: Option<&Schema>) {
     }
 }
 
-fn fill(value: &mut Value, schema: &Schema) {
+/// Fills in what is missing, and nothing else.
+pub(crate) fn fill(value: &mut Value, schema: &Schema) {
     match value {
         Value::Object(fields) => {
             for (name, property) in &schema.properties {

@@ -183,9 +183,8 @@ impl Definitions {
 
     /// Tells everybody what is served now.
     fn publish(&self) {
-        let established = self.known.values().filter(|known| known.kind.is_some());
-        let resources = established.flat_map(|known| {
-            let served = known.kind.iter().flat_map(Kind::served);
+        let resources = self.known.values().flat_map(|known| {
+            let served = known.kind.iter().filter(|kind| !kind.is_gone()).flat_map(Kind::served);
             served.map(|custom| resource(&known.definition, custom)).collect::<Vec<_>>()
         });
         self.registry.send_replace(Arc::new(Registry::with(resources)));
@@ -201,9 +200,10 @@ impl Definitions {
             .kind
             .as_ref()
             .map(|kind| Arc::new(resource(&known.definition, Custom::stored_version(kind))));
-        let (cluster, store) = (self.cluster.clone(), self.store.clone());
+        let (cluster, store, registry) = (self.cluster.clone(), self.store.clone(), self.registry.clone());
         let (name, stored) = (name.to_owned(), known.stored.clone());
-        self.removals.spawn(async move { removal(&cluster, &store, &name, stored, resource).await });
+        self.removals
+            .spawn(async move { removal(&cluster, &store, &registry, &name, stored, resource).await });
         while self.removals.try_join_next().is_some() {}
     }
 }
@@ -212,11 +212,12 @@ impl Definitions {
 async fn removal(
     cluster: &Handle,
     store: &Store,
+    registry: &watch::Sender<Arc<Registry>>,
     name: &str,
     mut stored: Value,
     resource: Option<Arc<Resource>>,
 ) {
-    let (reason, message) = match resource {
+    let (reason, message) = match &resource {
         None => ("NeverEstablished", "resource was never established"),
         Some(resource) => {
             condition(
@@ -226,11 +227,11 @@ async fn removal(
                 "CustomResource deletion is in progress",
             );
             put_status(cluster, name, &stored).await;
-            let scope = Scope::resource(&object::storage_name(&resource));
+            let scope = Scope::resource(&object::storage_name(resource));
             let (view, mut watch) = store.view_and_watch(&scope);
             let Some(upgraded) = cluster.upgrade() else { return };
             for object in view.list(&scope) {
-                upgraded.remove(&resource, object.key.namespace(), object.key.name()).await;
+                upgraded.remove(resource, object.key.namespace(), object.key.name()).await;
             }
             drop(upgraded);
             while store.view().list(&scope).next().is_some() {
@@ -252,6 +253,15 @@ async fn removal(
         condition(&mut current, false, reason, message);
         if let Some(finalizers) = current["metadata"]["finalizers"].as_array_mut() {
             finalizers.retain(|finalizer| finalizer != FINALIZER);
+            // Whoever hears that the definition is gone finds its kind gone.
+            if let (true, Some(custom)) =
+                (finalizers.is_empty(), resource.as_ref().and_then(|it| it.custom.as_ref()))
+            {
+                custom.kind().go();
+                let is_gone =
+                    |it: &Resource| it.custom.as_ref().is_some_and(|custom| custom.kind().is_gone());
+                registry.send_modify(|served| *served = Arc::new(served.without(is_gone)));
+            }
         }
         match put_status(cluster, name, &current).await {
             Some(StatusCode::CONFLICT) => {}

@@ -26,6 +26,18 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
+/// What Go's decoder calls the type of a JSON value.
+pub(crate) fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::String(_) => "string",
+        Value::Number(_) => "number",
+        Value::Bool(_) => "bool",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 /// A number as `%v` prints it.
 pub(crate) fn number(number: &serde_json::Number) -> String {
     match (number.as_i64(), number.as_f64()) {

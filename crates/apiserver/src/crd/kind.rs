@@ -27,6 +27,7 @@ pub struct Kind {
     storage: usize,
     conversion: Conversion,
     is_leaving: AtomicBool,
+    is_gone: AtomicBool,
     ended: watch::Sender<bool>,
     store: Store,
     /// What was served before this, until nobody works with it any more.
@@ -71,6 +72,7 @@ impl Kind {
             versions,
             conversion: Conversion::of(definition),
             is_leaving: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
             ended: watch::Sender::new(false),
             store: store.clone(),
             before: Mutex::new(before.map(Arc::downgrade)),
@@ -102,6 +104,16 @@ impl Kind {
     /// Says that it is.
     pub fn leave(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its last object is gone and it is not served any more.
+    pub fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Relaxed)
+    }
+
+    /// Says that it is.
+    pub fn go(&self) {
+        self.is_gone.store(true, Ordering::Relaxed);
     }
 
     /// Whether what was written at a revision is in the form that this definition gives its objects. A write that began

@@ -3,6 +3,8 @@
 //! Metadata has a schema of its own, whatever the definition says: what is of another type than it should be is refused
 //! on write and dropped on read, what is unknown is dropped, and what is empty is left out.
 
+use std::sync::LazyLock;
+
 use jiff::{Timestamp, Unit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rules::{
@@ -128,11 +130,17 @@ fn canonical(metadata: &Value) -> Result<(Map<String, Value>, Vec<String>), Stri
             entry.retain(|_, value| !is_empty(value));
         }
     }
-    fields.retain(|_, value| !is_empty(value));
+    // A grace period of nothing is one.
+    fields
+        .retain(|name, value| !is_empty(value) || name == "deletionGracePeriodSeconds" && value.is_number());
     Ok((fields, unknown))
 }
 
+/// In Go's words where it is of another type.
 fn object_meta(metadata: &Value) -> Result<ObjectMeta, String> {
+    static OF: LazyLock<::schema::Type> =
+        LazyLock::new(|| ::rules::wire::named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"));
+    ::schema::decode_value(*OF, metadata).map_err(|error| error.to_string())?;
     ObjectMeta::deserialize(metadata).map_err(|error| error.to_string())
 }
 

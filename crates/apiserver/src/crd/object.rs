@@ -40,6 +40,14 @@ impl Version {
         defaults::apply(object, &self.schema);
     }
 
+    /// An object with what its schema says stands where nothing does, and without metadata that is none.
+    pub fn with_defaults(&self, mut object: Value) -> Value {
+        // Nothing is refused where malformed metadata is dropped.
+        let _ = meta::coerce(&mut object, &super::schema::Schema::default(), true, Malformed::Drop);
+        defaults::fill(&mut object, &self.schema);
+        object
+    }
+
     /// Drops what this version does not know from an object that was converted to it.
     pub fn conform(&self, object: &mut Value) {
         // Nothing is refused where malformed metadata is dropped.

@@ -90,6 +90,7 @@ fn find<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> 
     let mut at = object;
     let mut gone = String::new();
     for name in steps(path) {
+        gone = format!("{gone}.{name}");
         let Some(fields) = at.as_object() else {
             return Err(format!(
                 "{gone} accessor error: {} is of the type {}, expected map[string]interface{{}}",
@@ -97,7 +98,6 @@ fn find<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> 
                 type_name(at)
             ));
         };
-        gone = format!("{gone}.{name}");
         match fields.get(name) {
             Some(value) => at = value,
             None => return Ok(None),

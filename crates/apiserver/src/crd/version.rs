@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::{columns::Column, go::number, rules::Rules, schema::Schema};
 use crate::jsonpath::JsonPath;
+use crate::registry::preference;
 
 /// How a resource is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +77,17 @@ impl Version {
         let columns = version.additional_printer_columns.as_deref().unwrap_or_default();
         let warning = || {
             let given = version.deprecation_warning.clone();
-            given.unwrap_or_else(|| format!("{}/{} {} is deprecated", names.group, version.name, names.kind))
+            given.unwrap_or_else(|| {
+                let better = spec.versions.iter().filter(|other| {
+                    other.served
+                        && other.deprecated != Some(true)
+                        && preference(&other.name) > preference(&version.name)
+                });
+                let (group, kind) = (&names.group, &names.kind);
+                let instead = better.max_by_key(|other| preference(&other.name));
+                let instead = instead.map(|other| format!("; use {group}/{} {kind}", other.name));
+                format!("{group}/{} {kind} is deprecated{}", version.name, instead.unwrap_or_default())
+            })
         };
         Version {
             deprecation: (version.deprecated == Some(true)).then(warning),

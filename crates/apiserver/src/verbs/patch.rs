@@ -217,7 +217,7 @@ async fn apply(context: &Context<'_>, config: Value, bytes: &[u8], status: bool)
     if !status && context.cluster.store().get(&key).is_none() {
         auth::expect_create(context)?;
         let applied = managed::apply(context, None, config.clone(), status)?;
-        let read = body::reread(context.resource, context.query, &applied, &[], sent)?;
+        let read = reread_applied(context, applied, sent)?;
         verbs::expect_name(context, &read.object)?;
         let created = create::attempt(context, &read.object, &read.warnings).await;
         match created {
@@ -228,9 +228,31 @@ async fn apply(context: &Context<'_>, config: Value, bytes: &[u8], status: bool)
     }
     change(context, status, |old| {
         let applied = managed::apply(context, Some(old), config.clone(), status)?;
-        body::reread(context.resource, context.query, &applied, &[], sent)
+        // What a configuration leaves as it is does not get the defaults either that a definition has come to have.
+        if context.resource.custom.is_some() && is_unchanged(&applied, old) {
+            return Ok(Read { object: applied, warnings: Vec::new() });
+        }
+        reread_applied(context, applied, sent)
     })
     .await
+}
+
+/// What was applied as an object again. A custom resource is one already and only gets its defaults.
+fn reread_applied(context: &Context<'_>, applied: Value, sent: impl Fn() -> String) -> Result<Read, Refusal> {
+    match &context.resource.custom {
+        Some(custom) => Ok(Read { object: custom.version().with_defaults(applied), warnings: Vec::new() }),
+        None => body::reread(context.resource, context.query, &applied, &[], sent),
+    }
+}
+
+/// Whether two objects are the same but for who manages their fields.
+fn is_unchanged(new: &Value, old: &Value) -> bool {
+    let content = |object: &Value| {
+        let mut object = object.clone();
+        object["metadata"].as_object_mut().map(|meta| meta.remove("managedFields"));
+        object
+    };
+    content(new) == content(old)
 }
 
 fn refusal(error: Error) -> Refusal {

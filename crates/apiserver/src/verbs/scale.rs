@@ -165,16 +165,10 @@ fn expect_name(context: &Context<'_>, scale: &Value) -> Result<(), Refusal> {
 
 fn shown(custom: &Custom, object: &Value) -> Result<Value, Refusal> {
     let Some(paths) = &custom.version().scale else { return Err(Refusal::unknown_resource()) };
-    let mut scale = scale::get(object, paths).map_err(|why| match why {
+    scale::get(object, paths).map_err(|why| match why {
         scale::Error::Missing(_) => Refusal::internal_cause(why),
         scale::Error::WrongType(_) => Refusal::unknown(why.to_string()),
-    })?;
-    let managers = to_scale(object.pointer("/metadata/managedFields"), &custom.replicas_paths())
-        .map_err(|why| Refusal::unknown(why.to_string()))?;
-    if let Some(managers) = managers {
-        scale["metadata"]["managedFields"] = managers;
-    }
-    Ok(scale)
+    })
 }
 
 /// The request as one about a Scale.

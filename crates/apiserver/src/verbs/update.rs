@@ -73,6 +73,10 @@ pub(crate) async fn change(
         } else {
             let write = settle(context, &key, &accepted.object).await?.if_revision(current.revision);
             match context.cluster.store().commit(write).await {
+                // Whoever takes off the last finalizer sees the object without it, which was never stored (2.55).
+                Ok(_) if is_over(context, &accepted.object) => {
+                    verbs::unstored(StatusCode::OK, &accepted.object)
+                }
                 Ok(done) => verbs::stored(context, StatusCode::OK, &done.object).await?,
                 Err(store::error::Commit::Conflict { .. }) => continue, // made again, it says whether that is one
                 Err(error) => return Err(verbs::not_committed(context, name, error)),
@@ -95,16 +99,21 @@ pub(crate) fn same(new: &Value, old: &Value) -> bool {
     content(new) == content(old)
 }
 
+/// Whether an object was only kept by what it has lost now.
+fn is_over(context: &Context<'_>, object: &Value) -> bool {
+    // Whoever finalizes a namespace has the last word on it (2.60, as measured).
+    let is_finalized = context.target.subresource.as_deref() == Some("finalize")
+        && object["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+    !object["metadata"]["deletionTimestamp"].is_null() && (is_finalized || !is_held(context, object))
+}
+
 /// The write of a changed object: its removal, if it was only kept by its last finalizer (2.55).
 pub(crate) async fn settle(
     context: &Context<'_>,
     key: &store::Key,
     object: &Value,
 ) -> Result<Write, Refusal> {
-    // Whoever finalizes a namespace has the last word on it (2.60, as measured).
-    let is_finalized = context.target.subresource.as_deref() == Some("finalize")
-        && object["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty);
-    if !object["metadata"]["deletionTimestamp"].is_null() && (is_finalized || !is_held(context, object)) {
+    if is_over(context, object) {
         return Ok(Write::delete(key.clone()));
     }
     Ok(Write::put(key.clone(), context.draft(object).await?))

@@ -1,7 +1,9 @@
 //! How definitions themselves are written: what the rest of this module decides, as a strategy of the server.
 
 use jiff::Timestamp;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps,
+};
 use rules::field::Errors;
 use rules::meta::system::{Identity, begin_create, match_namespace, match_stored};
 use rules::wire;
@@ -9,6 +11,8 @@ use rules::write::{Accepted, Refused};
 use serde_json::{Value, json};
 
 use super::naming::set_condition;
+use crate::crd::formats;
+use crate::crd::version::schema;
 use crate::object;
 use crate::registry::Resource;
 use crate::strategy::Strategy;
@@ -18,7 +22,7 @@ pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// The strategy of CustomResourceDefinitions.
 pub(crate) struct Definitions {
-    of: schema::Type,
+    of: ::schema::Type,
 }
 
 impl Definitions {
@@ -32,7 +36,7 @@ impl Definitions {
         put_derived(&mut object, definition);
         object["apiVersion"] = json!("apiextensions.k8s.io/v1");
         object["kind"] = json!("CustomResourceDefinition");
-        Accepted { object: schema::encode(self.of, &object), warnings: Vec::new() }
+        Accepted { object: ::schema::encode(self.of, &object), warnings: Vec::new() }
     }
 }
 
@@ -52,11 +56,12 @@ impl Strategy for Definitions {
         let sent_version = definition.metadata.resource_version.take();
         super::prepare_create(&mut definition);
         accepted(super::validate(&definition))?;
+        let warnings = unknown_formats(&definition).iter().map(|format| unrecognized(format)).collect();
         if sent_version.is_some_and(|version| version.parse::<u64>().is_ok_and(|version| version != 0)) {
             let why = "resourceVersion should not be set on objects to be created";
             return Err(Refused::Internal(why.to_owned()));
         }
-        Ok(self.accepted(body.clone(), &definition))
+        Ok(Accepted { warnings, ..self.accepted(body.clone(), &definition) })
     }
 
     fn update(&self, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
@@ -65,7 +70,10 @@ impl Strategy for Definitions {
         match_stored(&mut definition.metadata, &old.metadata)?;
         super::prepare_update(&mut definition, &old);
         accepted(super::validate_update(&definition, &old))?;
-        Ok(self.accepted(body.clone(), &definition))
+        let known = unknown_formats(&old);
+        let new = unknown_formats(&definition).into_iter().filter(|format| !known.contains(format));
+        let warnings = new.map(|format| unrecognized(&format)).collect();
+        Ok(Accepted { warnings, ..self.accepted(body.clone(), &definition) })
     }
 
     fn update_status(&self, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
@@ -76,6 +84,26 @@ impl Strategy for Definitions {
         accepted(super::validate_status_update(&definition, &old))?;
         Ok(self.accepted(stored.clone(), &definition))
     }
+}
+
+/// Formats of strings that nobody checks.
+fn unknown_formats(definition: &CustomResourceDefinition) -> Vec<String> {
+    fn collect(props: &JSONSchemaProps, into: &mut Vec<String>) {
+        let format = props.format.as_deref().unwrap_or("");
+        if !format.is_empty() && props.type_.as_deref() == Some("string") && !formats::is_known(format) {
+            into.push(format.to_owned());
+        }
+        for (_, child) in super::children(props) {
+            collect(child, into);
+        }
+    }
+    let mut found = Vec::new();
+    definition.spec.versions.iter().filter_map(schema).for_each(|props| collect(props, &mut found));
+    found
+}
+
+fn unrecognized(format: &str) -> String {
+    format!("unrecognized format {}", types::go::quote(format))
 }
 
 /// A definition on its way out: its objects go first.

@@ -104,7 +104,7 @@ fn real_causes(status: &Value) -> Vec<[String; 3]> {
 }
 
 /// Structures print with Go's names and in Go's order, which nobody reads, and Go's time parser tells of its layouts.
-fn masked(message: &str) -> String {
+pub(super) fn masked(message: &str) -> String {
     if let (Some((start, _)), Some((_, rule))) =
         (message.split_once(": Invalid date-time formatted string"), message.split_once(" evaluating rule: "))
     {

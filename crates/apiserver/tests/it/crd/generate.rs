@@ -109,6 +109,44 @@ pub(super) fn value(schema: &Value, random: &mut Random) -> Value {
     }
 }
 
+/// A value with what is required and little else: schemas of the real world are large.
+pub(super) fn sparse(schema: &Value, random: &mut Random, depth: usize) -> Value {
+    if let Some(allowed) = schema["enum"].as_array() {
+        return random.pick(allowed);
+    }
+    if schema["x-kubernetes-int-or-string"] == true {
+        return random.pick(&[json!(1), json!("50%")]);
+    }
+    match schema["type"].as_str().unwrap_or("object") {
+        "array" => {
+            let most = if depth == 0 { 1 } else { 3 };
+            Value::Array(
+                (0..random.below(most))
+                    .map(|_| sparse(&schema["items"], random, depth.saturating_sub(1)))
+                    .collect(),
+            )
+        }
+        "object" => {
+            let mut fields = Map::new();
+            for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
+                let required = schema["required"]
+                    .as_array()
+                    .is_some_and(|names| names.iter().any(|known| known == name));
+                if required || depth > 0 && random.chance(8 * depth) {
+                    fields.insert(name.clone(), sparse(inner, random, depth.saturating_sub(1)));
+                }
+            }
+            if schema["additionalProperties"].is_object() && random.chance(50) {
+                let inner = sparse(&schema["additionalProperties"], random, depth.saturating_sub(1));
+                fields.insert("k".to_owned(), inner);
+            }
+            Value::Object(fields)
+        }
+        "boolean" => json!(random.chance(50)),
+        _ => right(schema, random).unwrap_or_else(|| json!("a")),
+    }
+}
+
 /// A scalar that satisfies the schema, as far as it is easy to tell.
 fn right(schema: &Value, random: &mut Random) -> Option<Value> {
     if schema["enum"].is_array() {

@@ -6,3 +6,4 @@ mod generate;
 mod modules;
 mod schemas;
 mod serve;
+mod twins;

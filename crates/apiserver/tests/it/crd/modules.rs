@@ -7,7 +7,8 @@ use serde_json::Value;
 use testkit::go::Tools;
 
 /// Where each project keeps its definitions.
-const DIRECTORIES: [(&str, &str); 6] = [
+const DIRECTORIES: [(&str, &str); 7] = [
+    ("github.com/kubeflow/mpi-operator", "manifests/base"),
     ("github.com/kubeflow/trainer/v2", "manifests/base/crds"),
     ("github.com/project-codeflare/appwrapper", "config/crd/bases"),
     ("github.com/ray-project/kuberay/ray-operator", "config/crd/bases"),
@@ -23,6 +24,21 @@ pub(super) fn definitions() -> Option<&'static BTreeMap<String, CustomResourceDe
 }
 
 fn read_all() -> Option<BTreeMap<String, CustomResourceDefinition>> {
+    let typed = |manifest: &Value| {
+        let mut definition = serde_json::from_value(manifest.clone()).expect("a definition is one");
+        apiserver::crd::definition::apply_defaults(&mut definition);
+        definition
+    };
+    Some(manifests()?.iter().map(|(name, manifest)| (name.clone(), typed(manifest))).collect())
+}
+
+/// All definitions by name, as they are shipped.
+pub(super) fn manifests() -> Option<&'static BTreeMap<String, Value>> {
+    static READ: OnceLock<Option<BTreeMap<String, Value>>> = OnceLock::new();
+    READ.get_or_init(read_manifests).as_ref()
+}
+
+fn read_manifests() -> Option<BTreeMap<String, Value>> {
     let tools = Tools::for_test("crds")?;
     let mut found = BTreeMap::new();
     for (module, directory) in DIRECTORIES {
@@ -30,11 +46,9 @@ fn read_all() -> Option<BTreeMap<String, CustomResourceDefinition>> {
         for entry in fs::read_dir(&directory).expect("a module has its definitions") {
             let path = entry.expect("a directory entry").path();
             if path.extension().is_some_and(|extension| extension == "yaml") {
-                for definition in read(&path) {
-                    found.insert(
-                        definition.metadata.name.clone().expect("a definition has a name"),
-                        definition,
-                    );
+                for manifest in read(&path) {
+                    let name = manifest["metadata"]["name"].as_str().expect("a definition has a name");
+                    found.insert(name.to_owned(), manifest);
                 }
             }
         }
@@ -42,16 +56,9 @@ fn read_all() -> Option<BTreeMap<String, CustomResourceDefinition>> {
     Some(found)
 }
 
-fn read(path: &Path) -> Vec<CustomResourceDefinition> {
+fn read(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).expect("a readable file");
     let documents =
         text.split("\n---\n").filter(|document| document.contains("kind: CustomResourceDefinition"));
-    documents
-        .map(|document| {
-            let value: Value = serde_saphyr::from_str(document).expect("a definition is YAML");
-            let mut definition = serde_json::from_value(value).expect("a definition is one");
-            apiserver::crd::definition::apply_defaults(&mut definition);
-            definition
-        })
-        .collect()
+    documents.map(|document| serde_saphyr::from_str(document).expect("a definition is YAML")).collect()
 }

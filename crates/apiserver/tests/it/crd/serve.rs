@@ -168,8 +168,16 @@ async fn rule_3_22_a_name_is_given_once() {
     // Once the name is free, the other definition gets it.
     expect(&cluster, Method::DELETE, &format!("{DEFINITIONS}/widgets.example.com"), None, 200).await;
     gone(&cluster, "widgets.example.com").await;
-    let accepted = expect(&cluster, Method::GET, &path, None, 200).await;
-    assert_eq!(conditions(&accepted), "NamesAccepted=True Established=True");
+    let established = async {
+        loop {
+            let definition = expect(&cluster, Method::GET, &path, None, 200).await;
+            if conditions(&definition) == "NamesAccepted=True Established=True" {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(10), established).await.expect("it gets its names");
     expect(&cluster, Method::GET, "/apis/example.com/v1/gadgets", None, 200).await;
 }
 
@@ -347,5 +355,28 @@ async fn kube_rs_works_with_custom_resources() {
             .await;
         all.expect("deleted");
         assert_eq!(next().await, "delete b");
+    }
+}
+
+#[tokio::test]
+async fn applied_metadata_of_another_type_makes_nothing_fail() {
+    let cluster = with_widgets().await;
+    let client = Client::new(cluster.clone(), "default");
+    for metadata in [
+        json!({"name": "a", "creationTimestamp": "yesterday"}),
+        json!({"name": "a", "managedFields": "x"}),
+        json!({"name": "a", "ownerReferences": [{"uid": "u", "name": "n", "kind": "k", "apiVersion": "v1", "controller": "maybe"}]}),
+        json!("x"),
+        json!(null),
+    ] {
+        let config = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata});
+        let request = Request::patch(format!("{WIDGETS}/a?fieldManager=me"))
+            .header("Content-Type", "application/apply-patch+yaml");
+        let bytes = serde_json::to_vec(&config).expect("JSON prints");
+        let answer = client
+            .send(request.body(kube::client::Body::from(bytes)).expect("a request"))
+            .await
+            .expect("an answer");
+        assert!(matches!(answer.status().as_u16(), 200 | 201 | 400 | 500), "{config} {}", answer.status());
     }
 }
