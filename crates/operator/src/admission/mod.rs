@@ -75,6 +75,11 @@ impl Handle {
         self.writes.add(key);
     }
 
+    /// Puts back what could not be written, unless something else was decided meanwhile.
+    fn still_intend(&self, key: &Key, intent: Intent) {
+        self.intents().entry(key.clone()).or_insert_with(|| vec![intent]);
+    }
+
     fn next_intent(&self, key: &Key) -> Option<Intent> {
         let mut intents = self.intents();
         let line = intents.get_mut(key)?;

@@ -1,6 +1,6 @@
 //! Writing what the admission loop decided, one Workload at a time.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use reconcile::{Key, Next};
 use rules::{
@@ -20,7 +20,13 @@ use rules::{
 use tracing::{debug, info, warn};
 use types::kueue::{Admission, PodSetRequest, Workload};
 
-use crate::{Context, Error, error::is_not_found};
+use crate::{
+    Context, Error,
+    error::{is_not_found, is_outdated},
+};
+
+/// How long a cache is given to see what others wrote.
+const BEHIND: Duration = Duration::from_millis(20);
 
 /// What was decided about a Workload.
 pub(super) enum Intent {
@@ -63,7 +69,13 @@ impl Context {
             let workload = self.caches.workloads.get(&key);
             match intent {
                 Intent::Admit { uid, admission } => self.admit(&key, workload, &uid, admission).await,
-                Intent::Wait(verdict) => self.keep_waiting(&key, workload, verdict).await?,
+                Intent::Wait(verdict) => {
+                    if let Some(verdict) = self.keep_waiting(&key, workload, verdict).await? {
+                        // The cache is behind. Unless something else is decided meanwhile, it is still to be said.
+                        self.admission.still_intend(&key, Intent::Wait(verdict));
+                        return Ok(Next::After(BEHIND));
+                    }
+                }
                 Intent::Evict { victim, by, into } => self.evict(&key, workload, &victim, &by, &into).await,
             }
         }
@@ -111,42 +123,38 @@ impl Context {
         }
     }
 
-    /// Writes why a Workload waits, if that is news (SM-13).
+    /// Writes why a Workload waits, if that is news (SM-13). Returns what could not be said because the Workload changed
+    /// since it was read.
     async fn keep_waiting(
         &self,
         key: &Key,
         workload: Option<Arc<Workload>>,
         verdict: Verdict,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Verdict>, Error> {
         let meant = workload.filter(|workload| {
             workload.metadata.uid.as_deref() == Some(verdict.uid.as_str()) && life::is_admissible(workload)
         });
-        let Some(workload) = meant else { return Ok(()) };
+        let Some(workload) = meant else { return Ok(None) };
         let now = self.clock.now();
         let mut next = Workload::clone(&workload);
         let mut changed = change::unreserve(&mut next, verdict.reason, &verdict.message, now);
         let status = next.status.get_or_insert_default();
         if status.resource_requests != verdict.requests {
-            status.resource_requests = verdict.requests;
+            status.resource_requests.clone_from(&verdict.requests);
             changed = true;
         }
         if !changed {
-            return Ok(());
+            return Ok(None);
         }
         let status = status.clone();
-        // Refused if the Workload changed meanwhile: it is tried again anyway, and there may be something else to say.
         match self.apply_admission(&workload, &status, Manner::Strict).await {
             Ok(answer) => {
                 self.recorder.tell(&answer, &Event::warning(verdict.reason, &verdict.message));
                 debug!(workload = %key, message = %verdict.message, "waits");
-                Ok(())
+                Ok(None)
             }
-            Err(error) if crate::error::is_outdated(&error) => {
-                self.work.inbox.note(|news| {
-                    news.workloads.insert(key.clone());
-                });
-                Ok(())
-            }
+            Err(error) if is_not_found(&error) => Ok(None),
+            Err(error) if is_outdated(&error) => Ok(Some(verdict)),
             Err(source) => {
                 let source = Box::new(source);
                 Err(Error::Workload { doing: "write the status of", workload: key.clone(), source })

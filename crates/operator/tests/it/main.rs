@@ -1,3 +1,5 @@
 //! The operator as a whole.
 
 mod definitions;
+mod scenarios;
+mod world;

@@ -1,0 +1,72 @@
+//! Scenarios, each named by the rules that it is about. All of them run on an embedded cluster and on a real control
+//! plane, with the same assertions.
+
+mod basic;
+mod checks;
+mod life;
+mod preemption;
+mod restart;
+mod stops;
+
+use std::{future::Future, pin::Pin};
+
+use crate::world::World;
+
+type Scenario = for<'a> fn(&'a mut World) -> Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;
+
+/// Every scenario by its name.
+const ALL: &[(&str, Scenario)] = &[
+    ("sm-t1-plain", |world| Box::pin(basic::sm_t1_plain(world))),
+    ("sm-t3-no-room", |world| Box::pin(basic::sm_t3_no_room(world))),
+    ("jf-31-changed-while-suspended", |world| Box::pin(basic::jf_31_changed_while_suspended(world))),
+    ("jf-41-deleted", |world| Box::pin(basic::jf_41_deleted(world))),
+    ("missing-queues", |world| Box::pin(basic::missing_queues(world))),
+    ("jf-20-prebuilt", |world| Box::pin(basic::jf_20_prebuilt(world))),
+    ("qu-10-more-quota", |world| Box::pin(basic::qu_10_more_quota(world))),
+    ("cq-4-what-is-missing", |world| Box::pin(stops::cq_4_what_is_missing(world))),
+    ("sm-t8-drain", |world| Box::pin(stops::sm_t8_drain(world))),
+    ("sm-24-local-queue-hold", |world| Box::pin(stops::sm_24_local_queue_hold(world))),
+    ("cq-7-deletion-waits", |world| Box::pin(stops::cq_7_deletion_waits(world))),
+    ("sm-t4-preemption", |world| Box::pin(preemption::sm_t4_preemption(world))),
+    ("pr-3-reclaim-in-cohort", |world| Box::pin(preemption::pr_3_reclaim_in_cohort(world))),
+    ("wpc-2-class-changes", |world| Box::pin(preemption::wpc_2_class_changes(world))),
+    ("sm-t2-checks", |world| Box::pin(checks::sm_t2_checks(world))),
+    ("sm-t7-retry", |world| Box::pin(checks::sm_t7_retry(world))),
+    ("sm-25-rejected", |world| Box::pin(checks::sm_25_rejected(world))),
+    ("sm-t6-deactivated", |world| Box::pin(life::sm_t6_deactivated(world))),
+    ("jf-66-runs-too-long", |world| Box::pin(life::jf_66_runs_too_long(world))),
+    ("jf-60-reclaimable", |world| Box::pin(life::jf_60_reclaimable(world))),
+    ("sm-27-gated", |world| Box::pin(life::sm_27_gated(world))),
+    ("mk-3-copy-without-job", |world| Box::pin(life::mk_3_copy_without_job(world))),
+    ("jf-63-pods-ready", |world| Box::pin(life::jf_63_pods_ready(world))),
+    ("sm-42-restart", |world| Box::pin(restart::sm_42_restart(world))),
+];
+
+/// Runs the scenarios whose names contain `SCENARIO`, each in a namespace of its own, and reports all that fail.
+async fn run_all(mut world: World) -> anyhow::Result<()> {
+    let wanted = std::env::var("SCENARIO").unwrap_or_default();
+    let mut failed = Vec::new();
+    for (name, scenario) in ALL.iter().filter(|(name, _)| name.contains(&wanted)) {
+        world.begin(name).await?;
+        let started = std::time::Instant::now();
+        let result = scenario(&mut world).await;
+        println!("{name}: {} in {:?}", if result.is_ok() { "passed" } else { "FAILED" }, started.elapsed());
+        if let Err(error) = result {
+            failed.push(format!("{name}: {error:?}"));
+        }
+        world.end().await?;
+    }
+    anyhow::ensure!(failed.is_empty(), "{}", failed.join("\n\n"));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_an_embedded_cluster() -> anyhow::Result<()> {
+    run_all(World::embedded().await?).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_real_control_plane() -> anyhow::Result<()> {
+    let Some(control_plane) = testkit::ControlPlane::builder().for_test().await else { return Ok(()) };
+    run_all(World::on(control_plane.client()).await?).await
+}

@@ -1,0 +1,55 @@
+//! An operator that ends at any point and begins again changes no outcome.
+
+use serde_json::json;
+
+use super::World;
+
+const ADMITTED: [&str; 2] = ["Admitted=True/Admitted", "QuotaReserved=True/QuotaReserved"];
+
+/// SM-42: everything that is needed after a restart is in the objects. The operator is killed at each step of a
+/// preemption, the longest way that there is.
+pub(super) async fn sm_42_restart(world: &mut World) -> anyhow::Result<()> {
+    world.kill().await;
+    world.queue("a", "1", json!({ "preemption": { "withinClusterQueue": "LowerPriority" } })).await?;
+    world.class("low", 1).await?;
+    world.class("high", 100).await?;
+    let lesser = world.job("lesser", "a", "1", world.priority("low")).await?;
+    world.start().await;
+    world.shows(&lesser, &ADMITTED).await?;
+    world.kill().await;
+    world.start().await;
+    world.runs("lesser").await?;
+    world.kill().await;
+    let greater = world.job("greater", "a", "1", world.priority("high")).await?;
+    world.start().await;
+    world.workload(&lesser, "evicted", rules::workload::is_evicted).await?;
+    world.kill().await;
+    world.start().await;
+    world.sees_job("lesser", "stopped", crate::world::suspended).await?;
+    world.kill().await;
+    world.stops("lesser").await?;
+    world.start().await;
+    world.shows(&greater, &ADMITTED).await?;
+    world.kill().await;
+    world.start().await;
+    world.runs("greater").await?;
+    world.kill().await;
+    world.completes("greater").await?;
+    world.start().await;
+    world
+        .shows(
+            &lesser,
+            &[
+                "Admitted=True/Admitted",
+                "Evicted=False/QuotaReserved",
+                "Preempted=False/QuotaReserved",
+                "QuotaReserved=True/QuotaReserved",
+                "Requeued=True/Preempted",
+            ],
+        )
+        .await?;
+    let lesser = world.workload(&lesser, "there", |_| true).await?;
+    let stats = lesser.status.and_then(|status| status.scheduling_stats).unwrap_or_default();
+    assert_eq!(stats.evictions.iter().map(|it| it.count).sum::<i32>(), 1, "evicted once and not again");
+    Ok(())
+}

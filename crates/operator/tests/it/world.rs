@@ -1,0 +1,414 @@
+//! A cluster with the operator on it, and what a user does and sees there. Job controllers are played by the test.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+use kube::{
+    Api, Client, Resource,
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
+    core::GroupVersionKind,
+    runtime::{WatchStreamExt as _, watcher},
+};
+use operator::{
+    Settings,
+    definitions::{Conversion, install},
+};
+use reconcile::{Clock, Tasks};
+use rules::framework::{batch::JOB, name::workload_name};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use types::kueue::{ClusterQueue, LocalQueue, Workload};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A cluster with an operator.
+pub(crate) struct World {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    /// Ends the operator when it is dropped.
+    pub(crate) operator: Option<Tasks>,
+    settings: Settings,
+}
+
+impl World {
+    /// The operator on an embedded cluster.
+    pub(crate) async fn embedded() -> anyhow::Result<World> {
+        let _ = tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+            .with_test_writer()
+            .try_init();
+        let store = store::Store::open(store::Options::ephemeral())?;
+        let cluster = apiserver::Cluster::open(store, rules::job::Settings::default()).await;
+        let cluster = cluster.map_err(|refusal| anyhow::anyhow!("{refusal:?}"))?;
+        World::on(Client::new(cluster, "default")).await
+    }
+
+    /// The operator on a cluster that is there.
+    pub(crate) async fn on(client: Client) -> anyhow::Result<World> {
+        install(&client, &Conversion::Embedded).await?;
+        let mut world =
+            World { client, namespace: String::new(), operator: None, settings: Settings::default() };
+        world.start().await;
+        Ok(world)
+    }
+
+    /// Begins a scenario: in a namespace of its own, with an operator that runs.
+    pub(crate) async fn begin(&mut self, scenario: &str) -> anyhow::Result<()> {
+        self.namespace = scenario.to_owned();
+        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": scenario } });
+        self.create(namespace).await?;
+        Ok(())
+    }
+
+    /// Ends a scenario: its queues take no part in the next one, and the operator runs whatever it left.
+    pub(crate) async fn end(&mut self) -> anyhow::Result<()> {
+        if self.operator.is_none() {
+            self.start().await;
+        }
+        Ok(())
+    }
+
+    /// The name of something that belongs to no namespace, so that scenarios do not meet.
+    pub(crate) fn name_of(&self, name: &str) -> String {
+        format!("{}-{name}", self.namespace)
+    }
+
+    /// Starts the operator, again if it was stopped.
+    pub(crate) async fn start(&mut self) {
+        let mut tasks = Tasks::new();
+        let operator =
+            operator::start(self.client.clone(), self.settings.clone(), Clock::system(), &mut tasks);
+        operator.ready().await;
+        self.operator = Some(tasks);
+    }
+
+    /// Ends the operator, wherever it is.
+    pub(crate) async fn kill(&mut self) {
+        if let Some(mut tasks) = self.operator.take() {
+            tasks.stop().await;
+        }
+    }
+
+    fn api_of(&self, object: &Value) -> anyhow::Result<Api<DynamicObject>> {
+        let (version, kind) = (object["apiVersion"].as_str(), object["kind"].as_str());
+        let (version, kind) = (version.context("an apiVersion")?, kind.context("a kind")?);
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        let cluster_wide = [
+            "Namespace",
+            "ClusterQueue",
+            "Cohort",
+            "ResourceFlavor",
+            "AdmissionCheck",
+            "WorkloadPriorityClass",
+            "PriorityClass",
+        ];
+        Ok(if cluster_wide.contains(&kind) {
+            Api::all_with(self.client.clone(), &resource)
+        } else {
+            Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+        })
+    }
+
+    /// Creates an object.
+    pub(crate) async fn create(&self, object: Value) -> anyhow::Result<DynamicObject> {
+        let api = self.api_of(&object)?;
+        let parsed: DynamicObject = serde_json::from_value(object.clone())?;
+        api.create(&PostParams::default(), &parsed)
+            .await
+            .with_context(|| format!("failed to create {object}"))
+    }
+
+    /// Changes an object by a merge patch.
+    pub(crate) async fn patch(&self, kind: &str, name: &str, patch: Value) -> anyhow::Result<()> {
+        let api = self.api_of(&of_kind(kind))?;
+        let params = PatchParams::default();
+        api.patch(name, &params, &Patch::Merge(&patch))
+            .await
+            .with_context(|| format!("{kind} {name}: {patch}"))?;
+        Ok(())
+    }
+
+    /// Changes the status of an object by a merge patch.
+    pub(crate) async fn patch_status(&self, kind: &str, name: &str, status: Value) -> anyhow::Result<()> {
+        let api = self.api_of(&of_kind(kind))?;
+        let patch = json!({ "status": status });
+        api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .with_context(|| format!("status of {kind} {name}: {patch}"))?;
+        Ok(())
+    }
+
+    /// Deletes an object.
+    pub(crate) async fn delete(&self, kind: &str, name: &str) -> anyhow::Result<()> {
+        self.api_of(&of_kind(kind))?.delete(name, &DeleteParams::background()).await?;
+        Ok(())
+    }
+
+    /// A ClusterQueue with so much cpu, and a LocalQueue that leads there. Returns the name of the former.
+    pub(crate) async fn queue(&self, name: &str, cpu: &str, more: Value) -> anyhow::Result<String> {
+        let cluster_queue = self.cluster_queue(name, cpu, more).await?;
+        self.create(json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": { "name": name },
+            "spec": { "clusterQueue": cluster_queue },
+        }))
+        .await?;
+        Ok(cluster_queue)
+    }
+
+    /// A ClusterQueue with so much cpu of the flavor `default`, which is made if need be.
+    pub(crate) async fn cluster_queue(&self, name: &str, cpu: &str, more: Value) -> anyhow::Result<String> {
+        let flavor = json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": { "name": "default" },
+            "spec": { "nodeLabels": { "pool": "default" } },
+        });
+        match self.create(flavor).await {
+            Err(error) if !format!("{error:#}").contains("AlreadyExists") => return Err(error),
+            _ => {}
+        }
+        let name = self.name_of(name);
+        let mut queue = World::quota(cpu);
+        queue["apiVersion"] = "kueue.x-k8s.io/v1beta2".into();
+        queue["kind"] = "ClusterQueue".into();
+        queue["metadata"] = json!({ "name": name });
+        queue["spec"]["namespaceSelector"] = json!({});
+        json_patch::merge(&mut queue["spec"], &more);
+        self.create(queue).await?;
+        Ok(name)
+    }
+
+    /// The part of a ClusterQueue that says how much it has.
+    pub(crate) fn quota(cpu: &str) -> Value {
+        json!({ "spec": { "resourceGroups": [{ "coveredResources": ["cpu"], "flavors": [
+            { "name": "default", "resources": [{ "name": "cpu", "nominalQuota": cpu }] },
+        ] }] } })
+    }
+
+    /// A class of Workloads.
+    pub(crate) async fn class(&self, name: &str, value: i32) -> anyhow::Result<()> {
+        self.create(json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass",
+            "metadata": { "name": self.name_of(name) }, "value": value,
+        }))
+        .await?;
+        Ok(())
+    }
+
+    /// The part of a Job that says how important it is.
+    pub(crate) fn priority(&self, class: &str) -> Value {
+        json!({ "metadata": { "labels": { "kueue.x-k8s.io/priority-class": self.name_of(class) } } })
+    }
+
+    /// Whether there is no such Workload.
+    pub(crate) async fn no_workload(&self, name: &str) -> anyhow::Result<bool> {
+        Ok(self.workloads().get_opt(name).await?.is_none())
+    }
+
+    /// Waits until an object is gone.
+    pub(crate) async fn gone(&self, kind: &str, name: &str) -> anyhow::Result<()> {
+        let api = self.api_of(&of_kind(kind))?;
+        let uid = api.get_opt(name).await?.and_then(|object| object.metadata.uid);
+        let Some(uid) = uid else { return Ok(()) };
+        let deleted = kube::runtime::conditions::is_deleted(&uid);
+        let waiting = kube::runtime::wait::await_condition(api, name, deleted);
+        tokio::time::timeout(PATIENCE, waiting).await.with_context(|| format!("{kind} {name} stays"))??;
+        Ok(())
+    }
+
+    /// Submits a suspended Job that asks for so much cpu per pod. Returns the name of its Workload.
+    pub(crate) async fn job(
+        &self,
+        name: &str,
+        queue: &str,
+        cpu: &str,
+        more: Value,
+    ) -> anyhow::Result<String> {
+        let mut job = json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": { "name": name, "labels": { "kueue.x-k8s.io/queue-name": queue } },
+            "spec": {
+                "suspend": true, "parallelism": 1, "completions": 1,
+                "template": { "spec": { "restartPolicy": "Never", "containers": [{
+                    "name": "c", "image": "i", "resources": { "requests": { "cpu": cpu } },
+                }] } },
+            },
+        });
+        json_patch::merge(&mut job, &more);
+        let made = self.create(job).await?;
+        let uid = made.metadata.uid.context("a uid")?;
+        Ok(workload_name(JOB, name, &uid, None))
+    }
+
+    /// Waits until an object is as `is` says, and returns it.
+    pub(crate) async fn until<K>(
+        &self,
+        api: Api<K>,
+        name: &str,
+        what: &str,
+        is: impl Fn(&K) -> bool,
+    ) -> anyhow::Result<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + Send + Serialize + DeserializeOwned + 'static,
+    {
+        let mut last: Option<K> = None;
+        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let mut events = Box::pin(watcher::watcher(api, config).applied_objects());
+        let found = tokio::time::timeout(PATIENCE, async {
+            while let Some(event) = events.next().await {
+                // A watch that fails is started again.
+                let Ok(object) = event else { continue };
+                if is(&object) {
+                    return Some(object);
+                }
+                last = Some(object);
+            }
+            None
+        });
+        if let Ok(Some(object)) = found.await {
+            return Ok(object);
+        }
+        let mut last = serde_json::to_value(last)?;
+        last["metadata"] = Value::Null;
+        anyhow::bail!("{} {name} never was {what}, but last {last:#}", K::kind(&()))
+    }
+
+    fn workloads(&self) -> Api<Workload> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) fn jobs(&self) -> Api<Job> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Waits until the conditions of a Workload are exactly these, each as `Type=Status/Reason`, by type.
+    pub(crate) async fn shows(&self, workload: &str, conditions: &[&str]) -> anyhow::Result<Workload> {
+        let what = format!("{conditions:?}");
+        self.until(self.workloads(), workload, &what, |it| shown(it) == conditions).await
+    }
+
+    /// Waits until a Workload is as `is` says.
+    pub(crate) async fn workload(
+        &self,
+        name: &str,
+        what: &str,
+        is: impl Fn(&Workload) -> bool,
+    ) -> anyhow::Result<Workload> {
+        self.until(self.workloads(), name, what, is).await
+    }
+
+    /// Waits until a Job is as `is` says.
+    pub(crate) async fn sees_job(
+        &self,
+        name: &str,
+        what: &str,
+        is: impl Fn(&Job) -> bool,
+    ) -> anyhow::Result<Job> {
+        self.until(self.jobs(), name, what, is).await
+    }
+
+    /// Waits until a ClusterQueue is as `is` says.
+    pub(crate) async fn sees_queue(
+        &self,
+        name: &str,
+        what: &str,
+        is: impl Fn(&ClusterQueue) -> bool,
+    ) -> anyhow::Result<ClusterQueue> {
+        self.until(Api::all(self.client.clone()), name, what, is).await
+    }
+
+    /// Waits until a LocalQueue is as `is` says.
+    pub(crate) async fn sees_local_queue(
+        &self,
+        name: &str,
+        what: &str,
+        is: impl Fn(&LocalQueue) -> bool,
+    ) -> anyhow::Result<LocalQueue> {
+        self.until(Api::namespaced(self.client.clone(), &self.namespace), name, what, is).await
+    }
+
+    /// Waits until a Job is started, and says that its pod runs.
+    pub(crate) async fn runs(&self, job: &str) -> anyhow::Result<()> {
+        self.sees_job(job, "started", |job| !suspended(job)).await?;
+        let now = Timestamp::now().to_string();
+        self.patch_status("Job", job, json!({ "active": 1, "ready": 1, "startTime": now })).await
+    }
+
+    /// Waits until a Job is stopped, and says that its pods are gone.
+    pub(crate) async fn stops(&self, job: &str) -> anyhow::Result<()> {
+        self.sees_job(job, "stopped", suspended).await?;
+        self.patch_status("Job", job, json!({ "active": 0, "ready": 0 })).await
+    }
+
+    /// Says that a Job has done its work.
+    pub(crate) async fn completes(&self, job: &str) -> anyhow::Result<()> {
+        let now = Timestamp::now().to_string();
+        let condition = |kind: &str| {
+            json!({
+                "type": kind, "status": "True", "reason": "CompletionsReached",
+                "message": "Reached expected number of succeeded pods", "lastTransitionTime": now,
+            })
+        };
+        let status = json!({
+            "active": 0, "ready": 0, "succeeded": 1, "completionTime": now,
+            "uncountedTerminatedPods": {},
+            "conditions": [condition("SuccessCriteriaMet"), condition("Complete")],
+        });
+        self.patch_status("Job", job, status).await
+    }
+
+    /// A check whose controller is played by the test.
+    pub(crate) async fn check(&self, name: &str) -> anyhow::Result<()> {
+        self.create(json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "AdmissionCheck", "metadata": { "name": name },
+            "spec": { "controllerName": "example.com/played" },
+        }))
+        .await?;
+        let active = json!({ "conditions": [{
+            "type": "Active", "status": "True", "reason": "Played", "message": "",
+            "lastTransitionTime": Timestamp::now().to_string(),
+        }] });
+        self.patch_status("AdmissionCheck", name, active).await
+    }
+
+    /// What a check says about a Workload.
+    pub(crate) async fn check_says(&self, workload: &str, check: Value) -> anyhow::Result<()> {
+        let mut check = check;
+        check["lastTransitionTime"] = Timestamp::now().to_string().into();
+        self.patch_status("Workload", workload, json!({ "admissionChecks": [check] })).await
+    }
+}
+
+fn of_kind(kind: &str) -> Value {
+    let version = match kind {
+        "Job" => "batch/v1",
+        "Namespace" => "v1",
+        "PriorityClass" => "scheduling.k8s.io/v1",
+        _ => "kueue.x-k8s.io/v1beta2",
+    };
+    json!({ "apiVersion": version, "kind": kind })
+}
+
+/// The conditions of a Workload, each as `Type=Status/Reason`, by type; without `PodsReady`, which goes its own way.
+pub(crate) fn shown(workload: &Workload) -> Vec<String> {
+    let conditions = rules::workload::conditions(workload).iter().filter(|it| it.type_ != "PodsReady");
+    let mut shown: Vec<String> =
+        conditions.map(|it| format!("{}={}/{}", it.type_, it.status, it.reason)).collect();
+    shown.sort();
+    shown
+}
+
+/// The message of a condition.
+pub(crate) fn message(workload: &Workload, kind: &str) -> String {
+    let condition = rules::workload::state::find(workload, kind);
+    condition.map(|it| it.message.clone()).unwrap_or_default()
+}
+
+/// Whether a Job is suspended, and nothing is left to be taken out of it.
+pub(crate) fn suspended(job: &Job) -> bool {
+    rules::framework::Observed::is_suspended(&rules::framework::batch::Batch(job))
+}
