@@ -15,6 +15,7 @@ mod jobs;
 mod metrics;
 mod queues;
 mod settings;
+pub mod webhooks;
 mod work;
 mod workloads;
 mod write;

@@ -113,9 +113,30 @@ pub async fn install(client: &Client, conversion: &Conversion) -> Result<(), Err
     Ok(())
 }
 
+/// Has those definitions that are ours convert in this way from now on.
+pub async fn convert_by(client: &Client, conversion: &Conversion) -> Result<(), Error> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for definition in all(conversion).iter().filter(|definition| is_converted(definition)) {
+        let name = definition["metadata"]["name"].as_str().expect("the table has names");
+        let failed = |source| Error::Install { name: name.to_owned(), source };
+        let there = api.get_opt(name).await.map_err(failed)?;
+        if there.is_some_and(|there| mark(&there).is_some()) {
+            let none = json!({ "strategy": "None", "webhook": null });
+            let wanted = definition["spec"].get("conversion").unwrap_or(&none);
+            let patch = Patch::Merge(json!({ "spec": { "conversion": wanted } }));
+            api.patch(name, &PatchParams::default(), &patch).await.map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
 fn is_ours_and_older(definition: &CustomResourceDefinition) -> bool {
-    let mark = definition.metadata.annotations.as_ref().and_then(|annotations| annotations.get(MARK));
-    mark.and_then(|mark| mark.parse::<u32>().ok()).is_some_and(|release| release < RELEASE)
+    mark(definition).is_some_and(|release| release < RELEASE)
+}
+
+/// Which of our releases a definition is of, if it is ours.
+fn mark(definition: &CustomResourceDefinition) -> Option<u32> {
+    definition.metadata.annotations.as_ref()?.get(MARK)?.parse().ok()
 }
 
 #[cfg(test)]

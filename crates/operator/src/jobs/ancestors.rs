@@ -40,7 +40,7 @@ const KNOWN: [(&str, &str, &str); 18] = [
 impl Context {
     /// The topmost managed Job that an object is part of, as the index of its Workloads has it. Ends at owners of
     /// unknown kind, and at those that were replaced by another of the same name.
-    pub(super) async fn ancestor(&self, of: &ObjectMeta) -> Result<Option<String>, Error> {
+    pub(crate) async fn ancestor(&self, of: &ObjectMeta) -> Result<Option<String>, Error> {
         let namespace = of.namespace.clone().unwrap_or_default();
         let mut topmost = None;
         let mut seen = vec![of.uid.clone()];
@@ -76,6 +76,14 @@ impl Context {
         }
         Ok(topmost)
     }
+}
+
+/// Whether the direct owner of an object is of a kind that is managed itself.
+pub(crate) fn has_managed_owner(of: &ObjectMeta) -> bool {
+    controller(of).is_some_and(|owner| {
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        MANAGED.iter().any(|kind| kind.group == group && kind.kind == owner.kind)
+    })
 }
 
 fn controller(metadata: &ObjectMeta) -> Option<OwnerReference> {

@@ -2,4 +2,5 @@
 
 mod definitions;
 mod scenarios;
+mod webhooks;
 mod world;

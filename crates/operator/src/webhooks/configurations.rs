@@ -1,0 +1,157 @@
+//! How a cluster is told whom to ask: the webhook configurations, by Kueue's names (WH-1, WH-2).
+
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use super::{ASKED, Asked};
+
+/// Who writes the configurations.
+const MANAGER: &str = "kueue-webhooks";
+
+/// Whether a webhook changes objects or only judges them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// It changes them.
+    Mutating,
+    /// It judges them.
+    Validating,
+}
+
+impl Mode {
+    pub(super) const BOTH: [Mode; 2] = [Mode::Mutating, Mode::Validating];
+
+    fn kind(self) -> &'static str {
+        match self {
+            Mode::Mutating => "MutatingWebhookConfiguration",
+            Mode::Validating => "ValidatingWebhookConfiguration",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Mode::Mutating => "kueue-mutating-webhook-configuration",
+            Mode::Validating => "kueue-validating-webhook-configuration",
+        }
+    }
+
+    /// Whether webhooks of this mode are asked about a kind.
+    fn wants(self, asked: &Asked) -> bool {
+        self == Mode::Validating || asked.defaulted
+    }
+}
+
+/// The path on which a kind is asked about.
+pub(super) fn path(mode: Mode, asked: &Asked) -> String {
+    let mode = match mode {
+        Mode::Mutating => "mutate",
+        Mode::Validating => "validate",
+    };
+    let group = asked.group.replace('.', "-");
+    format!("/{mode}-{group}-{}-{}", asked.version, asked.singular())
+}
+
+/// The name of the webhook that asks about a kind.
+pub(super) fn name(mode: Mode, asked: &Asked) -> String {
+    let letter = match mode {
+        Mode::Mutating => 'm',
+        Mode::Validating => 'v',
+    };
+    format!("{letter}{}.kb.io", asked.singular())
+}
+
+/// A configuration. `client` says how the server is reached on a path; Jobs of `namespaces` are not asked about.
+pub(super) fn configuration(mode: Mode, client: impl Fn(&str) -> Value, namespaces: &[&str]) -> Value {
+    let webhooks = ASKED.iter().filter(|asked| mode.wants(asked)).map(|asked| {
+        let operations = if mode == Mode::Mutating { json!(["CREATE"]) } else { json!(["CREATE", "UPDATE"]) };
+        let mut resources = vec![asked.plural.to_owned()];
+        if asked.status && mode == Mode::Validating {
+            resources.push(format!("{}/status", asked.plural));
+        }
+        let mut webhook = json!({
+            "name": name(mode, asked),
+            "clientConfig": client(&path(mode, asked)),
+            "failurePolicy": "Fail",
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "rules": [{
+                "apiGroups": [asked.group], "apiVersions": [asked.version],
+                "operations": operations, "resources": resources,
+            }],
+        });
+        if asked.group == "batch" {
+            let excluded =
+                json!({ "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": namespaces });
+            webhook["namespaceSelector"] = json!({ "matchExpressions": [excluded] });
+        }
+        webhook
+    });
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": mode.kind(),
+        "metadata": { "name": mode.name() },
+        "webhooks": webhooks.collect::<Vec<_>>(),
+    })
+}
+
+/// Writes a configuration as it is to be, whatever was there.
+pub(super) async fn write(cluster: &Client, mode: Mode, configuration: &Value) -> Result<(), kube::Error> {
+    let patch = PatchParams::apply(MANAGER).force();
+    api(cluster, mode).patch(mode.name(), &patch, &Patch::Apply(configuration)).await.map(drop)
+}
+
+/// Takes a configuration away; it may be gone already.
+pub(super) async fn remove(cluster: &Client, mode: Mode) -> Result<(), kube::Error> {
+    match api(cluster, mode).delete(mode.name(), &DeleteParams::default()).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        done => done.map(drop),
+    }
+}
+
+fn api(cluster: &Client, mode: Mode) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", mode.kind());
+    Api::all_with(cluster.clone(), &ApiResource::from_gvk(&kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wh_1_kueues_names_and_paths() {
+        let said = |mode| {
+            let configuration =
+                configuration(mode, |path| json!({ "url": path }), &["kube-system", "kueue-system"]);
+            let webhooks = configuration["webhooks"].as_array().expect("webhooks").clone();
+            let line = |webhook: &Value| {
+                let rule = &webhook["rules"][0];
+                format!(
+                    "{} {} {} {}",
+                    webhook["name"], webhook["clientConfig"]["url"], rule["operations"], rule["resources"]
+                )
+                .replace('"', "")
+            };
+            webhooks.iter().map(line).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            said(Mode::Mutating),
+            [
+                "mclusterqueue.kb.io /mutate-kueue-x-k8s-io-v1beta2-clusterqueue [CREATE] [clusterqueues]",
+                "mjob.kb.io /mutate-batch-v1-job [CREATE] [jobs]",
+                "mresourceflavor.kb.io /mutate-kueue-x-k8s-io-v1beta2-resourceflavor [CREATE] [resourceflavors]",
+                "mworkload.kb.io /mutate-kueue-x-k8s-io-v1beta2-workload [CREATE] [workloads]",
+            ]
+        );
+        assert_eq!(
+            said(Mode::Validating),
+            [
+                "vclusterqueue.kb.io /validate-kueue-x-k8s-io-v1beta2-clusterqueue [CREATE,UPDATE] [clusterqueues]",
+                "vcohort.kb.io /validate-kueue-x-k8s-io-v1beta2-cohort [CREATE,UPDATE] [cohorts]",
+                "vjob.kb.io /validate-batch-v1-job [CREATE,UPDATE] [jobs]",
+                "vresourceflavor.kb.io /validate-kueue-x-k8s-io-v1beta2-resourceflavor [CREATE,UPDATE] [resourceflavors]",
+                "vworkload.kb.io /validate-kueue-x-k8s-io-v1beta2-workload [CREATE,UPDATE] [workloads,workloads/status]",
+            ]
+        );
+    }
+}

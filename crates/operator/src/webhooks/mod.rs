@@ -1,0 +1,122 @@
+//! What the operator says to writes before they are stored: in the process of an embedded cluster by being called, on
+//! real clusters over HTTP ([`server`]).
+//!
+//! What is said is decided by [`rules::webhook`]; here it is gathered what that depends on.
+
+mod certificate;
+mod configurations;
+pub mod server;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use reconcile::Key;
+use rules::field;
+use rules::framework::queue_name;
+use rules::meta::selector;
+use rules::webhook::job::{self, Surroundings};
+use rules::webhook::{self, Kind, Review};
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use crate::jobs::has_managed_owner;
+use crate::{Context, Operator};
+
+/// A kind that the operator has a say in, and the names of the webhooks that ask it.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// Its API group.
+    pub group: &'static str,
+    /// Its version there.
+    pub version: &'static str,
+    /// Its name in paths.
+    pub plural: &'static str,
+    /// What it is to the rules.
+    pub kind: Kind,
+    /// Whether it gets defaults.
+    pub defaulted: bool,
+    /// Whether writes of its status are asked about too.
+    pub status: bool,
+}
+
+/// All of them (WH-1).
+pub const ASKED: [Asked; 5] = [
+    of_kueue("clusterqueues", Kind::ClusterQueue, true, false),
+    of_kueue("cohorts", Kind::Cohort, false, false),
+    Asked { group: "batch", version: "v1", plural: "jobs", kind: Kind::Job, defaulted: true, status: false },
+    of_kueue("resourceflavors", Kind::ResourceFlavor, true, false),
+    of_kueue("workloads", Kind::Workload, true, true),
+];
+
+const fn of_kueue(plural: &'static str, kind: Kind, defaulted: bool, status: bool) -> Asked {
+    Asked { group: "kueue.x-k8s.io", version: "v1beta2", plural, kind, defaulted, status }
+}
+
+impl Asked {
+    /// The name in the singular and small letters, of which the names of webhooks are made.
+    pub fn singular(&self) -> &'static str {
+        self.plural.strip_suffix('s').unwrap_or(self.plural)
+    }
+}
+
+/// Why a write cannot be judged.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The object is not of its kind.
+    #[error(transparent)]
+    Unreadable(#[from] webhook::Unreadable),
+    /// What it depends on could not be read.
+    #[error(transparent)]
+    Unknown(#[from] crate::Error),
+}
+
+impl Operator {
+    /// What a new object becomes.
+    pub async fn default(&self, kind: Kind, namespace: &str, object: &Value) -> Result<Value, Error> {
+        let around = self.context.around(kind, namespace, object).await?;
+        Ok(webhook::default(&Review { kind, object, old: None, around })?)
+    }
+
+    /// What is wrong with a write, and what it is warned about.
+    pub async fn validate(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Result<(Vec<field::Error>, Vec<String>), Error> {
+        let around = self.context.around(kind, namespace, object).await?;
+        Ok(webhook::validate(&Review { kind, object, old, around })?)
+    }
+}
+
+impl Context {
+    /// What around an object decides about it; only of Jobs it is asked (JF-6).
+    async fn around(&self, kind: Kind, namespace: &str, object: &Value) -> Result<Surroundings, Error> {
+        if kind != Kind::Job {
+            return Ok(Surroundings::default());
+        }
+        let metadata = ObjectMeta::deserialize(&object["metadata"]).map_err(webhook::Unreadable::from)?;
+        // The namespace of the request counts: the object need not name it.
+        let metadata = ObjectMeta { namespace: Some(namespace.to_owned()), ..metadata };
+        let labels = self.caches.namespaces.get(&Key::new("", namespace));
+        let labels = labels.and_then(|namespace| namespace.metadata.labels.clone()).unwrap_or_default();
+        let mut around = Surroundings {
+            manages_without_queue_name: self.settings.manage_jobs_without_queue_name,
+            in_managed_namespace: selector::matches(Some(&self.settings.managed_namespaces), &labels)
+                == Some(true),
+            has_default_queue: self.caches.local_queues.get(&Key::new(namespace, "default")).is_some(),
+            has_managed_owner: has_managed_owner(&metadata),
+            has_managed_ancestor: false,
+            is_dispatched: false,
+        };
+        if metadata.deletion_timestamp.is_none() && queue_name(&metadata).is_some()
+            || around.manages_without_queue_name
+        {
+            around.has_managed_ancestor = self.ancestor(&metadata).await?.is_some();
+        }
+        let queue = job::queue_name(&metadata, &around);
+        let queue = queue.and_then(|queue| self.caches.local_queues.get(&Key::new(namespace, queue)));
+        let queue = queue.and_then(|queue| self.caches.cluster_queue(&queue.spec.cluster_queue));
+        around.is_dispatched = queue.is_some_and(|queue| self.caches.sends_elsewhere(&queue));
+        Ok(around)
+    }
+}

@@ -1,0 +1,302 @@
+//! The webhooks over HTTP, for real clusters: admission reviews and conversion reviews, and the configurations that make
+//! a cluster send them.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use jiff::Timestamp;
+use kube::Client;
+use reconcile::Tasks;
+use rules::conversion::{self, Version};
+use rules::webhook;
+use rustls::ServerConfig;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tracing::{debug, warn};
+
+use super::certificate::{self, Authority, SERVING_DAYS};
+use super::configurations::{self, Mode};
+use super::{ASKED, Asked};
+use crate::Operator;
+use crate::definitions::{self, Conversion};
+
+/// The largest review that is read. An API server sends the object twice, and none is larger than 3 MiB.
+const MAX_REVIEW: usize = 16 * 1024 * 1024;
+/// An API server waits no longer for an answer.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// Where objects are converted.
+const CONVERT: &str = "/convert";
+
+/// How the cluster reaches the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// By the address that it listens on: the operator runs outside of the cluster.
+    Url,
+    /// By a Service: the operator runs inside.
+    Service {
+        /// The Service's namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// What keeps the webhooks from being served.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address.
+    #[error("failed to listen for webhooks on {address}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The certificate.
+    #[error(transparent)]
+    Certificate(#[from] certificate::Error),
+    /// The configurations that make the cluster ask.
+    #[error("failed to {doing} the webhook configurations")]
+    Configure {
+        /// What was being done.
+        doing: &'static str,
+        /// What the cluster said.
+        source: kube::Error,
+    },
+    /// The definitions of what is converted.
+    #[error(transparent)]
+    Definitions(#[from] definitions::Error),
+}
+
+/// Webhooks that a cluster asks.
+pub struct Webhooks {
+    client: Client,
+    reach: Reach,
+    address: SocketAddr,
+}
+
+impl Webhooks {
+    /// Listens, and tells the cluster to ask from now on: about writes, and how to get from one version to the other.
+    pub async fn start(
+        operator: Operator,
+        listen: SocketAddr,
+        reach: Reach,
+        tasks: &mut Tasks,
+    ) -> Result<Self, Error> {
+        let client = operator.context.client.clone();
+        let failed = |source| Error::Listen { address: listen, source };
+        let listener = TcpListener::bind(listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let (authority, names) = match &reach {
+            Reach::Url => (Authority::new()?, vec![address.ip().to_string(), "localhost".to_owned()]),
+            Reach::Service { namespace, name } => {
+                let names = ["", ".svc", ".svc.cluster.local"].map(|end| format!("{name}.{namespace}{end}"));
+                (Authority::shared(&client, namespace).await?, names.to_vec())
+            }
+        };
+        let clock = operator.context.clock.clone();
+        let serving = Arc::new(ArcSwap::from(authority.serving(&names, clock.now())?));
+        let bundle = authority.bundle().to_owned();
+        tasks.spawn("webhooks", accept(listener, Arc::clone(&serving), operator));
+        let now = move || clock.now();
+        tasks.spawn("webhook certificate", renew(authority, names, serving, now));
+
+        let to = |path: &str| {
+            let mut to = match &reach {
+                Reach::Url => json!({ "url": format!("https://{address}{path}") }),
+                Reach::Service { namespace, name } => {
+                    json!({ "service": { "namespace": namespace, "name": name, "path": path } })
+                }
+            };
+            to["caBundle"] = json!(BASE64.encode(&bundle));
+            to
+        };
+        definitions::convert_by(&client, &Conversion::Webhook(to(CONVERT))).await?;
+        let own = match &reach {
+            Reach::Service { namespace, .. } => namespace.as_str(),
+            Reach::Url => "kueue-system",
+        };
+        for mode in Mode::BOTH {
+            let configuration = configurations::configuration(mode, to, &["kube-system", own]);
+            let written = configurations::write(&client, mode, &configuration).await;
+            written.map_err(|source| Error::Configure { doing: "write", source })?;
+        }
+        Ok(Webhooks { client, reach, address })
+    }
+
+    /// Where they are served.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes the configurations away again, so that the cluster goes on without us; to be called before the server ends.
+    /// One that is reached by a Service leaves them, because another replica answers.
+    pub async fn leave(&self) -> Result<(), Error> {
+        if self.reach != Reach::Url {
+            return Ok(());
+        }
+        for mode in Mode::BOTH {
+            let removed = configurations::remove(&self.client, mode).await;
+            removed.map_err(|source| Error::Configure { doing: "remove", source })?;
+        }
+        Ok(definitions::convert_by(&self.client, &Conversion::Embedded).await?)
+    }
+}
+
+/// Renews the serving certificate in time; connections that are there keep theirs.
+async fn renew(
+    authority: Authority,
+    names: Vec<String>,
+    serving: Arc<ArcSwap<ServerConfig>>,
+    now: impl Fn() -> Timestamp,
+) {
+    let days = u64::try_from(SERVING_DAYS * 2 / 3).expect("a positive number");
+    loop {
+        tokio::time::sleep(Duration::from_secs(days * 24 * 3600)).await;
+        match authority.serving(&names, now()) {
+            Ok(renewed) => serving.store(renewed),
+            Err(error) => {
+                warn!(error = %reconcile::chain(&error), "failed to renew the webhooks' certificate");
+            }
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, serving: Arc<ArcSwap<ServerConfig>>, operator: Operator) {
+    let mut connections = Tasks::new();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let acceptor = TlsAcceptor::from(serving.load_full());
+                connections.spawn("webhook connection", converse(stream, acceptor, operator.clone()));
+            }
+            Err(error) => {
+                warn!(%error, "failed to accept a connection to the webhooks");
+                // Out of file descriptors, most likely: a moment later there may be some.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn converse(stream: TcpStream, acceptor: TlsAcceptor, operator: Operator) {
+    let Ok(Ok(stream)) = tokio::time::timeout(DEADLINE, acceptor.accept(stream)).await else {
+        debug!("a connection to the webhooks ended before it began");
+        return;
+    };
+    let service = service_fn(move |request| {
+        let operator = operator.clone();
+        async move { Ok::<_, Infallible>(answer(&operator, request).await) }
+    });
+    let served = auto::Builder::new(TokioExecutor::new());
+    if let Err(error) = served.serve_connection(TokioIo::new(stream), service).await {
+        debug!(error, "a connection to the webhooks ended");
+    }
+}
+
+async fn answer(operator: &Operator, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let path = request.uri().path().to_owned();
+    let asked = ASKED.iter().find_map(|asked| {
+        let mode = Mode::BOTH.into_iter().find(|mode| configurations::path(*mode, asked) == path);
+        mode.map(|mode| (mode, asked))
+    });
+    if asked.is_none() && path != CONVERT {
+        return text(StatusCode::NOT_FOUND, "there is no such webhook\n");
+    }
+    if request.method() != Method::POST {
+        return text(StatusCode::METHOD_NOT_ALLOWED, "webhooks are asked with POST\n");
+    }
+    let body = tokio::time::timeout(DEADLINE, Limited::new(request.into_body(), MAX_REVIEW).collect()).await;
+    let Ok(Ok(body)) = body else {
+        return text(StatusCode::BAD_REQUEST, "the review did not arrive whole\n");
+    };
+    let review: Value = match serde_json::from_slice(&body.to_bytes()) {
+        Ok(review) => review,
+        Err(error) => return text(StatusCode::BAD_REQUEST, &format!("the review is no JSON: {error}\n")),
+    };
+    let response = match asked {
+        Some((mode, asked)) => review_of(operator, mode, asked, &review["request"]).await,
+        None => converted(&review["request"]),
+    };
+    let answer = json!({ "apiVersion": review["apiVersion"], "kind": review["kind"], "response": response });
+    let mut answer = Response::new(Full::new(Bytes::from(answer.to_string())));
+    answer.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    answer
+}
+
+/// The answer to an admission review.
+async fn review_of(operator: &Operator, mode: Mode, asked: &Asked, request: &Value) -> Value {
+    let (object, namespace) = (&request["object"], request["namespace"].as_str().unwrap_or_default());
+    let refused = |code: u16, reason: &str, message: String| {
+        let status = json!({ "metadata": {}, "code": code, "reason": reason, "message": message });
+        json!({ "uid": request["uid"], "allowed": false, "status": status })
+    };
+    let broken = |error: super::Error| refused(500, "InternalError", reconcile::chain(&error));
+    if mode == Mode::Mutating {
+        return match operator.default(asked.kind, namespace, object).await {
+            Err(error) => broken(error),
+            Ok(after) => {
+                let mut answer = json!({ "uid": request["uid"], "allowed": true });
+                let patch = json_patch::diff(object, &after);
+                if !patch.0.is_empty() {
+                    let patch = serde_json::to_vec(&patch).expect("a patch is JSON");
+                    answer["patchType"] = json!("JSONPatch");
+                    answer["patch"] = json!(BASE64.encode(patch));
+                }
+                answer
+            }
+        };
+    }
+    let old = Some(&request["oldObject"]).filter(|old| !old.is_null());
+    match operator.validate(asked.kind, namespace, object, old).await {
+        Err(error) => broken(error),
+        Ok((errors, warnings)) => {
+            let mut answer = if errors.is_empty() {
+                json!({ "uid": request["uid"], "allowed": true })
+            } else {
+                refused(403, "Forbidden", webhook::message(&errors))
+            };
+            if !warnings.is_empty() {
+                answer["warnings"] = json!(warnings);
+            }
+            answer
+        }
+    }
+}
+
+/// The answer to a conversion review.
+fn converted(request: &Value) -> Value {
+    let failed = |message: String| json!({ "uid": request["uid"], "result": { "status": "Failure", "message": message } });
+    let wanted = request["desiredAPIVersion"].as_str().unwrap_or_default();
+    let Some(version) = Version::of(wanted) else {
+        return failed(conversion::Error::UnknownVersion(wanted.to_owned()).to_string());
+    };
+    let objects = request["objects"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let done: Result<Vec<Value>, _> =
+        objects.iter().map(|object| conversion::convert(object, version)).collect();
+    match done {
+        Ok(objects) => {
+            json!({ "uid": request["uid"], "convertedObjects": objects, "result": { "status": "Success" } })
+        }
+        Err(error) => failed(error.to_string()),
+    }
+}
+
+fn text(code: StatusCode, text: &str) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::new(Bytes::from(text.to_owned())));
+    *answer.status_mut() = code;
+    answer
+}

@@ -1,0 +1,141 @@
+//! The webhooks on a real API server: it asks us, and does as we say.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use kube::{Api, Client};
+use operator::definitions::{Conversion, install};
+use operator::webhooks::server::{Reach, Webhooks};
+use reconcile::{Clock, Tasks};
+use serde_json::{Value, json};
+use testkit::ControlPlane;
+
+fn api(client: &Client, version: &str, kind: &str, namespace: Option<&str>) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("kueue.x-k8s.io", version, kind));
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+async fn create(
+    client: &Client,
+    kind: &str,
+    namespace: Option<&str>,
+    name: &str,
+    spec: Value,
+) -> Result<DynamicObject, kube::Error> {
+    let object = json!({ "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": { "name": name }, "spec": spec });
+    let object = serde_json::from_value(object).expect("an object");
+    api(client, "v1beta2", kind, namespace).create(&PostParams::default(), &object).await
+}
+
+fn quota(amount: &str, lending: Option<&str>) -> Value {
+    let mut resource = json!({ "name": "cpu", "nominalQuota": amount });
+    if let Some(lending) = lending {
+        resource["lendingLimit"] = json!(lending);
+    }
+    json!([{ "coveredResources": ["cpu"], "flavors": [{ "name": "default", "resources": [resource] }] }])
+}
+
+fn job(name: &str, queue: &str) -> Job {
+    let object = json!({
+        "metadata": { "name": name, "labels": { "kueue.x-k8s.io/queue-name": queue } },
+        "spec": { "template": { "spec": { "restartPolicy": "Never", "containers": [{ "name": "c", "image": "i" }] } } },
+    });
+    serde_json::from_value(object).expect("a Job")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wh_1_a_real_server_asks_and_does_as_we_say() -> anyhow::Result<()> {
+    let Some(cluster) = ControlPlane::builder().for_test().await else { return Ok(()) };
+    let client = cluster.client();
+    install(&client, &Conversion::Embedded).await?;
+    let mut tasks = Tasks::new();
+    let operator =
+        operator::start(client.clone(), operator::Settings::default(), Clock::system(), &mut tasks);
+    operator.ready().await;
+    let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let webhooks = Webhooks::start(operator.clone(), anywhere, Reach::Url, &mut tasks).await?;
+
+    // Configurations take a moment to be heard of. A flavor that was made after that has its finalizer from us.
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let made = create(&client, "ResourceFlavor", None, &format!("probe-{attempt}"), json!({})).await?;
+        if made.metadata.finalizers.is_some() {
+            break;
+        }
+        assert!(attempt < 200, "the server does not ask");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+
+    // CQ-1, in Kueue's words and under Kueue's name.
+    let groups = quota("1", Some("2"));
+    let refused =
+        create(&client, "ClusterQueue", None, "q", json!({ "cohortName": "all", "resourceGroups": groups }))
+            .await;
+    let Err(kube::Error::Api(status)) = refused else { panic!("accepted: {refused:?}") };
+    assert_eq!(status.code, 403);
+    assert_eq!(
+        status.message,
+        "admission webhook \"vclusterqueue.kb.io\" denied the request: spec.resourceGroups[0].flavors[0].resources[0].lendingLimit: \
+         Invalid value: \"2\": must be less than or equal to the nominalQuota"
+    );
+
+    // JF-6 (c) and (d): a queued Job waits, and one of a dispatching queue has a manager.
+    create(&client, "ResourceFlavor", None, "default", json!({})).await?;
+    create(
+        &client,
+        "AdmissionCheck",
+        None,
+        "dispatch",
+        json!({ "controllerName": "kueue.x-k8s.io/multikueue" }),
+    )
+    .await?;
+    let checks = json!({ "admissionChecks": [{ "name": "dispatch" }] });
+    let spec = json!({ "cohortName": "all", "resourceGroups": quota("1", None), "namespaceSelector": {}, "admissionChecksStrategy": checks });
+    create(&client, "ClusterQueue", None, "q", spec).await?;
+    create(&client, "LocalQueue", Some("default"), "queue", json!({ "clusterQueue": "q" })).await?;
+    let jobs: Api<Job> = Api::namespaced(client.clone(), "default");
+    let mut attempt = 0;
+    let made = loop {
+        attempt += 1;
+        let made = jobs.create(&PostParams::default(), &job(&format!("j{attempt}"), "queue")).await?;
+        let spec = made.spec.clone().expect("a spec");
+        assert_eq!(spec.suspend, Some(true));
+        // The operator learns of the queue by a watch.
+        if spec.managed_by.is_some() {
+            break made;
+        }
+        assert!(attempt < 200, "the operator does not see the queue");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    };
+    assert_eq!(made.spec.expect("a spec").managed_by.as_deref(), Some("kueue.x-k8s.io/multikueue"));
+
+    // API-2: the same object in the older version, by our conversion.
+    let old = api(&client, "v1beta1", "ClusterQueue", None).get("q").await?;
+    assert_eq!(old.data["spec"]["cohort"], "all");
+    assert!(old.data["spec"]["cohortName"].is_null());
+
+    // WH-2: the system's own namespace is not asked about.
+    let system: Api<Job> = Api::namespaced(client.clone(), "kube-system");
+    let made = system.create(&PostParams::default(), &job("j", "queue")).await?;
+    assert_eq!(made.spec.expect("a spec").suspend, Some(false));
+
+    // Who leaves cleanly leaves a cluster that goes on.
+    webhooks.leave().await?;
+    let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    assert!(mutating.list(&ListParams::default()).await?.items.is_empty());
+    assert!(validating.list(&ListParams::default()).await?.items.is_empty());
+    drop(tasks);
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    assert!(namespaces.get("default").await.is_ok());
+    Ok(())
+}
