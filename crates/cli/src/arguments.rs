@@ -14,6 +14,7 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     Check(Check),
     Cluster(Cluster),
+    Operator(Operator),
 }
 
 /// Judge manifests as an API server of Kubernetes v1.35 would, without one.
@@ -79,4 +80,32 @@ pub(crate) enum ReservedManagedBy {
     Accept,
     /// Refuse it, so that the field names external controllers only.
     Refuse,
+}
+
+/// Run queues, quota and dispatch on a cluster that is there.
+///
+/// Reconciles Kueue's objects: Jobs that name a queue wait for quota, run when it is their turn, here or on a worker
+/// cluster, and stop when they have to. Installs Kueue's definitions where they are missing. Only one acts at a time:
+/// it takes the Lease that Kueue takes, and waits while somebody else has it. Prints one line when it begins to act;
+/// ends on SIGTERM and SIGINT, and when it loses the Lease.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  ferry operator --kubeconfig ~/.kube/config --context manager\n  ferry operator --listen 127.0.0.1:8080"
+)]
+pub(crate) struct Operator {
+    /// The kubeconfig to use [default: that of the environment, or the service account of the pod].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// The context to use [default: the current one].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+
+    /// The namespace of the Lease, and of the Secrets with the kubeconfigs of workers.
+    #[arg(long, default_value = "kueue-system")]
+    pub(crate) namespace: String,
+
+    /// Where to serve /healthz, /readyz and /metrics; port 0 is any free one [default: nowhere].
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<std::net::SocketAddr>,
 }

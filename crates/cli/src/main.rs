@@ -3,6 +3,7 @@
 mod arguments;
 mod check;
 mod cluster;
+mod operator;
 mod process;
 
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Check(check) => check::run(&check),
         Command::Cluster(cluster) => cluster::run(&cluster),
+        Command::Operator(operator) => operator::run(&operator),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

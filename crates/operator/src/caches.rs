@@ -25,7 +25,10 @@ use types::kueue::{
     AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass,
 };
 
-use crate::work::Work;
+use crate::{
+    dispatch::{self, BY_OWNER},
+    work::Work,
+};
 
 /// Workloads that hold quota, by ClusterQueue.
 pub(crate) const HOLDING: &str = "holding";
@@ -83,7 +86,7 @@ impl Caches {
             namespaces: namespaces(client, work, &cell, tasks),
             limits: limits(client, work, tasks),
             runtime_classes: runtime_classes(client, work, tasks),
-            jobs: jobs(client, work, tasks),
+            jobs: jobs(client, work, &cell, tasks),
         };
         // Nobody else sets it.
         let _ = cell.set(caches.clone());
@@ -105,6 +108,23 @@ impl Caches {
         self.limits.ready().await;
         self.runtime_classes.ready().await;
         self.jobs.ready().await;
+    }
+
+    /// Whether everything was seen once.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.workloads.is_ready()
+            && self.local_queues.is_ready()
+            && self.cluster_queues.is_ready()
+            && self.cohorts.is_ready()
+            && self.flavors.is_ready()
+            && self.checks.is_ready()
+            && self.topologies.is_ready()
+            && self.workload_classes.is_ready()
+            && self.pod_classes.is_ready()
+            && self.namespaces.is_ready()
+            && self.limits.is_ready()
+            && self.runtime_classes.is_ready()
+            && self.jobs.is_ready()
     }
 
     /// Puts everything in line that a controller looks at.
@@ -213,6 +233,7 @@ fn workloads(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) 
             let queue = Key::new(namespace, state::queue_name(workload));
             if workload::is_finished(workload) { Vec::new() } else { vec![queue.to_string()] }
         })
+        .index(BY_OWNER, dispatch::by_owner)
         .index(CONTROLLER, |workload| controller_of(&workload.metadata).into_iter().collect())
         .index(CLASS, |workload| {
             let class = workload.spec.priority_class_ref.as_ref();
@@ -225,6 +246,7 @@ fn workloads(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) 
 
 fn workload_changed(change: &Change<'_, Workload>, work: &Work, caches: Option<&Caches>) {
     work.workloads.add(change.key.clone());
+    work.dispatch.workload(change.key.clone());
     work.inbox.note(|news| {
         news.workloads.insert(change.key.clone());
     });
@@ -336,6 +358,9 @@ fn checks(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> 
     Cache::new(Api::<AdmissionCheck>::all(client.clone()))
         .on_change(move |change| {
             work.checks.add(change.key.clone());
+            if let Some(caches) = cell.get() {
+                caches.workloads.all().iter().for_each(|it| work.dispatch.workload(Key::of(&**it)));
+            }
             let active = |check: Option<&Arc<AdmissionCheck>>| check.map(|check| readiness::is_active(check));
             let respecified =
                 is_respecified(change.old.map(|it| &it.metadata), change.new.map(|it| &it.metadata));
@@ -429,8 +454,8 @@ fn runtime_classes(client: &Client, work: &Arc<Work>, tasks: &mut Tasks) -> Cach
         .start(tasks)
 }
 
-fn jobs(client: &Client, work: &Arc<Work>, tasks: &mut Tasks) -> Cache<Job> {
-    let work = Arc::clone(work);
+fn jobs(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> Cache<Job> {
+    let (work, cell) = (Arc::clone(work), Arc::clone(cell));
     Cache::new(Api::<Job>::all(client.clone()))
         .index(PREBUILT, |job| {
             let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
@@ -445,6 +470,12 @@ fn jobs(client: &Client, work: &Arc<Work>, tasks: &mut Tasks) -> Cache<Job> {
             let owners = job.metadata.owner_references.iter().flatten();
             owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone()).collect()
         })
-        .on_change(move |change| work.jobs.add(change.key.clone()))
+        .on_change(move |change| {
+            work.jobs.add(change.key.clone());
+            let Some(caches) = cell.get() else { return };
+            for workload in caches.workloads.by(BY_OWNER, &change.key.to_string()) {
+                work.dispatch.workload(Key::of(&*workload));
+            }
+        })
         .start(tasks)
 }

@@ -2,7 +2,7 @@
 //!
 //! The way of a Job: [`jobs`] makes its Workload; [`admission`] gives that quota, in cycles over all queues;
 //! [`workloads`] keeps its conditions true; [`jobs`] starts the Job when it is admitted and stops it when it is not any
-//! more; [`queues`] shows how queues stand.
+//! more; [`queues`] shows how queues stand. On a management cluster, [`dispatch`] sends it to a worker.
 //!
 //! All that is decided is decided by [`rules`]. Here it is observed from caches and applied, through a client alone.
 
@@ -12,8 +12,10 @@ pub mod definitions;
 mod error;
 mod events;
 mod jobs;
+pub mod leader;
 mod metrics;
 mod queues;
+pub mod serve;
 mod settings;
 pub mod webhooks;
 mod work;
@@ -51,6 +53,15 @@ pub(crate) struct Context {
 pub fn start(client: Client, settings: Settings, clock: Clock, tasks: &mut Tasks) -> Operator {
     let work = Arc::new(work::Work::default());
     let caches = caches::Caches::start(&client, &work, tasks);
+    if let Some(settings) = &settings.dispatch {
+        let local = dispatch::Local {
+            workloads: caches.workloads.clone(),
+            jobs: caches.jobs.clone(),
+            checks: caches.checks.clone(),
+        };
+        let (settings, wake) = (settings.clone(), work.dispatch.clone());
+        dispatch::start(client.clone(), settings, clock.clone(), local, wake, tasks);
+    }
     let context = Arc::new(Context {
         recorder: events::Recorder::start(client.clone(), clock.clone(), tasks),
         metrics: Arc::default(),
@@ -72,6 +83,11 @@ impl Operator {
     /// Waits until everything that there is was seen.
     pub async fn ready(&self) {
         self.context.caches.ready().await;
+    }
+
+    /// Whether everything that there is was seen.
+    pub fn is_ready(&self) -> bool {
+        self.context.caches.is_ready()
     }
 
     /// What it counted, in the format of Prometheus. `role` is what it is among its like: `leader`, `follower` or

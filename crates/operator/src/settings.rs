@@ -1,7 +1,5 @@
 //! What the operator can be told to do differently. The defaults are those of Kueue's configuration v1beta2.
 
-use std::time::Duration;
-
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use rules::{
@@ -13,8 +11,10 @@ use rules::{
     },
 };
 
+use crate::dispatch;
+
 /// Settings of an operator.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Settings {
     /// The namespace that the operator is at home in.
     pub namespace: String,
@@ -32,8 +32,8 @@ pub struct Settings {
     pub workloads: workload::plan::Settings,
     /// What holds for all Jobs.
     pub jobs: framework::plan::Settings,
-    /// How long changes of Workloads are collected before the status of their queues is written.
-    pub status_batch: Duration,
+    /// How Workloads are sent to other clusters; `None` leaves that to others.
+    pub dispatch: Option<dispatch::Settings>,
 }
 
 impl Default for Settings {
@@ -56,7 +56,7 @@ impl Default for Settings {
                 retention: None,
             },
             jobs: framework::plan::Settings { pods_ready: true, ..framework::plan::Settings::default() },
-            status_batch: Duration::from_secs(1),
+            dispatch: Some(dispatch::Settings::default()),
         }
     }
 }

@@ -9,7 +9,7 @@ use reconcile::{Key, Queue};
 use tokio::sync::Notify;
 
 /// The queues of all controllers.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Work {
     /// Batch Jobs.
     pub(crate) jobs: Queue<Key>,
@@ -29,6 +29,8 @@ pub(crate) struct Work {
     pub(crate) classes: Queue<Key>,
     /// What the admission loop has to take in.
     pub(crate) inbox: Inbox,
+    /// Who sends Workloads to other clusters.
+    pub(crate) dispatch: crate::dispatch::Wake,
 }
 
 /// What changed since the admission loop last looked.

@@ -60,18 +60,21 @@ pub struct Local {
 }
 
 /// Workloads by the Job that they are for.
-const BY_OWNER: &str = "dispatch owner";
+pub(crate) const BY_OWNER: &str = "dispatch owner";
+
+/// The Jobs that a Workload is for, as that index has them.
+pub(crate) fn by_owner(workload: &Workload) -> Vec<String> {
+    let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
+    let owners = workload.metadata.owner_references.iter().flatten();
+    owners.map(|owner| Key::new(namespace, owner.name.as_str()).to_string()).collect()
+}
 
 impl Local {
     /// Watches all of it.
     pub fn start(client: &Client, wake: &Wake, tasks: &mut Tasks) -> Local {
         let of = wake.clone();
         let workloads = Cache::new(Api::<Workload>::all(client.clone()))
-            .index(BY_OWNER, |workload: &Workload| {
-                let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
-                let owners = workload.metadata.owner_references.iter().flatten();
-                owners.map(|owner| Key::new(namespace, owner.name.as_str()).to_string()).collect()
-            })
+            .index(BY_OWNER, by_owner)
             .on_change(move |change| of.workload(change.key.clone()))
             .start(tasks);
         let (of, found) = (wake.clone(), workloads.clone());
