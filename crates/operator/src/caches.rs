@@ -25,10 +25,7 @@ use types::kueue::{
     AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass,
 };
 
-use crate::{
-    dispatch::{self, BY_OWNER},
-    work::Work,
-};
+use crate::work::Work;
 
 /// Workloads that hold quota, by ClusterQueue.
 pub(crate) const HOLDING: &str = "holding";
@@ -233,7 +230,6 @@ fn workloads(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) 
             let queue = Key::new(namespace, state::queue_name(workload));
             if workload::is_finished(workload) { Vec::new() } else { vec![queue.to_string()] }
         })
-        .index(BY_OWNER, dispatch::by_owner)
         .index(CONTROLLER, |workload| controller_of(&workload.metadata).into_iter().collect())
         .index(CLASS, |workload| {
             let class = workload.spec.priority_class_ref.as_ref();
@@ -358,9 +354,7 @@ fn checks(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> 
     Cache::new(Api::<AdmissionCheck>::all(client.clone()))
         .on_change(move |change| {
             work.checks.add(change.key.clone());
-            if let Some(caches) = cell.get() {
-                caches.workloads.all().iter().for_each(|it| work.dispatch.workload(Key::of(&**it)));
-            }
+            work.dispatch.check(change.key.clone());
             let active = |check: Option<&Arc<AdmissionCheck>>| check.map(|check| readiness::is_active(check));
             let respecified =
                 is_respecified(change.old.map(|it| &it.metadata), change.new.map(|it| &it.metadata));
@@ -369,6 +363,9 @@ fn checks(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> 
             }
             work.inbox.note(|news| news.config = true);
             let Some(caches) = cell.get() else { return };
+            if respecified {
+                caches.workloads.all().iter().for_each(|it| work.dispatch.workload(Key::of(&**it)));
+            }
             for queue in caches.cluster_queues.all() {
                 if readiness::check_names(&queue).any(|name| name == change.key.name) {
                     caches.cluster_queue_changed(&work, &Key::of(&*queue).name);
@@ -473,7 +470,8 @@ fn jobs(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> Ca
         .on_change(move |change| {
             work.jobs.add(change.key.clone());
             let Some(caches) = cell.get() else { return };
-            for workload in caches.workloads.by(BY_OWNER, &change.key.to_string()) {
+            let owner = controller("batch", "Job", &change.key.namespace, &change.key.name);
+            for workload in caches.workloads.by(CONTROLLER, &owner) {
                 work.dispatch.workload(Key::of(&*workload));
             }
         })

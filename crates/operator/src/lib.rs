@@ -9,6 +9,7 @@
 mod admission;
 mod caches;
 pub mod definitions;
+pub mod dispatch;
 mod error;
 mod events;
 mod jobs;
@@ -53,15 +54,6 @@ pub(crate) struct Context {
 pub fn start(client: Client, settings: Settings, clock: Clock, tasks: &mut Tasks) -> Operator {
     let work = Arc::new(work::Work::default());
     let caches = caches::Caches::start(&client, &work, tasks);
-    if let Some(settings) = &settings.dispatch {
-        let local = dispatch::Local {
-            workloads: caches.workloads.clone(),
-            jobs: caches.jobs.clone(),
-            checks: caches.checks.clone(),
-        };
-        let (settings, wake) = (settings.clone(), work.dispatch.clone());
-        dispatch::start(client.clone(), settings, clock.clone(), local, wake, tasks);
-    }
     let context = Arc::new(Context {
         recorder: events::Recorder::start(client.clone(), clock.clone(), tasks),
         metrics: Arc::default(),
@@ -76,6 +68,7 @@ pub fn start(client: Client, settings: Settings, clock: Clock, tasks: &mut Tasks
     workloads::start(&context, tasks);
     jobs::start(&context, tasks);
     queues::start(&context, tasks);
+    dispatch::start(&context, tasks);
     Operator { context }
 }
 
@@ -96,4 +89,3 @@ impl Operator {
         self.context.metrics.text(role)
     }
 }
-pub mod dispatch;

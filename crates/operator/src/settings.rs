@@ -32,8 +32,8 @@ pub struct Settings {
     pub workloads: workload::plan::Settings,
     /// What holds for all Jobs.
     pub jobs: framework::plan::Settings,
-    /// How Workloads are sent to other clusters; `None` leaves that to others.
-    pub dispatch: Option<dispatch::Settings>,
+    /// What holds for Workloads that run on other clusters.
+    pub dispatch: dispatch::Settings,
 }
 
 impl Default for Settings {
@@ -56,7 +56,7 @@ impl Default for Settings {
                 retention: None,
             },
             jobs: framework::plan::Settings { pods_ready: true, ..framework::plan::Settings::default() },
-            dispatch: Some(dispatch::Settings::default()),
+            dispatch: dispatch::Settings::default(),
         }
     }
 }

@@ -8,6 +8,8 @@ use std::{
 use reconcile::{Key, Queue};
 use tokio::sync::Notify;
 
+use crate::dispatch::Wake;
+
 /// The queues of all controllers.
 #[derive(Default)]
 pub(crate) struct Work {
@@ -27,10 +29,10 @@ pub(crate) struct Work {
     pub(crate) checks: Queue<Key>,
     /// WorkloadPriorityClasses, for the Workloads that follow them.
     pub(crate) classes: Queue<Key>,
+    /// Workloads and checks, for dispatch to other clusters.
+    pub(crate) dispatch: Wake,
     /// What the admission loop has to take in.
     pub(crate) inbox: Inbox,
-    /// Who sends Workloads to other clusters.
-    pub(crate) dispatch: crate::dispatch::Wake,
 }
 
 /// What changed since the admission loop last looked.

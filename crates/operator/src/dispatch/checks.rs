@@ -24,14 +24,14 @@ pub(super) fn start(shared: &Arc<Shared>, tasks: &mut Tasks) {
     let shared = Arc::clone(shared);
     tasks.spawn("checks", async move {
         shared.ready().await;
-        shared.local.checks.all().iter().for_each(|check| shared.checks.add(Key::of(&**check)));
-        let queue = shared.checks.clone();
+        shared.checks.all().iter().for_each(|check| shared.wake.check(Key::of(&**check)));
+        let queue = shared.wake.checks.clone();
         queue.run(1, |key| reconcile(&shared, key)).await;
     });
 }
 
 async fn reconcile(shared: &Shared, key: Key) -> Result<Next, Error> {
-    let Some(object) = shared.local.checks.get(&key) else { return Ok(Next::Done) };
+    let Some(object) = shared.checks.get(&key) else { return Ok(Next::Done) };
     if object.spec.controller_name != CONTROLLER {
         return Ok(Next::Done);
     }
@@ -69,7 +69,7 @@ async fn reconcile(shared: &Shared, key: Key) -> Result<Next, Error> {
     let call = api.patch_status(&key.name, &params, &patch);
     match within(shared.settings.deadline, "write a check's condition", MANAGER, call).await {
         Ok(answer) => {
-            shared.local.checks.put(answer);
+            shared.checks.put(answer);
             Ok(Next::Done)
         }
         Err(error) if error.is_conflict() => Ok(Next::After(std::time::Duration::from_millis(50))),

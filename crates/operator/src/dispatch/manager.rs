@@ -145,7 +145,7 @@ async fn write(shared: &Shared, old: &Workload, new: &Workload, changes: Value) 
         }
         answer => answer,
     };
-    shared.local.workloads.put(answer?);
+    shared.workloads.put(answer?);
     Ok(())
 }
 
@@ -183,7 +183,7 @@ async fn patch_job(
         let api: Api<Job> = Api::namespaced(shared.client.clone(), namespace);
         let answer =
             within(deadline, "show a job's status", MANAGER, api.patch_status(name, &params, body)).await?;
-        shared.local.jobs.put(answer);
+        shared.jobs.put(answer);
         return Ok(());
     }
     let api: Api<DynamicObject> = Api::namespaced_with(shared.client.clone(), namespace, &resource(adapter));

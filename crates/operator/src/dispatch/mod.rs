@@ -35,65 +35,27 @@ pub use settings::{Connect, Settings};
 use clusters::Clusters;
 use events::Recorder;
 
-/// Whoever has to look at a Workload because something about it changed on the manager.
-#[derive(Clone, Default)]
-pub struct Wake {
+use crate::{
+    Context,
+    caches::{CONTROLLER, controller},
+};
+
+/// Who has to look because something changed on the manager.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Wake {
     workloads: Queue<Key>,
+    checks: Queue<Key>,
 }
 
 impl Wake {
-    /// A Workload changed.
-    pub fn workload(&self, key: Key) {
+    /// Something about a Workload changed.
+    pub(crate) fn workload(&self, key: Key) {
         self.workloads.add(key);
     }
-}
 
-/// What the manager holds, as others may watch it already.
-#[derive(Clone)]
-pub struct Local {
-    /// Its Workloads; each change wakes.
-    pub workloads: Cache<Workload>,
-    /// Its Jobs; each change wakes the Workloads that they own.
-    pub jobs: Cache<Job>,
-    /// Its checks.
-    pub checks: Cache<AdmissionCheck>,
-}
-
-/// Workloads by the Job that they are for.
-pub(crate) const BY_OWNER: &str = "dispatch owner";
-
-/// The Jobs that a Workload is for, as that index has them.
-pub(crate) fn by_owner(workload: &Workload) -> Vec<String> {
-    let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
-    let owners = workload.metadata.owner_references.iter().flatten();
-    owners.map(|owner| Key::new(namespace, owner.name.as_str()).to_string()).collect()
-}
-
-impl Local {
-    /// Watches all of it.
-    pub fn start(client: &Client, wake: &Wake, tasks: &mut Tasks) -> Local {
-        let of = wake.clone();
-        let workloads = Cache::new(Api::<Workload>::all(client.clone()))
-            .index(BY_OWNER, by_owner)
-            .on_change(move |change| of.workload(change.key.clone()))
-            .start(tasks);
-        let (of, found) = (wake.clone(), workloads.clone());
-        let jobs = Cache::new(Api::<Job>::all(client.clone()))
-            .on_change(move |change| {
-                found.by(BY_OWNER, &change.key.to_string()).iter().for_each(|it| of.workload(Key::of(&**it)));
-            })
-            .start(tasks);
-        let (of, found) = (wake.clone(), workloads.clone());
-        let checks = Cache::new(Api::<AdmissionCheck>::all(client.clone()))
-            .on_change(move |_| found.all().iter().for_each(|it| of.workload(Key::of(&**it))))
-            .start(tasks);
-        Local { workloads, jobs, checks }
-    }
-
-    async fn ready(&self) {
-        self.workloads.ready().await;
-        self.jobs.ready().await;
-        self.checks.ready().await;
+    /// A check changed.
+    pub(crate) fn check(&self, key: Key) {
+        self.checks.add(key);
     }
 }
 
@@ -102,48 +64,51 @@ struct Shared {
     client: Client,
     clock: Clock,
     settings: Settings,
-    local: Local,
     wake: Wake,
+    workloads: Cache<Workload>,
+    jobs: Cache<Job>,
+    checks: Cache<AdmissionCheck>,
     /// Jobs on the manager of kinds other than batch Job.
     kinds: BTreeMap<String, Cache<DynamicObject>>,
     configs: Cache<MultiKueueConfig>,
     objects: Cache<MultiKueueCluster>,
     clusters: Clusters,
     recorder: Recorder,
-    /// AdmissionChecks whose condition has to be looked at.
-    checks: Queue<Key>,
 }
 
-/// Starts dispatch on the management cluster of `client`, for as long as `tasks` live.
-pub fn start(client: Client, settings: Settings, clock: Clock, local: Local, wake: Wake, tasks: &mut Tasks) {
-    let (checks, clusters) = (Queue::new(), Clusters::new());
+/// Starts dispatch on the management cluster, for as long as `tasks` live.
+pub(crate) fn start(context: &Context, tasks: &mut Tasks) {
+    let (client, clock, wake) =
+        (context.client.clone(), context.clock.clone(), context.work.dispatch.clone());
+    let mut settings = context.settings.dispatch.clone();
+    settings.namespace.clone_from(&context.settings.namespace);
+    let caches = &context.caches;
+    let (workloads, jobs, checks) = (caches.workloads.clone(), caches.jobs.clone(), caches.checks.clone());
+    let clusters = Clusters::new();
     let configs = {
-        let (workloads, wake, checks, known) =
-            (local.workloads.clone(), wake.clone(), checks.clone(), local.checks.clone());
+        let (workloads, wake, checks) = (workloads.clone(), wake.clone(), checks.clone());
         Cache::new(Api::<MultiKueueConfig>::all(client.clone()))
             .on_change(move |_| {
-                known.all().iter().for_each(|check| checks.add(Key::of(&**check)));
+                checks.all().iter().for_each(|check| wake.check(Key::of(&**check)));
                 workloads.all().iter().for_each(|it| wake.workload(Key::of(&**it)));
             })
             .start(tasks)
     };
     let objects = {
-        let (checks, known, changed) = (checks.clone(), local.checks.clone(), clusters.changed.clone());
+        let (wake, checks, changed) = (wake.clone(), checks.clone(), clusters.changed.clone());
         Cache::new(Api::<MultiKueueCluster>::all(client.clone()))
             .on_change(move |change| {
                 changed.add(change.key.name.clone());
-                known.all().iter().for_each(|check| checks.add(Key::of(&**check)));
+                checks.all().iter().for_each(|check| wake.check(Key::of(&**check)));
             })
             .start(tasks)
     };
     let kinds = settings.kinds.iter().filter(|adapter| adapter.kind != "Job").map(|adapter| {
-        let (wake, found) = (wake.clone(), local.workloads.clone());
+        let (wake, found, adapter) = (wake.clone(), workloads.clone(), *adapter);
         let objects = Cache::new(Api::<DynamicObject>::all_with(client.clone(), &worker::resource(adapter)))
             .on_change(move |change| {
-                found
-                    .by(BY_OWNER, &change.key.to_string())
-                    .iter()
-                    .for_each(|it| wake.workload(Key::of(&**it)));
+                let owner = controller(adapter.group, adapter.kind, &change.key.namespace, &change.key.name);
+                found.by(CONTROLLER, &owner).iter().for_each(|it| wake.workload(Key::of(&**it)));
             })
             .start(tasks);
         (adapter.gvk(), objects)
@@ -154,14 +119,15 @@ pub fn start(client: Client, settings: Settings, clock: Clock, local: Local, wak
         client,
         clock,
         settings,
-        local,
         wake,
+        workloads,
+        jobs,
+        checks,
         kinds,
         configs,
         objects,
         clusters,
         recorder,
-        checks,
     });
     clusters::start(&shared, tasks);
     checks::start(&shared, tasks);
@@ -171,13 +137,15 @@ pub fn start(client: Client, settings: Settings, clock: Clock, local: Local, wak
 impl Shared {
     /// Waits until everything on the manager was seen once. Before that nobody may say that something is not there.
     async fn ready(&self) {
-        self.local.ready().await;
+        self.workloads.ready().await;
+        self.jobs.ready().await;
+        self.checks.ready().await;
         self.configs.ready().await;
         self.objects.ready().await;
     }
 
     /// Looks again at every Workload.
     fn wake_all(&self) {
-        self.local.workloads.all().iter().for_each(|workload| self.wake.workload(Key::of(&**workload)));
+        self.workloads.all().iter().for_each(|workload| self.wake.workload(Key::of(&**workload)));
     }
 }

@@ -11,7 +11,7 @@ use super::{Shared, clusters::is_given_up, connection::Connection};
 
 /// Everything that is known about a Workload.
 pub(super) fn observe(shared: &Shared, key: &Key) -> Observed {
-    let local = shared.local.workloads.get(key);
+    let local = shared.workloads.get(key);
     let owner = local.as_deref().and_then(Owner::of);
     let adapter = owner.as_ref().and_then(Owner::adapter);
     let job = owner.as_ref().zip(adapter).and_then(|(owner, adapter)| {
@@ -32,7 +32,7 @@ fn local_job(shared: &Shared, adapter: &Adapter, key: &Key) -> Option<Arc<Dynami
     if adapter.kind != "Job" {
         return shared.kinds.get(&adapter.gvk())?.get(key);
     }
-    let job = shared.local.jobs.get(key)?;
+    let job = shared.jobs.get(key)?;
     let data = serde_json::json!({"spec": job.spec, "status": job.status});
     Some(Arc::new(DynamicObject { types: None, metadata: job.metadata.clone(), data }))
 }
@@ -41,7 +41,7 @@ fn local_job(shared: &Shared, adapter: &Adapter, key: &Key) -> Option<Arc<Dynami
 fn multikueue_check(shared: &Shared, local: &Workload) -> Option<Check> {
     let states = local.status.iter().flat_map(|status| &status.admission_checks);
     let ours = states.into_iter().find(|state| {
-        let object = shared.local.checks.get(&Key::new("", state.name.as_str()));
+        let object = shared.checks.get(&Key::new("", state.name.as_str()));
         object.is_some_and(|object| object.spec.controller_name == CONTROLLER)
     })?;
     Some(Check { name: ours.name.clone(), state: ours.state })
@@ -49,7 +49,7 @@ fn multikueue_check(shared: &Shared, local: &Workload) -> Option<Check> {
 
 /// The clusters behind a check; none while its settings are not there.
 fn configured(shared: &Shared, check: &str) -> Vec<ClusterName> {
-    let object = shared.local.checks.get(&Key::new("", check));
+    let object = shared.checks.get(&Key::new("", check));
     let name = object.as_deref().and_then(|object| check::config_name(object).ok().map(str::to_owned));
     let config = name.and_then(|name| shared.configs.get(&Key::new("", name)));
     let clusters = config.iter().flat_map(|config| &config.spec.clusters);

@@ -1,0 +1,77 @@
+//! A way to an embedded cluster that can fail.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use kube::{Client, client::Body};
+use tower_service::Service;
+
+/// How the way fails now.
+#[derive(Clone, Default)]
+pub(crate) struct Faults(Arc<AtomicU8>);
+
+/// A way to fail.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It does not.
+    None,
+    /// Nothing arrives, and nobody says so.
+    Hangs,
+    /// Nothing arrives.
+    Refuses,
+    /// What changes something is carried out, and the answer does not come back.
+    LosesAnswers,
+}
+
+impl Faults {
+    pub(crate) fn set(&self, fault: Fault) {
+        self.0.store(fault as u8, Ordering::SeqCst);
+    }
+
+    /// A client that goes this way.
+    pub(crate) fn on(&self, client: Client) -> Client {
+        Client::new(Way { faults: self.clone(), client }, "default")
+    }
+}
+
+#[derive(Clone)]
+struct Way {
+    faults: Faults,
+    client: Client,
+}
+
+impl Service<Request<Body>> for Way {
+    type Response = Response<Body>;
+    type Error = std::io::Error;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (fault, client) = (self.faults.0.load(Ordering::SeqCst), self.client.clone());
+        Box::pin(async move {
+            let refused = || std::io::Error::other("connect: connection refused");
+            if fault == Fault::Hangs as u8 {
+                return std::future::pending().await;
+            }
+            if fault == Fault::Refuses as u8 {
+                return Err(refused());
+            }
+            let changes = request.method() != http::Method::GET;
+            let answer = client.send(request).await.map_err(std::io::Error::other)?;
+            if fault == Fault::LosesAnswers as u8 && changes {
+                return std::future::pending().await;
+            }
+            Ok(answer)
+        })
+    }
+}
