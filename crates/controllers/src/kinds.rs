@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -131,6 +131,7 @@ macro_rules! kinds {
 
 kinds! {
     config_maps: ConfigMap,
+    cron_jobs: CronJob,
     definitions: CustomResourceDefinition,
     disruption_budgets: PodDisruptionBudget,
     jobs: Job,

@@ -10,6 +10,7 @@
 
 mod api;
 mod context;
+mod cron_job;
 mod discovery;
 mod garbage;
 mod job;
@@ -70,6 +71,7 @@ type Prepare = fn(&Context) -> Run;
 
 /// The controllers by name.
 const CONTROLLERS: [(&str, Prepare); NAMES.len()] = [
+    ("cronjob-controller", cron_job::prepare),
     ("garbage-collector-controller", garbage::prepare),
     ("job-controller", job::prepare),
     ("namespace-controller", namespace::prepare),

@@ -3,7 +3,8 @@
 use std::str::FromStr;
 
 /// The controllers that there are, by the names that kube-controller-manager gives them, and the scheduler.
-pub const NAMES: [&str; 8] = [
+pub const NAMES: [&str; 9] = [
+    "cronjob-controller",
     "garbage-collector-controller",
     "job-controller",
     "namespace-controller",

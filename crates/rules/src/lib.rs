@@ -15,6 +15,7 @@
 //! - [`pod_gc`]: pods that nobody will delete.
 //! - [`job`]: the Job API and the Job controller's decision.
 //! - [`node`]: what a node does with its pods, and what their status says.
+//! - [`cron`]: when a CronJob starts Jobs; [`cron_job`]: what its controller does.
 //! - [`events`]: which events are told, and which only counted.
 //! - [`garbage`]: who owns whom, and what follows when an owner goes.
 //! - [`namespace_deletion`]: what is told about a namespace that is being deleted.
@@ -25,6 +26,8 @@
 //! - [`workload`]: a Workload's life, from its queue to its end.
 
 pub mod conversion;
+pub mod cron;
+pub mod cron_job;
 pub mod difference;
 pub mod dispatch;
 pub mod events;

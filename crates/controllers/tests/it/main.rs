@@ -1,6 +1,7 @@
 //! Controllers on an API server in this process, and on a real one.
 
 mod cluster;
+mod cron_job;
 mod garbage;
 mod job;
 mod namespace;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::new_pod::owner_reference;
 use super::pods::{PodRef, TRACKING_FINALIZER};
 use super::spec;
-use crate::meta::selector;
+use crate::meta::{self, selector};
 
 /// A change of a pod's owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub fn may_adopt(job: &Job, fresh: &Job) -> bool {
 
 /// The controller of a pod, if it has one.
 pub fn controller_of(pod: &Pod) -> Option<&OwnerReference> {
-    pod.metadata.owner_references.iter().flatten().find(|reference| reference.controller == Some(true))
+    meta::controller_of(&pod.metadata)
 }
 
 /// What becomes of the candidates.

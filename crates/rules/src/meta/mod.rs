@@ -291,6 +291,11 @@ pub(crate) fn non_empty(text: Option<&String>) -> Option<&String> {
     text.filter(|text| !text.is_empty())
 }
 
+/// Who controls an object, if anybody does.
+pub fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
+    meta.owner_references.iter().flatten().find(|reference| reference.controller == Some(true))
+}
+
 #[cfg(test)]
 mod tests {
     use crate::field::assert_starts;

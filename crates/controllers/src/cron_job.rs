@@ -1,0 +1,208 @@
+//! The CronJob controller: starts Jobs at their time, and keeps the history short.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use k8s_openapi::api::batch::v1::{CronJob, CronJobStatus, Job};
+use kube::ResourceExt as _;
+use kube::api::{Api, PropagationPolicy};
+use reconcile::{Key, Next, Queue};
+use rules::cron::{Schedule, time_zone};
+use rules::cron_job::{self, Event, Now, clean_up, forget, history, started, unseen};
+use rules::meta::controller_of;
+use tracing::info;
+
+use crate::context::Context;
+use crate::{Run, api};
+
+/// Events are told under this name.
+const SOURCE: &str = "cronjob-controller";
+/// CronJobs that are worked on at once.
+const AT_ONCE: usize = 16;
+/// Index of Jobs by the uid of their CronJob.
+const BY_OWNER: &str = "cron-job";
+
+/// Says what the controller watches, and returns its work.
+pub(crate) fn prepare(context: &Context) -> Run {
+    let queue: Queue<Key> = Queue::new();
+    let (cron_jobs, jobs) = (context.kinds.cron_jobs.wanted(), context.kinds.jobs.wanted());
+    let owner = |job: &Job| controller_of(&job.metadata).filter(|owner| owner.kind == "CronJob").cloned();
+    jobs.index(BY_OWNER, move |job| owner(job).map(|owner| owner.uid).into_iter().collect());
+    let line = queue.clone();
+    cron_jobs.on_change(move |change| line.add(change.key.clone()));
+    let line = queue.clone();
+    jobs.on_change(move |change| {
+        for owner in change.old.into_iter().chain(change.new).filter_map(|job| owner(job)) {
+            line.add(Key::new(&change.key.namespace, owner.name));
+        }
+    });
+    let context = context.clone();
+    Box::pin(async move {
+        cron_jobs.ready().await;
+        jobs.ready().await;
+        queue
+            .run(AT_ONCE, |key| {
+                let context = context.clone();
+                async move { sync(&context, key).await }
+            })
+            .await;
+    })
+}
+
+async fn sync(context: &Context, key: Key) -> Result<Next, Error> {
+    let Some(cron_job) = context.kinds.cron_jobs.get(&key) else { return Ok(Next::Done) };
+    let mut status = cron_job.status.clone().unwrap_or_default();
+    let next = reconcile(context, &key, &cron_job, &mut status).await;
+    // Whatever failed, what was done is written.
+    if Some(&status) != cron_job.status.as_ref()
+        && !(cron_job.status.is_none() && status == CronJobStatus::default())
+    {
+        let mut changed = (*cron_job).clone();
+        changed.status = Some(status);
+        let cron_jobs: Api<CronJob> = Api::namespaced(context.client.clone(), &key.namespace);
+        match cron_jobs.replace_status(&key.name, &api::post(), &changed).await {
+            Ok(written) => context.kinds.cron_jobs.put(written),
+            Err(error) if api::is_not_found(&error) => return Ok(Next::Done),
+            // What was started is found again by its name.
+            Err(error) if api::is_conflict(&error) => return Ok(Next::After(Duration::from_millis(50))),
+            Err(source) => return Err(Error::Status { cron_job: key, source }),
+        }
+    }
+    next
+}
+
+async fn reconcile(
+    context: &Context,
+    key: &Key,
+    cron_job: &CronJob,
+    status: &mut CronJobStatus,
+) -> Result<Next, Error> {
+    let jobs: Api<Job> = Api::namespaced(context.client.clone(), &key.namespace);
+    let failed = |source| Error::Job { cron_job: key.clone(), source };
+    let tell = |events: &[Event]| {
+        for Event { kind, reason, message } in events {
+            context.events.tell(SOURCE, cron_job, kind, reason, message.clone());
+        }
+    };
+    let owned = context.kinds.jobs.by(BY_OWNER, &cron_job.uid().unwrap_or_default());
+    let owned: Vec<&Job> = owned.iter().map(Arc::as_ref).collect();
+    let superfluous = history(cron_job, &owned);
+    for job in superfluous {
+        match delete(context, &jobs, job).await {
+            Ok(()) => {
+                forget(status, &job.uid().unwrap_or_default());
+                tell(&[Event::deleted(&job.name_any())]);
+            }
+            Err(error) => tell(&[Event::not_deleted(&api::message(&error))]),
+        }
+    }
+    let mut missing = Vec::new();
+    for active in unseen(status, &owned) {
+        let name = active.name.clone().unwrap_or_default();
+        if jobs.get_opt(&name).await.map_err(failed)?.is_none() {
+            missing.extend(active.uid.clone());
+        }
+    }
+    // Those that were deleted are still among the owned: their end counts.
+    tell(&clean_up(status, &owned, &missing));
+    if cron_job.metadata.deletion_timestamp.is_some() {
+        return Ok(Next::Done);
+    }
+    let Some((schedule, zone)) = read_schedule(cron_job, &tell) else { return Ok(Next::Done) };
+    let plan = cron_job::start(cron_job, status, &schedule, &zone, context.clock.now());
+    tell(&plan.events);
+    if let Some(Now { scheduled, job, replace }) = plan.now {
+        if replace {
+            for active in status.active.clone().unwrap_or_default() {
+                let name = active.name.unwrap_or_default();
+                if let Some(job) = jobs.get_opt(&name).await.map_err(failed)? {
+                    if let Err(error) = delete(context, &jobs, &job).await {
+                        tell(&[Event::not_deleted(&api::message(&error))]);
+                        return Err(failed(error));
+                    }
+                    tell(&[Event::deleted(&name)]);
+                }
+                forget(status, &active.uid.unwrap_or_default());
+            }
+        }
+        let created = match jobs.create(&api::post(), &job).await {
+            Ok(created) => {
+                info!(cron_job = %key, job = created.name_any(), "started");
+                tell(&[Event::created(&created.name_any())]);
+                context.kinds.jobs.put(created.clone());
+                created
+            }
+            Err(error) if api::is_namespace_terminating(&error) => return Ok(Next::Done),
+            Err(error) if api::is_already_exists(&error) => {
+                // It was created and the status was not written; or it is somebody else's.
+                let existing = jobs.get(&job.name_any()).await.map_err(failed)?;
+                let owner = controller_of(&existing.metadata);
+                if owner.is_none_or(|owner| Some(&owner.uid) != cron_job.metadata.uid.as_ref()) {
+                    return Ok(Next::Done);
+                }
+                existing
+            }
+            Err(error) => {
+                tell(&[Event::not_created(&api::message(&error))]);
+                return Err(failed(error));
+            }
+        };
+        started(status, &created, scheduled);
+    }
+    let wait = plan.look_again.map(|wait| Duration::try_from(wait).unwrap_or_default());
+    Ok(wait.map_or(Next::Done, Next::After))
+}
+
+/// When its Jobs start; `None`, said aloud, if nobody can tell.
+fn read_schedule(cron_job: &CronJob, tell: &dyn Fn(&[Event])) -> Option<(Schedule, TimeZone)> {
+    let spec = cron_job.spec.as_ref()?;
+    let zone = match spec.time_zone.as_deref() {
+        None => TimeZone::UTC,
+        Some(name) => match time_zone(name) {
+            Ok(zone) => zone,
+            Err(error) => {
+                tell(&[Event::unknown_zone(name, &error)]);
+                return None;
+            }
+        },
+    };
+    if spec.suspend == Some(true) {
+        return None;
+    }
+    if spec.schedule.contains("TZ") {
+        tell(&[Event::unsupported(&spec.schedule)]);
+    }
+    match Schedule::parse(&spec.schedule) {
+        Ok(schedule) => Some((schedule, zone)),
+        Err(error) => {
+            tell(&[Event::unparseable(&spec.schedule, &error)]);
+            None
+        }
+    }
+}
+
+async fn delete(context: &Context, jobs: &Api<Job>, job: &Job) -> kube::Result<()> {
+    let params = api::delete(job.uid().as_deref(), Some(PropagationPolicy::Background));
+    match jobs.delete(&job.name_any(), &params).await {
+        Ok(_) => {
+            if job.finalizers().is_empty() {
+                context.kinds.jobs.removed(job);
+            }
+            Ok(())
+        }
+        Err(error) if api::is_not_found(&error) || api::is_conflict(&error) => {
+            context.kinds.jobs.removed(job);
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("failed to see to a job of cron job {cron_job}")]
+    Job { cron_job: Key, source: kube::Error },
+    #[error("failed to write the status of cron job {cron_job}")]
+    Status { cron_job: Key, source: kube::Error },
+}
