@@ -24,7 +24,7 @@ pub fn on_create(job: &Job) -> Vec<String> {
             problems.join(" ")
         ));
     }
-    warnings.extend(on_spec(spec(job), None));
+    warnings.extend(on_spec(spec(job), None, &Path::new("spec")));
     warnings
 }
 
@@ -33,22 +33,22 @@ pub fn on_update(new: &Job, old: &Job) -> Vec<String> {
     if new.metadata.generation == old.metadata.generation {
         return Vec::new();
     }
-    on_spec(spec(new), Some(spec(old)))
+    on_spec(spec(new), Some(spec(old)), &Path::new("spec"))
 }
 
-fn on_spec(spec: &JobSpec, old: Option<&JobSpec>) -> Vec<String> {
+/// Warnings about the spec of a Job, wherever it stands.
+pub(crate) fn on_spec(spec: &JobSpec, old: Option<&JobSpec>, path: &Path) -> Vec<String> {
     let mut warnings = Vec::new();
     let is_more = |count: Option<i32>, limit| count.is_some_and(|count| count > limit);
     if is_indexed(spec) && is_more(spec.completions, MANY_COMPLETIONS) && is_more(spec.parallelism, MANY_PODS)
     {
-        warnings.push(
-            "spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, \
+        warnings.push(format!(
+            "{path}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, \
              Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
-                .to_owned(),
-        );
+        ));
     }
-    let path = Path::new("spec").child("template");
-    warnings.extend(pod::warnings::for_template(&spec.template, old.map(|old| &old.template), &path));
+    let old = old.map(|old| &old.template);
+    warnings.extend(pod::warnings::for_template(&spec.template, old, &path.child("template")));
     warnings
 }
 

@@ -27,7 +27,8 @@ pub(super) fn of(kind: &str) -> &'static dyn Kind {
         "ConfigMap" => &data::ConfigMaps,
         "Secret" => &data::Secrets,
         "Service" => &Services,
-        "ReplicationController" => &super::Counted,
+        "ReplicationController" => &super::workloads::Replicas::Controller,
+        "PodTemplate" => &super::workloads::PodTemplates,
         _ => &Plain,
     }
 }

@@ -14,10 +14,13 @@ use crate::field::{Errors, Path};
 use crate::names::{self, Problems};
 use crate::{meta, wire};
 
+mod batch;
 mod coordination;
 pub mod core;
 pub mod defaults;
 pub mod endpoints;
+mod policy;
+mod workloads;
 
 /// The rules of a kind. What is not overridden is what most kinds do.
 pub trait Kind: Send + Sync {
@@ -203,10 +206,15 @@ pub fn of(group: &str, kind: &str) -> &'static dyn Kind {
         ("events.k8s.io", "Event") => &core::Event::Events,
         ("rbac.authorization.k8s.io", _) => &PathNamed,
         ("coordination.k8s.io", "Lease") => &coordination::Leases,
+        ("apps", "Deployment") => &workloads::Deployments,
+        ("apps", "ReplicaSet") => &workloads::Replicas::Set,
+        ("apps", "StatefulSet") => &workloads::StatefulSets,
+        ("apps", "DaemonSet") => &workloads::DaemonSets,
+        ("apps", "ControllerRevision") => &workloads::ControllerRevisions,
+        ("batch", "CronJob") => &batch::CronJobs,
+        ("policy", "PodDisruptionBudget") => &policy::PodDisruptionBudgets,
+        ("scheduling.k8s.io", "PriorityClass") => &policy::PriorityClasses,
         ("networking.k8s.io", "Ingress" | "IngressClass" | "NetworkPolicy")
-        | ("policy", "PodDisruptionBudget")
-        | ("apps", "DaemonSet" | "Deployment" | "ReplicaSet" | "StatefulSet")
-        | ("batch", "CronJob")
         | ("flowcontrol.apiserver.k8s.io", _) => &Counted,
         _ => &Plain,
     }
