@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::crd::definition::Definitions;
 use crate::registry::Resource;
 
+pub(crate) mod addresses;
 mod built_in;
 pub(crate) mod forms;
 

@@ -68,11 +68,7 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
 }
 
 fn settings(arguments: &arguments::Operator) -> Settings {
-    let mut settings = Settings { namespace: arguments.namespace.clone(), ..Settings::default() };
-    if let Some(dispatch) = &mut settings.dispatch {
-        dispatch.namespace.clone_from(&arguments.namespace);
-    }
-    settings
+    Settings { namespace: arguments.namespace.clone(), ..Settings::default() }
 }
 
 /// How the cluster is reached: by the kubeconfig that is named, else by that of the environment, else from within.

@@ -32,10 +32,7 @@ pub(crate) async fn answer(context: &Context<'_>, name: &str, body: &[u8]) -> Re
         ("log", Verb::Get) => logs::get(context).await,
         ("exec" | "attach", _) => streams::connect(context, name).await,
         ("portforward", _) => Err(streams::refuse_forwarding(context)),
-        ("scale", _) => match &context.resource.custom {
-            Some(custom) => verbs::scale::scale(context, custom, body).await,
-            None => Err(Refusal::unknown_resource()),
-        },
+        ("scale", _) => verbs::scale::scale(context, body).await,
         ("token", Verb::Create) => token_request::create(context, body),
         _ => Err(Refusal::unknown_resource()),
     }

@@ -1,7 +1,7 @@
 //! POST of an object (2.24–2.29).
 
 use http::StatusCode;
-use rules::meta::system::generated_name;
+use rules::meta::system::{Identity, generated_name};
 use serde_json::Value;
 use store::Write;
 
@@ -11,6 +11,7 @@ use crate::cluster::{Context, identity};
 use crate::object;
 use crate::registry::Registry;
 use crate::status::{About, Refusal};
+use crate::strategy::addresses;
 use crate::{body, managed, verbs};
 
 /// How often a generated name is tried again when it is taken.
@@ -54,10 +55,25 @@ pub(crate) async fn attempt(
     };
     let mut warnings = warnings.to_vec();
     let body = admission::mutated(context, Operation::Create, body, None, &mut warnings).await?;
+    let (body, taken) = addresses::given(context, body, None).await?;
+    let stored = store(context, &body, identity, &wanted_name, warnings).await;
+    if stored.is_err() {
+        addresses::give_back(context, taken).await;
+    }
+    stored
+}
+
+async fn store(
+    context: &Context<'_>,
+    body: &Value,
+    identity: Identity,
+    wanted_name: &str,
+    mut warnings: Vec<String>,
+) -> Result<Answer, Refusal> {
     let accepted = context
         .strategy
-        .create(&body, context.namespace(), identity)
-        .map_err(|refused| verbs::refused(context, &body, &wanted_name, refused))?;
+        .create(body, context.namespace(), identity)
+        .map_err(|refused| verbs::refused(context, body, wanted_name, refused))?;
     let name = object::text(&accepted.object, &["metadata", "name"]);
     let key = object::key(context.resource, context.namespace(), name);
     warnings.extend_from_slice(&accepted.warnings);

@@ -8,6 +8,7 @@ use store::{At, Write};
 use crate::answer::{self, Answer};
 use crate::cluster::Context;
 use crate::status::Refusal;
+use crate::strategy::addresses;
 use crate::verbs::list::{Selection, list_bytes};
 use crate::{admission, body, crd, object, verbs};
 
@@ -79,7 +80,10 @@ pub(crate) async fn delete_in(
                 let answer = verbs::stored(context, StatusCode::OK, &done.object).await?;
                 return Ok(warned(answer, &warnings));
             }
-            Ok(_) => return Ok(warned(gone(context, &old), &warnings)),
+            Ok(_) => {
+                addresses::give_back_of(context, &old, None).await;
+                return Ok(warned(gone(context, &old), &warnings));
+            }
             Err(store::error::Commit::Conflict { .. }) => {}
             Err(error) => return Err(verbs::not_committed(context, name, error)),
         }

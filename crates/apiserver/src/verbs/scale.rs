@@ -4,18 +4,21 @@ use std::sync::{Arc, LazyLock};
 
 use http::{StatusCode, header};
 use http_body_util::BodyExt as _;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceSubresourceScale;
+use rules::wire;
 use serde_json::{Value, json};
 
 use crate::answer::{self, Answer};
+use crate::apply::PathElement;
 use crate::apply::managers::DecodeError;
-use crate::apply::scale::{from_scale, to_scale};
+use crate::apply::scale::{ReplicasPaths, from_scale, to_scale};
 use crate::body::{self, Read};
 use crate::cluster::Context;
-use crate::crd::{Custom, scale};
+use crate::crd::scale;
 use crate::registry::Resource;
 use crate::request::Verb;
-use crate::status::Refusal;
-use crate::verbs::patch::{ACCEPTED_CUSTOM, Patching};
+use crate::status::{About, Refusal};
+use crate::verbs::patch::{ACCEPTED, ACCEPTED_CUSTOM, Patching};
 use crate::verbs::update::change;
 use crate::{managed, object};
 
@@ -40,12 +43,66 @@ static SCALES: LazyLock<Arc<Resource>> = LazyLock::new(|| {
     })
 });
 
-/// Reads or changes the Scale of a custom resource.
-pub(crate) async fn scale(
-    context: &Context<'_>,
-    custom: &Arc<Custom>,
-    bytes: &[u8],
-) -> Result<Answer, Refusal> {
+/// How a Scale is made of an object.
+struct Scaled {
+    paths: CustomResourceSubresourceScale,
+    managers: ReplicasPaths,
+    /// The version of the object.
+    version: String,
+    /// Built-in kinds have selectors that are no texts.
+    is_built_in: bool,
+}
+
+impl Scaled {
+    fn of(resource: &Resource) -> Option<Self> {
+        let Some(custom) = &resource.custom else {
+            let version = resource.api_version();
+            let replicas = ["spec", "replicas"].into_iter().map(PathElement::field).collect();
+            return Some(Scaled {
+                paths: CustomResourceSubresourceScale {
+                    spec_replicas_path: ".spec.replicas".to_owned(),
+                    status_replicas_path: ".status.replicas".to_owned(),
+                    label_selector_path: None,
+                },
+                managers: ReplicasPaths::from([(version.clone(), Some(replicas))]),
+                version,
+                is_built_in: true,
+            });
+        };
+        let version = custom.version();
+        Some(Scaled {
+            paths: version.scale.clone()?,
+            managers: custom.replicas_paths(),
+            version: version.api_version(),
+            is_built_in: false,
+        })
+    }
+
+    fn get(&self, object: &Value) -> Result<Value, scale::Error> {
+        let mut scale = scale::get(object, &self.paths)?;
+        if self.is_built_in {
+            let selector = selector(&object["spec"]["selector"]);
+            if !selector.is_empty() {
+                scale["status"]["selector"] = selector.into();
+            }
+        }
+        Ok(scale)
+    }
+}
+
+/// A selector as a text: of labels, or of labels and expressions.
+fn selector(selector: &Value) -> String {
+    let is_plain = selector.as_object().is_some_and(|fields| fields.values().all(Value::is_string));
+    if selector.is_null() {
+        return String::new();
+    }
+    let selector = if is_plain { json!({"matchLabels": selector}) } else { selector.clone() };
+    rules::meta::selector::printed(&wire::typed(&selector))
+}
+
+/// Reads or changes the Scale of an object.
+pub(crate) async fn scale(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refusal> {
+    let custom = &Scaled::of(context.resource).ok_or_else(Refusal::unknown_resource)?;
     let answer = match context.target.verb {
         Verb::Get => {
             let key = object::key(context.resource, context.namespace(), context.name());
@@ -74,9 +131,10 @@ pub(crate) async fn scale(
     Ok(scale)
 }
 
-async fn patch(context: &Context<'_>, custom: &Arc<Custom>, bytes: &[u8]) -> Result<Answer, Refusal> {
+async fn patch(context: &Context<'_>, custom: &Scaled, bytes: &[u8]) -> Result<Answer, Refusal> {
     let scales = of_scales(context);
-    match Patching::read(&scales, &ACCEPTED_CUSTOM, bytes)? {
+    let accepted: &[&str] = if custom.is_built_in { &ACCEPTED } else { &ACCEPTED_CUSTOM };
+    match Patching::read(&scales, accepted, bytes)? {
         Patching::Apply(config) => {
             write_followed(context, custom, &|old| {
                 let applied = managed::apply(&scales, Some(old), config.clone(), false)?;
@@ -94,7 +152,7 @@ async fn patch(context: &Context<'_>, custom: &Arc<Custom>, bytes: &[u8]) -> Res
 /// Writes what `make` makes of the Scale, and follows who manages it.
 async fn write(
     context: &Context<'_>,
-    custom: &Arc<Custom>,
+    custom: &Scaled,
     make: &(dyn Fn(&Value) -> Result<Read, Refusal> + Sync),
 ) -> Result<Answer, Refusal> {
     let scales = of_scales(context);
@@ -107,26 +165,22 @@ async fn write(
 
 async fn write_followed(
     context: &Context<'_>,
-    custom: &Arc<Custom>,
+    custom: &Scaled,
     make: &(dyn Fn(&Value) -> Result<Read, Refusal> + Sync),
 ) -> Result<Answer, Refusal> {
-    let version = custom.version();
-    let Some(paths) = &version.scale else { return Err(Refusal::unknown_resource()) };
-    let managers = custom.replicas_paths();
+    let Scaled { paths, managers, version, .. } = custom;
     let unreadable = |why: DecodeError| Refusal::unknown(why.to_string());
     change(context, false, |old| {
-        let mut scale = match scale::get(old, paths) {
+        let mut scale = match custom.get(old) {
             Err(scale::Error::Missing(_)) => {
                 let mut with = old.clone();
                 scale::set(&mut with, paths, UNSET);
-                scale::get(&with, paths)
+                custom.get(&with)
             }
             found => found,
         }
         .map_err(|why| Refusal::unknown(why.to_string()))?;
-        if let Some(shown) =
-            to_scale(old.pointer("/metadata/managedFields"), &managers).map_err(unreadable)?
-        {
+        if let Some(shown) = to_scale(old.pointer("/metadata/managedFields"), managers).map_err(unreadable)? {
             scale["metadata"]["managedFields"] = shown;
         }
         let Read { object: wanted, warnings } = make(&scale)?;
@@ -136,6 +190,11 @@ async fn write_followed(
             let path = types::go::quote(&paths.spec_replicas_path);
             return Err(Refusal::bad_request(format!("the spec replicas field {path} cannot be empty")));
         }
+        if custom.is_built_in && replicas < 0 {
+            let path = rules::field::Path::new("spec").child("replicas");
+            let about = About { group: "autoscaling", resource: "Scale", name: context.name() };
+            return Err(Refusal::invalid(about, &rules::meta::not_negative(replicas, &path)));
+        }
         let mut object = old.clone();
         scale::set(&mut object, paths, replicas);
         let sent = object::text(&wanted, &["metadata", "resourceVersion"]);
@@ -144,7 +203,7 @@ async fn write_followed(
         }
         let (before, after) =
             (old.pointer("/metadata/managedFields"), wanted.pointer("/metadata/managedFields"));
-        match from_scale(before, after, &version.api_version(), &managers).map_err(unreadable)? {
+        match from_scale(before, after, version, managers).map_err(unreadable)? {
             Some(managers) => object["metadata"]["managedFields"] = managers,
             None => drop(object["metadata"].as_object_mut().map(|meta| meta.remove("managedFields"))),
         }
@@ -163,12 +222,17 @@ fn expect_name(context: &Context<'_>, scale: &Value) -> Result<(), Refusal> {
     }
 }
 
-fn shown(custom: &Custom, object: &Value) -> Result<Value, Refusal> {
-    let Some(paths) = &custom.version().scale else { return Err(Refusal::unknown_resource()) };
-    scale::get(object, paths).map_err(|why| match why {
+fn shown(custom: &Scaled, object: &Value) -> Result<Value, Refusal> {
+    let mut scale = custom.get(object).map_err(|why| match why {
         scale::Error::Missing(_) => Refusal::internal_cause(why),
         scale::Error::WrongType(_) => Refusal::unknown(why.to_string()),
-    })
+    })?;
+    let managers = to_scale(object.pointer("/metadata/managedFields"), &custom.managers)
+        .map_err(|why| Refusal::unknown(why.to_string()))?;
+    if let Some(managers) = managers {
+        scale["metadata"]["managedFields"] = managers;
+    }
+    Ok(scale)
 }
 
 /// The request as one about a Scale.

@@ -10,6 +10,7 @@ use crate::body::Read;
 use crate::cluster::Context;
 use crate::object;
 use crate::status::Refusal;
+use crate::strategy::addresses;
 use crate::verbs::delete::is_held;
 use crate::{body, managed, verbs};
 
@@ -59,11 +60,18 @@ pub(crate) async fn change(
         let Read { object: wanted, mut warnings } = make(&old)?;
         let wanted =
             admission::mutated(context, Operation::Update, &wanted, Some(&old), &mut warnings).await?;
+        let (wanted, taken) = addresses::given(context, wanted, Some(&old)).await?;
         let accepted = match context.target.subresource.as_deref().filter(|_| status) {
             Some(subresource) => context.strategy.update_subresource(subresource, &wanted, &old),
             None => context.strategy.update(&wanted, &old),
         };
-        let accepted = accepted.map_err(|refused| verbs::refused(context, &wanted, name, refused))?;
+        let accepted = match accepted {
+            Ok(accepted) => accepted,
+            Err(refused) => {
+                addresses::give_back(context, taken).await;
+                return Err(verbs::refused(context, &wanted, name, refused));
+            }
+        };
         warnings.extend(accepted.warnings);
         admission::validated(context, Operation::Update, &accepted.object, Some(&old), &mut warnings).await?;
         let mut answer = if same(&accepted.object, &old) {
@@ -75,10 +83,17 @@ pub(crate) async fn change(
             match context.cluster.store().commit(write).await {
                 // Whoever takes off the last finalizer sees the object without it, which was never stored (2.55).
                 Ok(_) if is_over(context, &accepted.object) => {
+                    addresses::give_back_of(context, &old, None).await;
                     verbs::unstored(StatusCode::OK, &accepted.object)
                 }
-                Ok(done) => verbs::stored(context, StatusCode::OK, &done.object).await?,
-                Err(store::error::Commit::Conflict { .. }) => continue, // made again, it says whether that is one
+                Ok(done) => {
+                    addresses::give_back_of(context, &old, Some(&accepted.object)).await;
+                    verbs::stored(context, StatusCode::OK, &done.object).await?
+                }
+                Err(store::error::Commit::Conflict { .. }) => {
+                    addresses::give_back(context, taken).await;
+                    continue; // made again, it says whether that is one
+                }
                 Err(error) => return Err(verbs::not_committed(context, name, error)),
             }
         };

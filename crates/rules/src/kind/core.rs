@@ -13,6 +13,8 @@ use crate::{pod, wire};
 mod data;
 mod events;
 mod nodes;
+mod quotas;
+pub mod services;
 
 pub use events::{Event, from_core, to_core};
 
@@ -26,7 +28,10 @@ pub(super) fn of(kind: &str) -> &'static dyn Kind {
         "ServiceAccount" => &ServiceAccounts,
         "ConfigMap" => &data::ConfigMaps,
         "Secret" => &data::Secrets,
-        "Service" => &Services,
+        "Service" => &services::Services,
+        "Endpoints" => &services::Endpoints,
+        "ResourceQuota" => &quotas::ResourceQuotas,
+        "LimitRange" => &quotas::LimitRanges,
         "ReplicationController" => &super::workloads::Replicas::Controller,
         "PodTemplate" => &super::workloads::PodTemplates,
         _ => &Plain,
@@ -245,15 +250,6 @@ impl Kind for Namespaces {
 fn finalizers(namespace: &Value, path: impl Fn(usize) -> Path) -> Errors {
     let finalizers = super::items(namespace, "spec.finalizers").iter().filter_map(Value::as_str).enumerate();
     finalizers.flat_map(|(i, finalizer)| meta::finalizer(finalizer, &path(i))).collect()
-}
-
-/// Services.
-struct Services;
-
-impl Kind for Services {
-    fn name(&self) -> fn(&str) -> Problems {
-        names::dns_1035_label
-    }
 }
 
 /// Service accounts. Of the secrets that they name, only the names are kept.

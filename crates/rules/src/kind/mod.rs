@@ -212,6 +212,7 @@ pub fn of(group: &str, kind: &str) -> &'static dyn Kind {
         ("apps", "DaemonSet") => &workloads::DaemonSets,
         ("apps", "ControllerRevision") => &workloads::ControllerRevisions,
         ("batch", "CronJob") => &batch::CronJobs,
+        ("discovery.k8s.io", "EndpointSlice") => &core::services::EndpointSlices,
         ("policy", "PodDisruptionBudget") => &policy::PodDisruptionBudgets,
         ("scheduling.k8s.io", "PriorityClass") => &policy::PriorityClasses,
         ("networking.k8s.io", "Ingress" | "IngressClass" | "NetworkPolicy")

@@ -87,6 +87,27 @@ fn requirement_matches(requirement: &LabelSelectorRequirement, labels: &Map) -> 
     }
 }
 
+/// A selector as a text, by the keys of its requirements.
+pub fn printed(selector: &LabelSelector) -> String {
+    let labels = selector.match_labels.iter().flatten().map(|(key, value)| (key, format!("{key}={value}")));
+    let expressions = selector.match_expressions.iter().flatten().map(|requirement| {
+        let key = &requirement.key;
+        let mut values = requirement.values.clone().unwrap_or_default();
+        values.sort();
+        let values = values.join(",");
+        let text = match requirement.operator.as_str() {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "DoesNotExist" => format!("!{key}"),
+            _ => key.clone(),
+        };
+        (key, text)
+    });
+    let mut all: Vec<(&String, String)> = labels.chain(expressions).collect();
+    all.sort_by_key(|(key, _)| *key);
+    all.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use crate::field::assert_starts;

@@ -12,3 +12,8 @@ pub(crate) fn cidr(text: &str) -> Option<IpAddr> {
     let is_number = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_digit());
     (is_number && prefix.parse::<u32>().is_ok_and(|prefix| prefix <= bits)).then_some(ip)
 }
+
+/// An address.
+pub(crate) fn ip(text: &str) -> Option<IpAddr> {
+    parse_ip(text)
+}

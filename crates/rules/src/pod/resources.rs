@@ -164,7 +164,7 @@ pub(super) fn is_whole(quantity: &Quantity) -> bool {
     quantity.rounded_to_millis().is_integer()
 }
 
-fn resource_name(name: &str, path: &Path) -> Errors {
+pub(crate) fn resource_name(name: &str, path: &Path) -> Errors {
     let problems = names::qualified_name(name);
     if !problems.is_empty() {
         return problems.into_iter().map(|problem| path.invalid(Value::json(&name), problem)).collect();
@@ -177,7 +177,7 @@ fn resource_name(name: &str, path: &Path) -> Errors {
     vec![path.invalid(Value::json(&name), "must be a standard resource type or fully qualified")]
 }
 
-fn container_resource_name(name: &str, path: &Path) -> Errors {
+pub(crate) fn container_resource_name(name: &str, path: &Path) -> Errors {
     let mut errors = resource_name(name, path);
     if !name.contains('/') {
         if !["cpu", "memory", "ephemeral-storage"].contains(&name) && !is_huge_pages(name) {
@@ -215,7 +215,7 @@ fn is_extended(name: &str) -> bool {
         && names::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-fn may_overcommit(name: &str) -> bool {
+pub(crate) fn may_overcommit(name: &str) -> bool {
     is_native(name) && !is_huge_pages(name)
 }
 

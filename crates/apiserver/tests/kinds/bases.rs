@@ -1,0 +1,276 @@
+//! A good object of every kind that clients make, from which random ones are made.
+
+use serde_json::{Value, json};
+
+/// A kind, and what can be done with it here.
+pub(crate) struct Base {
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) object: Value,
+    /// A good status, where it is written by itself.
+    pub(crate) status: Value,
+}
+
+fn base(api_version: &'static str, kind: &'static str, object: Value, status: Value) -> Base {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    Base { group, version, kind, object, status }
+}
+
+fn template() -> Value {
+    json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+}
+
+fn selected(mut spec: Value) -> Value {
+    spec["selector"] = json!({"matchLabels": {"a": "b"}});
+    spec["template"] = template();
+    json!({"spec": spec})
+}
+
+fn webhook() -> Value {
+    json!({"name": "a.b.io", "clientConfig": {"service": {"namespace": "n", "name": "s"}}, "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]})
+}
+
+pub(crate) fn all() -> Vec<Base> {
+    let none = Value::Null;
+    let replicas =
+        json!({"replicas": 2, "readyReplicas": 1, "availableReplicas": 1, "observedGeneration": 1});
+    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+    let subjects = json!([{"kind": "User", "name": "u"}]);
+    vec![
+        base("v1", "ConfigMap", json!({"data": {"a": "b"}}), none.clone()),
+        base("v1", "Secret", json!({"data": {"a": "Yg=="}}), none.clone()),
+        base("v1", "ServiceAccount", json!({"secrets": [{"name": "s", "kind": "Secret"}]}), none.clone()),
+        base("v1", "Namespace", json!({}), json!({"phase": "Active"})),
+        base(
+            "v1",
+            "Node",
+            json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}, "status": {"capacity": {"cpu": "1"}}}),
+            json!({"capacity": {"cpu": "2"}, "conditions": [{"type": "Ready", "status": "True"}],
+                "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}),
+        ),
+        base(
+            "v1",
+            "Event",
+            json!({"involvedObject": {"kind": "Pod", "namespace": "NAMESPACE", "name": "p"}, "reason": "r", "message": "m",
+                "type": "Normal", "count": 1}),
+            none.clone(),
+        ),
+        base(
+            "events.k8s.io/v1",
+            "Event",
+            json!({"regarding": {"kind": "Pod", "namespace": "NAMESPACE", "name": "p"}, "reason": "r", "note": "m",
+                "type": "Normal", "action": "a", "reportingController": "c.io/c", "reportingInstance": "i",
+                "eventTime": "2025-01-01T00:00:00.000000Z"}),
+            none.clone(),
+        ),
+        base(
+            "v1",
+            "Service",
+            json!({"spec": {"selector": {"a": "b"}, "ports": [{"port": 80, "name": "http"}]}}),
+            json!({"loadBalancer": {}}),
+        ),
+        base(
+            "v1",
+            "Endpoints",
+            json!({"subsets": [{"addresses": [{"ip": "10.1.1.1"}], "ports": [{"port": 80}]}]}),
+            none.clone(),
+        ),
+        base(
+            "v1",
+            "LimitRange",
+            json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}, "min": {"cpu": "100m"}}]}}),
+            none.clone(),
+        ),
+        base(
+            "v1",
+            "ResourceQuota",
+            json!({"spec": {"hard": {"pods": "5", "cpu": "1"}}}),
+            json!({"hard": {"pods": "5"}, "used": {"pods": "1"}}),
+        ),
+        base("v1", "PodTemplate", json!({"template": template()}), none.clone()),
+        base(
+            "v1",
+            "ReplicationController",
+            json!({"spec": {"replicas": 2, "selector": {"a": "b"}, "template": template()}}),
+            replicas.clone(),
+        ),
+        base(
+            "v1",
+            "Pod",
+            json!({"metadata": {"labels": {"a": "b"}}, "spec": {"serviceAccountName": "default",
+                "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]}}),
+            json!({"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}], "conditions": [{"type": "Ready", "status": "True"}],
+                "containerStatuses": [{"name": "c", "image": "i", "imageID": "", "ready": true, "restartCount": 0,
+                    "state": {"running": {}}}]}),
+        ),
+        base(
+            "v1",
+            "PersistentVolumeClaim",
+            json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}),
+            json!({"phase": "Bound"}),
+        ),
+        base(
+            "v1",
+            "PersistentVolume",
+            json!({"spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/a"}}}),
+            json!({"phase": "Available"}),
+        ),
+        base("apps/v1", "Deployment", selected(json!({"replicas": 2})), replicas.clone()),
+        base("apps/v1", "ReplicaSet", selected(json!({"replicas": 2})), replicas.clone()),
+        base("apps/v1", "StatefulSet", selected(json!({"serviceName": "s"})), replicas.clone()),
+        base(
+            "apps/v1",
+            "DaemonSet",
+            selected(json!({})),
+            json!({"currentNumberScheduled": 1, "numberMisscheduled": 0, "desiredNumberScheduled": 1, "numberReady": 1}),
+        ),
+        base("apps/v1", "ControllerRevision", json!({"data": {"a": 1}, "revision": 1}), none.clone()),
+        base(
+            "batch/v1",
+            "CronJob",
+            json!({"spec": {"schedule": "*/5 * * * *", "jobTemplate": {"spec": {"template": {"spec":
+                {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}}}),
+            json!({"lastScheduleTime": "2025-01-01T00:00:00Z"}),
+        ),
+        base(
+            "coordination.k8s.io/v1",
+            "Lease",
+            json!({"spec": {"holderIdentity": "h", "leaseDurationSeconds": 15, "leaseTransitions": 1}}),
+            none.clone(),
+        ),
+        base("scheduling.k8s.io/v1", "PriorityClass", json!({"value": 10}), none.clone()),
+        base(
+            "policy/v1",
+            "PodDisruptionBudget",
+            json!({"spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}}),
+            json!({"disruptionsAllowed": 1, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}),
+        ),
+        base("rbac.authorization.k8s.io/v1", "Role", json!({"rules": rules}), none.clone()),
+        base("rbac.authorization.k8s.io/v1", "ClusterRole", json!({"rules": rules}), none.clone()),
+        base(
+            "rbac.authorization.k8s.io/v1",
+            "RoleBinding",
+            json!({"subjects": subjects, "roleRef": {"kind": "Role", "name": "r"}}),
+            none.clone(),
+        ),
+        base(
+            "rbac.authorization.k8s.io/v1",
+            "ClusterRoleBinding",
+            json!({"subjects": subjects, "roleRef": {"kind": "ClusterRole", "name": "r"}}),
+            none.clone(),
+        ),
+        base(
+            "discovery.k8s.io/v1",
+            "EndpointSlice",
+            json!({"addressType": "IPv4", "endpoints": [{"addresses": ["10.1.1.1"]}], "ports": [{"name": "a", "port": 80}]}),
+            none.clone(),
+        ),
+        base("storage.k8s.io/v1", "StorageClass", json!({"provisioner": "a.io/b"}), none.clone()),
+        base("storage.k8s.io/v1", "CSIDriver", json!({"spec": {"attachRequired": true}}), none.clone()),
+        base(
+            "storage.k8s.io/v1",
+            "CSINode",
+            json!({"spec": {"drivers": [{"name": "a.io", "nodeID": "n"}]}}),
+            none.clone(),
+        ),
+        base(
+            "storage.k8s.io/v1",
+            "VolumeAttachment",
+            json!({"spec": {"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "v"}}}),
+            json!({"attached": true}),
+        ),
+        base("storage.k8s.io/v1", "CSIStorageCapacity", json!({"storageClassName": "s"}), none.clone()),
+        base(
+            "storage.k8s.io/v1",
+            "VolumeAttributesClass",
+            json!({"driverName": "a.io", "parameters": {"a": "b"}}),
+            none.clone(),
+        ),
+        base(
+            "networking.k8s.io/v1",
+            "Ingress",
+            json!({"spec": {"rules": [{"host": "a.b", "http": {"paths": [{"path": "/", "pathType": "Prefix",
+                "backend": {"service": {"name": "s", "port": {"number": 80}}}}]}}]}}),
+            json!({"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}),
+        ),
+        base("networking.k8s.io/v1", "IngressClass", json!({"spec": {"controller": "a.io/b"}}), none.clone()),
+        base(
+            "networking.k8s.io/v1",
+            "NetworkPolicy",
+            json!({"spec": {"podSelector": {"matchLabels": {"a": "b"}}, "ingress": [{"ports": [{"port": 80}]}]}}),
+            none.clone(),
+        ),
+        base(
+            "autoscaling/v2",
+            "HorizontalPodAutoscaler",
+            json!({"spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}}}),
+            json!({"desiredReplicas": 1, "currentMetrics": null, "conditions": []}),
+        ),
+        base(
+            "admissionregistration.k8s.io/v1",
+            "ValidatingWebhookConfiguration",
+            json!({"webhooks": [webhook()]}),
+            none.clone(),
+        ),
+        base(
+            "admissionregistration.k8s.io/v1",
+            "MutatingWebhookConfiguration",
+            json!({"webhooks": [webhook()]}),
+            none.clone(),
+        ),
+        base(
+            "admissionregistration.k8s.io/v1",
+            "ValidatingAdmissionPolicy",
+            json!({"spec": {"matchConstraints": {"resourceRules": [{"operations": ["CREATE"], "apiGroups": [""],
+                "apiVersions": ["v1"], "resources": ["pods"]}]}, "validations": [{"expression": "true"}]}}),
+            json!({"observedGeneration": 1}),
+        ),
+        base(
+            "admissionregistration.k8s.io/v1",
+            "ValidatingAdmissionPolicyBinding",
+            json!({"spec": {"policyName": "p", "validationActions": ["Deny"]}}),
+            none.clone(),
+        ),
+        base(
+            "flowcontrol.apiserver.k8s.io/v1",
+            "FlowSchema",
+            json!({"spec": {"priorityLevelConfiguration": {"name": "catch-all"}, "matchingPrecedence": 500}}),
+            none.clone(),
+        ),
+        base(
+            "flowcontrol.apiserver.k8s.io/v1",
+            "PriorityLevelConfiguration",
+            json!({"spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}}),
+            none.clone(),
+        ),
+        base("node.k8s.io/v1", "RuntimeClass", json!({"handler": "h"}), none.clone()),
+        base(
+            "resource.k8s.io/v1",
+            "ResourceClaim",
+            json!({"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}}}),
+            json!({}),
+        ),
+        base(
+            "resource.k8s.io/v1",
+            "ResourceClaimTemplate",
+            json!({"spec": {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}}}}),
+            none.clone(),
+        ),
+        base(
+            "resource.k8s.io/v1",
+            "DeviceClass",
+            json!({"spec": {"selectors": [{"cel": {"expression": "true"}}]}}),
+            none.clone(),
+        ),
+        base(
+            "apiregistration.k8s.io/v1",
+            "APIService",
+            json!({"spec": {"group": "g.io", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10,
+                "service": {"namespace": "n", "name": "s"}, "insecureSkipTLSVerify": true}}),
+            none,
+        ),
+    ]
+}

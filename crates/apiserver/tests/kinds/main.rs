@@ -1,0 +1,352 @@
+//! Random objects of every kind, made and changed on our server and on a real one: code, reason, causes, warnings and the
+//! stored object must be the same.
+//!
+//! `cargo test -p apiserver --test kinds -- --cases 200 --kind Deployment --seed 7`. A difference is shrunk and printed.
+
+mod bases;
+#[path = "../../../rules/tests/chance/mod.rs"]
+mod chance;
+#[path = "../../../rules/tests/judge/generate.rs"]
+mod generate;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use apiserver::Cluster;
+use apiserver::registry::Registry;
+use bases::Base;
+use chance::Chance;
+use clap::Parser as _;
+use generate::{Edit, apply, edit, smaller};
+use http::{Method, Request};
+use kube::Client;
+use kube::client::Body;
+use rules::job::Settings;
+use schema::{Pack, Type};
+use serde_json::{Value, json};
+use store::{Options, Store};
+
+const NAMESPACE: &str = "kinds";
+
+#[derive(clap::Parser)]
+struct Arguments {
+    /// How many random cases of each kind.
+    #[arg(long, default_value_t = 4)]
+    cases: u64,
+    /// Where chance begins.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only this kind.
+    #[arg(long)]
+    kind: Option<String>,
+    /// How many differences of a kind to show before going on with the next.
+    #[arg(long, default_value_t = 3)]
+    show: u64,
+    /// Kinds that still differ and are only counted.
+    #[arg(long)]
+    lenient: bool,
+}
+
+/// Kinds whose rules are not whole yet: they differ in what they refuse. The list only shrinks.
+const NOT_WHOLE: &str = include_str!("not_whole.txt");
+
+#[tokio::main]
+async fn main() -> anyhow::Result<ExitCode> {
+    let arguments = Arguments::parse_from(std::env::args().filter(|argument| argument != "--nocapture"));
+    let Some(real) = testkit::ControlPlane::builder().for_test().await else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let store = Store::open(Options::ephemeral())?;
+    let ours = Client::new(Cluster::open(store, Settings::default()).await?, "default");
+    let judges = Judges { ours, theirs: real.client() };
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
+    for client in [&judges.ours, &judges.theirs] {
+        ask(client, Method::POST, "/api/v1/namespaces", &namespace).await?;
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts");
+        ask(client, Method::POST, &path, &account).await?;
+    }
+    let mut failed_kinds = Vec::new();
+    for base in bases::all() {
+        let name = format!("{}.{}", base.kind, base.group);
+        if arguments.kind.as_ref().is_some_and(|kind| *kind != base.kind && *kind != name) {
+            continue;
+        }
+        let (mut failed, mut refused) = (0, 0);
+        for case in 0..arguments.cases {
+            let mut chance = Chance::new(arguments.seed.wrapping_mul(1_000_003).wrapping_add(case));
+            let random = Random::new(&mut chance, &base);
+            let id = format!("k{:x}-{case}", arguments.seed);
+            let verdict = judges.compare(&base, &random, &id).await?;
+            refused += u64::from(verdict.refused);
+            if let Some(difference) = verdict.difference {
+                failed += 1;
+                let (small, difference) = judges.shrink(&base, random, difference, &id).await?;
+                if failed <= arguments.show {
+                    println!("{name} case {case}: {small:?}\n{difference}\n");
+                }
+            }
+        }
+        println!("{name}: {} of {} agree, {refused} refused", arguments.cases - failed, arguments.cases);
+        let is_whole = !NOT_WHOLE.lines().any(|line| line.trim() == name);
+        if failed > 0 && is_whole && !arguments.lenient {
+            failed_kinds.push(name);
+        }
+    }
+    println!("differ: {failed_kinds:?}");
+    Ok(if failed_kinds.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A random object, and perhaps a random change of it.
+#[derive(Debug, Clone)]
+struct Random {
+    create: Vec<Edit>,
+    then: Option<(bool, Vec<Edit>)>,
+}
+
+impl Random {
+    fn new(chance: &mut Chance, base: &Base) -> Self {
+        let of = type_of(base);
+        let whole = base.document("NAME");
+        let edits = *chance.pick(&[0, 1, 1, 1, 2, 3]);
+        let create: Vec<Edit> = (0..edits).map(|_| random_edit(chance, &whole, of)).collect();
+        let changed = apply(&whole, &create);
+        let count = *chance.pick(&[1, 1, 2]);
+        let then = match chance.below(4) {
+            0 => None,
+            1 if !base.status.is_null() => {
+                let mut with = changed.clone();
+                with["status"] = base.status.clone();
+                let status = Edit::new(&["status"], base.status.clone());
+                let edits = (0..count - 1).map(|_| edit(chance, &with, &["status"], status_of(of)));
+                Some((true, std::iter::once(status).chain(edits).collect()))
+            }
+            _ => Some((false, (0..count).map(|_| random_edit(chance, &changed, of)).collect())),
+        };
+        Random { create, then }
+    }
+
+    fn smaller(&self) -> Vec<Random> {
+        let mut all = Vec::new();
+        if let Some((status, edits)) = &self.then {
+            all.push(Random { then: None, ..self.clone() });
+            let fewer = smaller(edits).into_iter().filter(|edits| !edits.is_empty());
+            all.extend(fewer.map(|edits| Random { then: Some((*status, edits)), ..self.clone() }));
+        }
+        all.extend(smaller(&self.create).into_iter().map(|create| Random { create, ..self.clone() }));
+        all
+    }
+}
+
+impl Base {
+    fn document(&self, name: &str) -> Value {
+        let mut object = self.object.clone();
+        object["apiVersion"] = json!(if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        });
+        object["kind"] = json!(self.kind);
+        object["metadata"]["name"] = json!(match self.kind {
+            "APIService" => "v1.g.io".to_owned(),
+            _ => name.to_owned(),
+        });
+        serde_json::from_str(&object.to_string().replace("NAMESPACE", NAMESPACE)).expect("JSON")
+    }
+}
+
+fn type_of(base: &Base) -> Type {
+    Pack::v1_35().of_kind(base.group, base.version, base.kind).expect("a built-in kind")
+}
+
+fn status_of(of: Type) -> Type {
+    of.field("status").expect("a kind with a status").of_type()
+}
+
+/// An edit anywhere but in what every kind has.
+fn random_edit(chance: &mut Chance, document: &Value, of: Type) -> Edit {
+    let own: Vec<&str> = of
+        .fields()
+        .map(schema::pack::Field::name)
+        .filter(|name| !matches!(*name, "" | "apiVersion" | "kind" | "metadata" | "status"))
+        .collect();
+    if own.is_empty() || chance.percent(5) {
+        return Edit::new(&["metadata", "labels"], json!({"l": *chance.pick(&["1", "-", ""])}));
+    }
+    let field = *chance.pick(&own);
+    edit(chance, document, &[field], of.field(field).expect("one of its own").of_type())
+}
+
+struct Verdict {
+    refused: bool,
+    difference: Option<String>,
+}
+
+struct Judges {
+    ours: Client,
+    theirs: Client,
+}
+
+impl Judges {
+    async fn compare(&self, base: &Base, random: &Random, name: &str) -> anyhow::Result<Verdict> {
+        let (ours, theirs) =
+            tokio::try_join!(play(&self.ours, base, random, name), play(&self.theirs, base, random, name))?;
+        let refused = theirs.iter().any(|answer| answer["code"].as_u64().is_some_and(|code| code >= 300));
+        let difference = (ours != theirs).then(|| {
+            let pairs = ours.iter().zip(&theirs).enumerate().filter(|(_, (ours, theirs))| ours != theirs);
+            pairs.map(|(i, (ours, theirs))| different(i, ours, theirs)).collect::<Vec<_>>().join("\n")
+        });
+        Ok(Verdict { refused, difference })
+    }
+
+    async fn shrink(
+        &self,
+        base: &Base,
+        mut random: Random,
+        mut difference: String,
+        name: &str,
+    ) -> anyhow::Result<(Random, String)> {
+        let mut tries = 0;
+        'again: loop {
+            for smaller in random.smaller() {
+                tries += 1;
+                if tries > 60 {
+                    break 'again;
+                }
+                if let Some(still) = self.compare(base, &smaller, name).await?.difference {
+                    (random, difference) = (smaller, still);
+                    continue 'again;
+                }
+            }
+            break;
+        }
+        Ok((random, difference))
+    }
+}
+
+/// What differs between two answers, place by place.
+fn different(step: usize, ours: &Value, theirs: &Value) -> String {
+    fn walk(path: &str, ours: &Value, theirs: &Value, out: &mut Vec<String>) {
+        match (ours, theirs) {
+            (Value::Object(a), Value::Object(b)) => {
+                let keys: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+                for key in keys {
+                    let none = &Value::Null;
+                    walk(
+                        &format!("{path}.{key}"),
+                        a.get(key).unwrap_or(none),
+                        b.get(key).unwrap_or(none),
+                        out,
+                    );
+                }
+            }
+            (a, b) if a == b => {}
+            (a, b) => out.push(format!("  {path}\n    ours   {a}\n    theirs {b}")),
+        }
+    }
+    let mut out = Vec::new();
+    walk(&format!("step {step} "), ours, theirs, &mut out);
+    out.join("\n")
+}
+
+/// Makes and changes an object, and removes it again. Returns what was answered.
+async fn play(client: &Client, base: &Base, random: &Random, name: &str) -> anyhow::Result<Vec<Value>> {
+    let resource = Registry::built_in().of_kind(base.group, base.version, base.kind);
+    let resource = resource.ok_or_else(|| anyhow::anyhow!("{} is not served", base.kind))?;
+    let prefix = if base.group.is_empty() {
+        "/api/v1".to_owned()
+    } else {
+        format!("/apis/{}", resource.api_version())
+    };
+    let collection = if resource.namespaced {
+        format!("{prefix}/namespaces/{NAMESPACE}/{}", resource.plural)
+    } else {
+        format!("{prefix}/{}", resource.plural)
+    };
+    let document = apply(&base.document(name), &random.create);
+    let (code, made, warnings) = ask(client, Method::POST, &collection, &document).await?;
+    let mut answers = vec![normal(base, code, &made, warnings)];
+    if code == 201 {
+        let path = format!("{collection}/{}", made["metadata"]["name"].as_str().unwrap_or(""));
+        if let Some((status, edits)) = &random.then {
+            let mut changed = apply(&made, edits);
+            changed["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
+            let path = if *status { format!("{path}/status") } else { path.clone() };
+            let (code, answer, warnings) = ask(client, Method::PUT, &path, &changed).await?;
+            answers.push(normal(base, code, &answer, warnings));
+        }
+        let now = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
+        ask(client, Method::DELETE, &path, &now).await?;
+        let free = json!({"metadata": {"finalizers": null}});
+        let request = Request::patch(&path).header("Content-Type", "application/merge-patch+json");
+        client.send(request.body(Body::from(serde_json::to_vec(&free)?))?).await?;
+        if base.kind == "Namespace" {
+            let mut gone = made.clone();
+            gone["spec"] = json!({});
+            gone["metadata"].as_object_mut().map(|meta| meta.remove("resourceVersion"));
+            ask(client, Method::PUT, &format!("{path}/finalize"), &gone).await?;
+        }
+    }
+    Ok(answers)
+}
+
+/// An answer without what differs from server to server and from time to time.
+fn normal(base: &Base, code: u16, answer: &Value, mut warnings: Vec<String>) -> Value {
+    warnings.sort();
+    if code >= 300 {
+        let mut causes: Vec<String> = answer["details"]["causes"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|cause| format!("{}: {} ({})", cause["field"], cause["message"], cause["reason"]))
+            .collect();
+        causes.sort();
+        let message = if causes.is_empty() { answer["message"].clone() } else { Value::Null };
+        return json!({"code": code, "reason": answer["reason"], "causes": causes, "message": message});
+    }
+    let mut object = answer.clone();
+    for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields", "selfLink"] {
+        object["metadata"].as_object_mut().map(|meta| meta.remove(field));
+    }
+    if base.kind == "Pod" {
+        // What admission adds is another part's business.
+        for field in ["priority", "preemptionPolicy", "tolerations"] {
+            object["spec"].as_object_mut().map(|spec| spec.remove(field));
+        }
+        for condition in object["status"]["conditions"].as_array_mut().into_iter().flatten() {
+            condition.as_object_mut().map(|condition| condition.remove("lastTransitionTime"));
+        }
+    }
+    if base.kind == "Service" {
+        for field in ["clusterIP", "clusterIPs", "healthCheckNodePort"] {
+            if !object["spec"][field].is_null() && object["spec"][field] != json!("None") {
+                object["spec"][field] = json!("given");
+            }
+        }
+        for port in object["spec"]["ports"].as_array_mut().into_iter().flatten() {
+            if !port["nodePort"].is_null() {
+                port["nodePort"] = json!("given");
+            }
+        }
+    }
+    json!({"code": code, "object": object, "warnings": warnings})
+}
+
+async fn ask(
+    client: &Client,
+    method: Method,
+    path: &str,
+    body: &Value,
+) -> anyhow::Result<(u16, Value, Vec<String>)> {
+    let request = Request::builder().method(method).uri(path).header("Content-Type", "application/json");
+    let response = client.send(request.body(Body::from(serde_json::to_vec(body)?))?).await?;
+    let warnings: BTreeMap<String, ()> = response
+        .headers()
+        .get_all("Warning")
+        .iter()
+        .filter_map(|value| Some((value.to_str().ok()?.to_owned(), ())))
+        .collect();
+    let code = response.status().as_u16();
+    let bytes = response.into_body().collect_bytes().await?;
+    Ok((code, serde_json::from_slice(&bytes).unwrap_or(Value::Null), warnings.into_keys().collect()))
+}

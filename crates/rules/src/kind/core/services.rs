@@ -1,0 +1,765 @@
+//! Services, and the endpoints behind them.
+//!
+//! Addresses and ports that a cluster gives are allocated elsewhere, before the rules here see a service.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+
+use crate::field::{self, Errors, Path};
+use crate::kind::{It, Kind, at, items, keep, text};
+use crate::meta;
+use crate::names::{self, Problems};
+use crate::pod::addresses;
+
+pub(super) struct Services;
+
+const NONE: &str = "None";
+const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+const SERVICE_PORT: &str = "io.k8s.api.core.v1.ServicePort";
+const NOT_AN_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+const DAY: i64 = 24 * 60 * 60;
+
+/// Whether a service has no address of its own, and does not want one.
+pub fn is_headless(service: &Value) -> bool {
+    items(service, "spec.clusterIPs").first().and_then(Value::as_str) == Some(NONE)
+}
+
+/// What a service has when it is made: one address, of one family.
+pub fn complete(service: &mut Value) {
+    let spec = &mut service["spec"];
+    if text(spec, "type") == "ExternalName" {
+        return;
+    }
+    let ip = text(spec, "clusterIP").to_owned();
+    if !ip.is_empty() && items(spec, "clusterIPs").is_empty() {
+        spec["clusterIPs"] = json!([ip]);
+    }
+    if spec["ipFamilyPolicy"].is_null() {
+        spec["ipFamilyPolicy"] = json!("SingleStack");
+    }
+    if items(spec, "ipFamilies").is_empty() {
+        let is_v6 = addresses::ip(&ip).is_some_and(|ip| ip.is_ipv6());
+        spec["ipFamilies"] = json!([if is_v6 { "IPv6" } else { "IPv4" }]);
+    }
+}
+
+/// What an update leaves out is what was there, as long as the service stays what it is.
+pub fn carry_over(new: &mut Value, old: &Value) {
+    let (kind, before) = (text(new, "spec.type").to_owned(), text(old, "spec.type").to_owned());
+    let (was_external, is_external) = (before == "ExternalName", kind == "ExternalName");
+    let new_spec = &mut new["spec"];
+    let old_spec = &old["spec"];
+    if !was_external && !is_external {
+        // The one and the first of the many are the same; whoever changes one means both.
+        let (ip, ips) = (text(new_spec, "clusterIP").to_owned(), items(new_spec, "clusterIPs").to_vec());
+        let (old_ip, old_ips) = (text(old_spec, "clusterIP"), items(old_spec, "clusterIPs"));
+        if ip != old_ip && ips == old_ips {
+            if ip.is_empty() {
+                new_spec.as_object_mut().map(|spec| spec.remove("clusterIPs"));
+            } else {
+                new_spec["clusterIPs"] = json!([ip]);
+            }
+        }
+        if text(new_spec, "clusterIP").is_empty() && items(new_spec, "clusterIPs").is_empty() {
+            keep(new_spec, old_spec, "clusterIP");
+            keep(new_spec, old_spec, "clusterIPs");
+        }
+        for field in ["ipFamilies", "ipFamilyPolicy"] {
+            if new_spec[field].is_null() {
+                keep(new_spec, old_spec, field);
+            }
+        }
+    }
+    let has_node_ports = |kind: &str| matches!(kind, "NodePort" | "LoadBalancer");
+    if has_node_ports(&kind) && has_node_ports(&before) {
+        carry_node_ports(new_spec, old_spec);
+        let needs_check = |spec: &Value| {
+            text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
+        };
+        let unset = new_spec["healthCheckNodePort"].as_i64().unwrap_or(0) == 0;
+        if needs_check(new_spec) && needs_check(old_spec) && unset {
+            keep(new_spec, old_spec, "healthCheckNodePort");
+        }
+    }
+    drop_what_the_type_has_not(new_spec, old_spec, &kind, &before);
+}
+
+fn carry_node_ports(new_spec: &mut Value, old_spec: &Value) {
+    let number = |port: &Value, field: &str| port[field].as_i64().unwrap_or(0);
+    let before: Vec<Value> = items(old_spec, "ports").to_vec();
+    let given: BTreeSet<i64> = items(new_spec, "ports").iter().map(|port| number(port, "nodePort")).collect();
+    for port in
+        new_spec["ports"].as_array_mut().into_iter().flatten().filter(|port| number(port, "nodePort") == 0)
+    {
+        let same = before.iter().find(|old| {
+            number(old, "port") == number(port, "port") && text(old, "protocol") == text(port, "protocol")
+        });
+        if let Some(kept) =
+            same.map(|old| number(old, "nodePort")).filter(|kept| *kept != 0 && !given.contains(kept))
+        {
+            port["nodePort"] = json!(kept);
+        }
+    }
+}
+
+/// A service that changes its type loses what it had from the old one and did not change itself.
+fn drop_what_the_type_has_not(new: &mut Value, old: &Value, kind: &str, before: &str) {
+    if kind == before {
+        return;
+    }
+    let mut drop_if_same = |field: &str| {
+        if new[field] == old[field] {
+            new.as_object_mut().map(|spec| spec.remove(field));
+        }
+    };
+    if kind == "ExternalName" {
+        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
+            drop_if_same(field);
+        }
+    }
+    if !matches!(kind, "NodePort" | "LoadBalancer") {
+        drop_if_same("externalTrafficPolicy");
+    }
+    if kind != "LoadBalancer" {
+        for field in ["healthCheckNodePort", "allocateLoadBalancerNodePorts", "loadBalancerClass"] {
+            drop_if_same(field);
+        }
+    }
+    if kind != "ExternalName" {
+        drop_if_same("externalName");
+    }
+    if !matches!(kind, "NodePort" | "LoadBalancer") && matches!(before, "NodePort" | "LoadBalancer") {
+        let before: Vec<i64> =
+            items(old, "ports").iter().filter_map(|port| port["nodePort"].as_i64()).collect();
+        for port in new["ports"].as_array_mut().into_iter().flatten() {
+            if port["nodePort"].as_i64().is_some_and(|number| before.contains(&number)) {
+                port.as_object_mut().map(|port| port.remove("nodePort"));
+            }
+        }
+    }
+}
+
+impl Kind for Services {
+    fn name(&self) -> fn(&str) -> Problems {
+        names::dns_1035_label
+    }
+
+    fn prepare_create(&self, new: &mut Value) -> Vec<String> {
+        complete(new);
+        Vec::new()
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        carry_over(new, old);
+    }
+
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        errors.extend(service(it.new));
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata_update();
+        errors.extend(changed_addresses(it));
+        errors.extend(changed_class(it));
+        errors.extend(service(it.new));
+        errors
+    }
+
+    fn warn(&self, new: &Value) -> Vec<String> {
+        let spec = at(new, "spec");
+        let mut warnings = Vec::new();
+        if is_headless(new) && text(spec, "type") == "ClusterIP" {
+            for (field, is_set) in [
+                ("loadBalancerIP", !text(spec, "loadBalancerIP").is_empty()),
+                ("externalIPs", !items(spec, "externalIPs").is_empty()),
+                ("SessionAffinity", text(spec, "sessionAffinity") != NONE),
+            ] {
+                if is_set {
+                    warnings.push(format!("spec.{field} is ignored for headless services"));
+                }
+            }
+        }
+        let is_external = text(spec, "type") == "ExternalName";
+        if is_external && !items(spec, "externalIPs").is_empty() {
+            warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
+        }
+        if !is_external && !text(spec, "externalName").is_empty() {
+            warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
+        }
+        if text(spec, "trafficDistribution") == "PreferClose" {
+            warnings.push(
+                "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".to_owned(),
+            );
+        }
+        warnings
+    }
+
+    fn selectable(&self) -> &'static [&'static str] {
+        &["spec.clusterIP", "spec.type"]
+    }
+}
+
+fn service(service: &Value) -> Errors {
+    let (spec, path) = (at(service, "spec"), Path::new("spec"));
+    let kind = text(spec, "type");
+    let mut errors = Errors::new();
+    let ports = items(spec, "ports");
+    if ports.is_empty() && !is_headless(service) && kind != "ExternalName" {
+        errors.push(path.child("ports").required(""));
+    }
+    errors.extend(of_type(service, kind, &path));
+    let mut seen = BTreeSet::new();
+    for (i, port) in ports.iter().enumerate() {
+        errors.extend(self::port(port, ports.len() > 1, &mut seen, &path.child("ports").index(i)));
+    }
+    let selector = spec["selector"].as_object().map(|labels| {
+        labels.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap_or("").to_owned())).collect()
+    });
+    errors.extend(meta::labels(selector.as_ref(), &path.child("selector")));
+    errors.extend(affinity(spec, &path));
+    if kind != "ExternalName" {
+        errors.extend(cluster_ips(spec, is_headless(service), &path));
+    }
+    for (i, ip) in items(spec, "externalIPs").iter().filter_map(Value::as_str).enumerate() {
+        errors.extend(endpoint_ip(ip, &path.child("externalIPs").index(i)));
+    }
+    let types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+    if kind.is_empty() {
+        errors.push(path.child("type").required(""));
+    } else if !types.contains(&kind) {
+        errors.push(path.child("type").not_supported(field::Value::json(&kind), &types));
+    }
+    errors.extend(repeated_ports(ports, kind, &path.child("ports")));
+    errors.extend(load_balancer(spec, kind, &path));
+    errors.extend(traffic(spec, kind, &path));
+    errors
+}
+
+fn of_type(service: &Value, kind: &str, path: &Path) -> Errors {
+    let spec = at(service, "spec");
+    match kind {
+        "LoadBalancer" | "NodePort" if is_headless(service) => {
+            let why = format!("may not be set to 'None' for {kind} services");
+            vec![path.child("clusterIPs").index(0).invalid(NONE, why)]
+        }
+        "ExternalName" => {
+            let why = "may not be set for ExternalName services";
+            let mut errors = Errors::new();
+            for (field, is_set) in [
+                ("clusterIPs", !items(spec, "clusterIPs").is_empty()),
+                ("ipFamilies", !items(spec, "ipFamilies").is_empty()),
+                ("ipFamilyPolicy", !spec["ipFamilyPolicy"].is_null()),
+            ] {
+                if is_set {
+                    errors.push(path.child(field).forbidden(why));
+                }
+            }
+            let name = text(spec, "externalName");
+            let name = name.strip_suffix('.').unwrap_or(name);
+            let path = path.child("externalName");
+            if name.is_empty() {
+                errors.push(path.required(""));
+            } else {
+                errors.extend(
+                    names::dns_subdomain(name).into_iter().map(|problem| path.invalid(name, problem)),
+                );
+            }
+            errors
+        }
+        _ => Errors::new(),
+    }
+}
+
+fn port<'a>(port: &'a Value, needs_name: bool, seen: &mut BTreeSet<&'a str>, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    let name = text(port, "name");
+    if name.is_empty() {
+        if needs_name {
+            errors.push(path.child("name").required(""));
+        }
+    } else {
+        let at_name = path.child("name");
+        errors.extend(names::dns_label(name).into_iter().map(|problem| at_name.invalid(name, problem)));
+        if !seen.insert(name) {
+            errors.push(at_name.duplicate(name));
+        }
+    }
+    let number = i32::try_from(port["port"].as_i64().unwrap_or(0)).unwrap_or(-1);
+    errors.extend(
+        names::port_number(number).into_iter().map(|problem| path.child("port").invalid(number, problem)),
+    );
+    errors.extend(protocol(text(port, "protocol"), &path.child("protocol")));
+    let target = path.child("targetPort");
+    match &port["targetPort"] {
+        Value::String(name) => {
+            errors.extend(names::port_name(name).into_iter().map(|problem| target.invalid(name, problem)));
+        }
+        number => {
+            let number = i32::try_from(number.as_i64().unwrap_or(0)).unwrap_or(-1);
+            errors.extend(
+                names::port_number(number).into_iter().map(|problem| target.invalid(number, problem)),
+            );
+        }
+    }
+    if let Some(protocol) = port["appProtocol"].as_str() {
+        errors.extend(meta::qualified(protocol, &path.child("appProtocol")));
+    }
+    errors
+}
+
+fn protocol(protocol: &str, path: &Path) -> Option<field::Error> {
+    match protocol {
+        "" => Some(path.required("")),
+        protocol if !PROTOCOLS.contains(&protocol) => {
+            Some(path.not_supported(field::Value::json(&protocol), &PROTOCOLS))
+        }
+        _ => None,
+    }
+}
+
+fn affinity(spec: &Value, path: &Path) -> Errors {
+    let config = &spec["sessionAffinityConfig"];
+    let at_config = path.child("sessionAffinityConfig");
+    match text(spec, "sessionAffinity") {
+        "" => vec![path.child("sessionAffinity").required("")],
+        "ClientIP" => {
+            if config.is_null() {
+                return vec![at_config.required("when session affinity type is ClientIP")];
+            }
+            let seconds = at(config, "clientIP.timeoutSeconds").as_i64().unwrap_or(0);
+            if (1..=DAY).contains(&seconds) {
+                return Errors::new();
+            }
+            let path = at_config.child("clientIP").child("timeoutSeconds");
+            vec![path.invalid(seconds, format!("must be greater than 0 and less than {DAY}"))]
+        }
+        NONE if config.is_null() => Errors::new(),
+        NONE => vec![at_config.forbidden("must not be set when session affinity is None")],
+        other => {
+            let supported = ["ClientIP", NONE];
+            vec![path.child("sessionAffinity").not_supported(field::Value::json(&other), &supported)]
+        }
+    }
+}
+
+fn cluster_ips(spec: &Value, is_headless: bool, path: &Path) -> Errors {
+    let at_ips = path.child("clusterIPs");
+    let ips: Vec<&str> = items(spec, "clusterIPs").iter().filter_map(Value::as_str).collect();
+    let ip = text(spec, "clusterIP");
+    let mut errors = Errors::new();
+    if ip.is_empty() {
+        if !ips.is_empty() {
+            let why = "must be empty when `clusterIP` is not specified";
+            errors.push(at_ips.invalid(field::Value::json(&ips), why));
+        }
+    } else if ips.is_empty() {
+        errors.push(at_ips.required(""));
+    } else if ips.first() != Some(&ip) {
+        errors.push(at_ips.invalid(field::Value::json(&ips), "first value must match `clusterIP`"));
+    }
+    let families: Vec<&str> = items(spec, "ipFamilies").iter().filter_map(Value::as_str).collect();
+    for (i, family) in families.iter().enumerate() {
+        let path = path.child("ipFamilies").index(i);
+        if !matches!(*family, "IPv4" | "IPv6") {
+            errors.push(path.not_supported(field::Value::json(family), &["IPv4", "IPv6"]));
+        }
+        if families[..i].contains(family) {
+            errors.push(path.duplicate(field::Value::json(family)));
+        }
+    }
+    let policies = ["PreferDualStack", "RequireDualStack", "SingleStack"];
+    if let Some(policy) = spec["ipFamilyPolicy"].as_str().filter(|policy| !policies.contains(policy)) {
+        errors.push(path.child("ipFamilyPolicy").not_supported(field::Value::json(&policy), &policies));
+    }
+    let mut is_readable = true;
+    for (i, ip) in ips.iter().enumerate() {
+        if i == 0 && *ip == NONE {
+            if ips.len() > 1 {
+                is_readable = false;
+                errors.push(
+                    at_ips.invalid(field::Value::json(&ips), "'None' must be the first and only value"),
+                );
+            }
+        } else if addresses::ip(ip).is_none() {
+            is_readable = false;
+            errors.push(at_ips.index(i).invalid(*ip, NOT_AN_IP));
+        }
+    }
+    if ips.len() > 2 {
+        errors.push(at_ips.invalid(field::Value::json(&ips), "may only hold up to 2 values"));
+    }
+    if !is_readable {
+        return errors;
+    }
+    let is_v6 = |ip: &str| addresses::ip(ip).is_some_and(|ip| ip.is_ipv6());
+    if let [first, second] = ips.as_slice()
+        && is_v6(first) == is_v6(second)
+    {
+        let why = "may specify no more than one IP for each IP family";
+        errors.push(at_ips.invalid(field::Value::json(&ips), why));
+    }
+    for (i, (ip, family)) in ips.iter().zip(&families).enumerate().filter(|_| !is_headless) {
+        let expected = if is_v6(ip) { "IPv6" } else { "IPv4" };
+        if matches!(*family, "IPv4" | "IPv6") && *family != expected {
+            let why = format!("expected an {family} value as indicated by `ipFamilies[{i}]`");
+            errors.push(at_ips.index(i).invalid(*ip, why));
+        }
+    }
+    errors
+}
+
+fn repeated_ports(ports: &[Value], kind: &str, path: &Path) -> Errors {
+    let number = |port: &Value, field: &str| port[field].as_i64().unwrap_or(0);
+    let mut errors = Errors::new();
+    if kind == "ClusterIP" {
+        for (i, _) in ports.iter().enumerate().filter(|(_, port)| number(port, "nodePort") != 0) {
+            let why = "may not be used when `type` is 'ClusterIP'";
+            errors.push(path.index(i).child("nodePort").forbidden(why));
+        }
+    }
+    let is_repeated = |i: usize, field: &str| {
+        let key = |port: &Value| (text(port, "protocol").to_owned(), number(port, field));
+        ports[..i].iter().any(|before| key(before) == key(&ports[i]))
+    };
+    for (i, port) in ports.iter().enumerate().filter(|(_, port)| number(port, "nodePort") != 0) {
+        if is_repeated(i, "nodePort") {
+            errors.push(path.index(i).child("nodePort").duplicate(number(port, "nodePort")));
+        }
+    }
+    for (i, port) in ports.iter().enumerate().filter(|(i, _)| is_repeated(*i, "port")) {
+        let key = json!({"protocol": port["protocol"], "port": port["port"]});
+        errors.push(path.index(i).duplicate(field::Value::internal(SERVICE_PORT, &key)));
+    }
+    errors
+}
+
+fn load_balancer(spec: &Value, kind: &str, path: &Path) -> Errors {
+    let only = "may only be used when `type` is 'LoadBalancer'";
+    let mut errors = Errors::new();
+    let ranges = items(spec, "loadBalancerSourceRanges");
+    if !ranges.is_empty() {
+        let path = path.child("LoadBalancerSourceRanges");
+        if kind != "LoadBalancer" {
+            errors.push(path.forbidden(only));
+        }
+        for (i, range) in ranges.iter().filter_map(Value::as_str).enumerate() {
+            if addresses::cidr(range.trim()).is_none() {
+                let why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+                errors.push(path.index(i).invalid(range.trim(), why));
+            }
+        }
+    }
+    if kind != "LoadBalancer" && !spec["allocateLoadBalancerNodePorts"].is_null() {
+        errors.push(path.child("allocateLoadBalancerNodePorts").forbidden(only));
+    }
+    if let Some(class) = spec["loadBalancerClass"].as_str() {
+        let path = path.child("loadBalancerClass");
+        if kind == "LoadBalancer" {
+            errors.extend(meta::qualified(class, &path));
+        } else {
+            errors.push(path.forbidden(only));
+        }
+    }
+    errors
+}
+
+fn traffic(spec: &Value, kind: &str, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    let has_external_ips = !items(spec, "externalIPs").is_empty();
+    let is_external = matches!(kind, "LoadBalancer" | "NodePort") || kind == "ClusterIP" && has_external_ips;
+    let (policy, at_policy) = (text(spec, "externalTrafficPolicy"), path.child("externalTrafficPolicy"));
+    match (is_external, policy) {
+        (false, "") | (true, "Cluster" | "Local") => {}
+        (false, policy) => {
+            let why = "may only be set for externally-accessible services";
+            errors.push(at_policy.invalid(field::Value::json(&policy), why));
+        }
+        (true, "") => errors.push(at_policy.required("")),
+        (true, policy) => {
+            errors.push(at_policy.not_supported(field::Value::json(&policy), &["Cluster", "Local"]));
+        }
+    }
+    let needs_check = kind == "LoadBalancer" && policy == "Local";
+    let port = i32::try_from(spec["healthCheckNodePort"].as_i64().unwrap_or(0)).unwrap_or(-1);
+    let at_port = path.child("healthCheckNodePort");
+    match (needs_check, port) {
+        (false, 0) => {}
+        (false, port) => {
+            let why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+            errors.push(at_port.invalid(port, why));
+        }
+        (true, 0) => errors.push(at_port.required("")),
+        (true, port) => {
+            errors.extend(names::port_number(port).into_iter().map(|problem| at_port.invalid(port, problem)));
+        }
+    }
+    let at_internal = path.child("internalTrafficPolicy");
+    match spec["internalTrafficPolicy"].as_str() {
+        None if matches!(kind, "NodePort" | "LoadBalancer" | "ClusterIP") => {
+            errors.push(at_internal.required(""))
+        }
+        Some(policy) if !matches!(policy, "Cluster" | "Local") => {
+            errors.push(at_internal.not_supported(field::Value::json(&policy), &["Cluster", "Local"]));
+        }
+        _ => {}
+    }
+    let known = ["PreferClose", "PreferSameNode", "PreferSameZone"];
+    if let Some(distribution) = spec["trafficDistribution"].as_str().filter(|it| !known.contains(it)) {
+        errors
+            .push(path.child("trafficDistribution").not_supported(field::Value::from(distribution), &known));
+    }
+    errors
+}
+
+fn changed_addresses(it: &It<'_>) -> Errors {
+    let is_external = |service: &Value| text(service, "spec.type") == "ExternalName";
+    if is_external(it.new) || is_external(it.old) || is_headless(it.new) && is_headless(it.old) {
+        return Errors::new();
+    }
+    let path = Path::new("spec").child("clusterIPs");
+    let (new, old) = (items(it.new, "spec.clusterIPs"), items(it.old, "spec.clusterIPs"));
+    let value = || field::Value::json(&at(it.new, "spec.clusterIPs"));
+    let once = |i: usize| path.index(i).invalid(value(), "may not change once set");
+    if new.len() == old.len() {
+        let changed = new.iter().zip(old).enumerate().filter(|(_, (new, old))| new != old);
+        return changed.map(|(i, _)| once(i)).collect();
+    }
+    if new.is_empty() {
+        return vec![path.index(0).invalid(value(), "primary clusterIP can not be unset")];
+    }
+    if !old.is_empty() && new[0] != old[0] { vec![once(0)] } else { Errors::new() }
+}
+
+fn changed_class(it: &It<'_>) -> Errors {
+    let is_balanced = |service: &Value| text(service, "spec.type") == "LoadBalancer";
+    let (new, old) = (at(it.new, "spec.loadBalancerClass"), at(it.old, "spec.loadBalancerClass"));
+    if !is_balanced(it.new) || !is_balanced(it.old) || new == old {
+        return Errors::new();
+    }
+    let path = Path::new("spec").child("loadBalancerClass");
+    vec![path.invalid(field::Value::json(new), "may not change once set")]
+}
+
+/// An address behind a service. Pods of an embedded node may well be on the loopback, which Kubernetes would refuse.
+fn endpoint_ip(address: &str, path: &Path) -> Errors {
+    let Some(ip) = addresses::ip(address) else { return vec![path.invalid(address, NOT_AN_IP)] };
+    let mut errors = Errors::new();
+    if ip.is_unspecified() {
+        errors.push(path.invalid(address, format!("may not be unspecified ({address})")));
+    }
+    let is_link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    if is_link_local {
+        let why = "may not be in the link-local range (169.254.0.0/16, fe80::/10)";
+        errors.push(path.invalid(address, why));
+    }
+    errors
+}
+
+pub(super) struct Endpoints;
+
+impl Endpoints {
+    fn subsets(endpoints: &Value) -> Errors {
+        let mut errors = Errors::new();
+        for (i, subset) in items(endpoints, "subsets").iter().enumerate() {
+            let path = Path::new("subsets").index(i);
+            let lists = ["addresses", "notReadyAddresses"];
+            if lists.iter().all(|list| items(subset, list).is_empty()) {
+                errors.push(path.required("must specify `addresses` or `notReadyAddresses`"));
+            }
+            for list in lists {
+                for (j, address) in items(subset, list).iter().enumerate() {
+                    errors.extend(Endpoints::address(address, &path.child(list).index(j)));
+                }
+            }
+            let ports = items(subset, "ports");
+            for (j, port) in ports.iter().enumerate() {
+                errors.extend(Endpoints::port(port, ports.len() > 1, &path.child("ports").index(j)));
+            }
+        }
+        errors
+    }
+
+    fn address(address: &Value, path: &Path) -> Errors {
+        let (ip, at_ip) = (text(address, "ip"), path.child("ip"));
+        let mut errors = Errors::new();
+        if addresses::ip(ip).is_none() {
+            errors.push(at_ip.invalid(ip, NOT_AN_IP));
+        }
+        let hostname = text(address, "hostname");
+        if !hostname.is_empty() {
+            let path = path.child("hostname");
+            errors.extend(
+                names::dns_label(hostname).into_iter().map(|problem| path.invalid(hostname, problem)),
+            );
+        }
+        if let Some(node) = address["nodeName"].as_str() {
+            let path = path.child("nodeName");
+            errors.extend(names::dns_subdomain(node).into_iter().map(|problem| path.invalid(node, problem)));
+        }
+        if addresses::ip(ip).is_none() {
+            errors.push(at_ip.invalid(ip, "must be a valid IP address"));
+        } else {
+            errors.extend(endpoint_ip(ip, &at_ip));
+        }
+        errors
+    }
+
+    fn port(port: &Value, needs_name: bool, path: &Path) -> Errors {
+        let mut errors = Errors::new();
+        let name = text(port, "name");
+        if name.is_empty() && needs_name {
+            errors.push(path.child("name").required(""));
+        } else if !name.is_empty() {
+            let path = path.child("name");
+            errors.extend(names::dns_label(name).into_iter().map(|problem| path.invalid(name, problem)));
+        }
+        let number = i32::try_from(port["port"].as_i64().unwrap_or(0)).unwrap_or(-1);
+        let at_port = path.child("port");
+        errors.extend(names::port_number(number).into_iter().map(|problem| at_port.invalid(number, problem)));
+        errors.extend(protocol(text(port, "protocol"), &path.child("protocol")));
+        if let Some(protocol) = port["appProtocol"].as_str() {
+            errors.extend(meta::qualified(protocol, &path.child("appProtocol")));
+        }
+        errors
+    }
+}
+
+impl Kind for Endpoints {
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        let wrong = Endpoints::subsets(it.new);
+        let is_same = !it.old.is_null() && at(it.new, "subsets") == at(it.old, "subsets");
+        if !is_same {
+            errors.extend(wrong);
+        }
+        errors
+    }
+
+    fn warn(&self, _: &Value) -> Vec<String> {
+        vec!["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()]
+    }
+}
+
+/// Slices of endpoints.
+pub(in crate::kind) struct EndpointSlices;
+
+const TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
+
+impl EndpointSlices {
+    fn endpoints(slice: &Value) -> Errors {
+        let path = Path::new("endpoints");
+        let kind = text(slice, "addressType");
+        let endpoints = items(slice, "endpoints");
+        let mut errors = Errors::new();
+        if endpoints.len() > 1000 {
+            errors.push(path.too_many(endpoints.len(), 1000));
+            return errors;
+        }
+        for (i, endpoint) in endpoints.iter().enumerate() {
+            let at_addresses = path.index(i).child("addresses");
+            let addresses = items(endpoint, "addresses");
+            if addresses.is_empty() {
+                errors.push(at_addresses.required("must contain at least 1 address"));
+            } else if addresses.len() > 100 {
+                errors.push(at_addresses.too_many(addresses.len(), 100));
+            }
+            for (j, address) in addresses.iter().filter_map(Value::as_str).enumerate() {
+                errors.extend(EndpointSlices::address(kind, address, &at_addresses.index(j)));
+            }
+            if let Some(node) = endpoint["nodeName"].as_str() {
+                let path = path.index(i).child("nodeName");
+                errors.extend(
+                    names::dns_subdomain(node).into_iter().map(|problem| path.invalid(node, problem)),
+                );
+            }
+            if let Some(name) = endpoint["hostname"].as_str() {
+                let path = path.index(i).child("hostname");
+                errors.extend(names::dns_label(name).into_iter().map(|problem| path.invalid(name, problem)));
+            }
+        }
+        errors
+    }
+
+    fn address(kind: &str, address: &str, path: &Path) -> Errors {
+        let ip = addresses::ip(address);
+        match kind {
+            "IPv4" => match ip {
+                Some(IpAddr::V4(_)) => endpoint_ip(address, path),
+                _ => vec![path.invalid(address, "must be an IPv4 address")],
+            },
+            "IPv6" => match ip {
+                Some(IpAddr::V6(_)) => endpoint_ip(address, path),
+                _ => vec![path.invalid(address, "must be an IPv6 address")],
+            },
+            "FQDN" => names::dns_subdomain(address)
+                .into_iter()
+                .map(|problem| path.invalid(address, problem))
+                .collect(),
+            _ => Errors::new(),
+        }
+    }
+
+    fn ports(slice: &Value) -> Errors {
+        let path = Path::new("ports");
+        let ports = items(slice, "ports");
+        let mut errors = Errors::new();
+        if ports.len() > 20_000 {
+            errors.push(path.too_many(ports.len(), 20_000));
+            return errors;
+        }
+        let mut seen = BTreeSet::new();
+        for (i, port) in ports.iter().enumerate() {
+            let (path, name) = (path.index(i), text(port, "name"));
+            if !name.is_empty() {
+                let path = path.child("name");
+                errors.extend(names::dns_label(name).into_iter().map(|problem| path.invalid(name, problem)));
+            }
+            if !seen.insert(name) {
+                errors.push(path.child("name").duplicate(field::Value::json(&name)));
+            }
+            errors.extend(protocol(text(port, "protocol"), &path.child("protocol")));
+            if let Some(protocol) = port["appProtocol"].as_str() {
+                errors.extend(meta::qualified(protocol, &path.child("appProtocol")));
+            }
+        }
+        errors
+    }
+
+    fn all(slice: &Value) -> Errors {
+        let kind = text(slice, "addressType");
+        let mut errors = Errors::new();
+        if kind.is_empty() {
+            errors.push(Path::new("addressType").required(""));
+        } else if !TYPES.contains(&kind) {
+            errors.push(Path::new("addressType").not_supported(field::Value::json(&kind), &TYPES));
+        }
+        errors.extend(EndpointSlices::endpoints(slice));
+        errors.extend(EndpointSlices::ports(slice));
+        errors
+    }
+}
+
+impl Kind for EndpointSlices {
+    fn counts(&self) -> crate::kind::Counts {
+        crate::kind::Counts::Fields(&["endpoints", "ports", "addressType", "metadata.labels"])
+    }
+
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        errors.extend(EndpointSlices::all(it.new));
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        let mut errors = self.validate(it);
+        errors.extend(super::immutable(it, "addressType"));
+        errors
+    }
+}
