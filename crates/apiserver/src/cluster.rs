@@ -72,6 +72,7 @@ impl Handle {
 }
 
 /// What a cluster is made with, besides its store.
+#[derive(Default)]
 pub struct Setup {
     /// What differs in the rules of Jobs.
     pub settings: Settings,
@@ -79,6 +80,9 @@ pub struct Setup {
     pub plugins: Vec<Arc<dyn Plugin>>,
     /// Signs the tokens of service accounts. Without one they are good for as long as the process lives.
     pub signer: Option<Signer>,
+    /// Pods run as service accounts, and get their tokens. Only where a controller makes the one that every namespace has,
+    /// or pods will be refused.
+    pub service_accounts: bool,
 }
 
 /// A request about objects of a known resource.
@@ -98,12 +102,12 @@ pub(crate) struct Context<'a> {
 impl Cluster {
     /// A cluster over a store. Makes sure that its first objects are there.
     pub async fn open(store: Store, settings: Settings) -> Result<Self, Refusal> {
-        Cluster::open_with(store, Setup { settings, plugins: Vec::new(), signer: None }).await
+        Cluster::open_with(store, Setup { settings, ..Setup::default() }).await
     }
 
     /// A cluster over a store, with what else it is to have.
     pub async fn open_with(store: Store, setup: Setup) -> Result<Self, Refusal> {
-        let Setup { settings, plugins, signer } = setup;
+        let Setup { settings, plugins, signer, service_accounts } = setup;
         let signer = signer.map_or_else(Signer::generate, Ok).map_err(Refusal::internal)?;
         let built_in = Registry::built_in();
         let strategies = built_in
@@ -117,7 +121,7 @@ impl Cluster {
         let registry = watch::Sender::new(Arc::new(built_in.clone()));
         let defined = watch::Sender::new(Revision(0));
         let cluster = Cluster(Arc::new(Inner {
-            admission: Chain::of(&authorizer, plugins),
+            admission: Chain::of(&store, &authorizer, service_accounts, plugins),
             authorizer,
             tokens: Arc::new(Tokens::new(store.clone(), signer)),
             nodes: Nodes::default(),

@@ -67,7 +67,12 @@ impl Cluster {
         let signer =
             credentials.signer().map_err(|source| Error::Signer { cluster: name.clone(), source })?;
         let credentials = Arc::new(credentials);
-        let setup = Setup { settings: settings.jobs, plugins: Vec::new(), signer: Some(signer) };
+        let setup = Setup {
+            settings: settings.jobs,
+            signer: Some(signer),
+            service_accounts: settings.controllers.includes("serviceaccount-controller"),
+            ..Setup::default()
+        };
         let api = apiserver::Cluster::open_with(store.clone(), setup).await;
         let api = api.map_err(|source| Error::Prepare { cluster: name.clone(), source })?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.port));

@@ -4,8 +4,13 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
+use store::Store;
 
 use super::plugin::{Operation, Plugin, Request};
+use super::pods::limits::LimitRanger;
+use super::pods::priority::Priority;
+use super::pods::service_account::ServiceAccounts;
+use super::pods::tolerations::DefaultTolerationSeconds;
 use crate::auth::rbac::{Authorizer, Escalation};
 use crate::cluster::Context;
 use crate::status::Refusal;
@@ -16,9 +21,20 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// The plugins that every cluster has, with others in their place.
-    pub(crate) fn of(authorizer: &Arc<Authorizer>, others: Vec<Arc<dyn Plugin>>) -> Self {
-        let mut plugins = others;
+    /// The plugins that every cluster has, with others in their place (3.14).
+    pub(crate) fn of(
+        store: &Store,
+        authorizer: &Arc<Authorizer>,
+        has_service_accounts: bool,
+        others: Vec<Arc<dyn Plugin>>,
+    ) -> Self {
+        let mut plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(LimitRanger(store.clone()))];
+        if has_service_accounts {
+            plugins.push(Arc::new(ServiceAccounts(store.clone())));
+        }
+        plugins.push(Arc::new(Priority(store.clone())));
+        plugins.push(Arc::new(DefaultTolerationSeconds));
+        plugins.extend(others);
         plugins.push(Arc::new(Escalation(authorizer.clone())));
         Chain { plugins }
     }

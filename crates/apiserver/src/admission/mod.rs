@@ -7,6 +7,7 @@
 
 mod chain;
 mod plugin;
+mod pods;
 
 pub(crate) use chain::{Chain, deleted, mutated, validated};
 pub use plugin::{Operation, Plugin, Request};

@@ -91,14 +91,17 @@ fn token_requests() -> Resource {
 
 /// Name and namespace in the body are those of the path, if they are there.
 fn expect_same(context: &Context<'_>, request: &Value) -> Result<(), Refusal> {
-    for (field, expected) in [("name", context.name()), ("namespace", context.namespace())] {
-        let said = object::text(request, &["metadata", field]);
-        if !said.is_empty() && said != expected {
-            let why = format!("must match the service account {field} if specified");
-            let error = Path::new("metadata").child(field).invalid(said, why);
-            let about = About { group: GROUP, resource: KIND, name: context.name() };
-            return Err(Refusal::invalid(about, &vec![error]));
-        }
+    let (name, namespace) =
+        (object::text(request, &["metadata", "name"]), object::text(request, &["metadata", "namespace"]));
+    if !namespace.is_empty() && namespace != context.namespace() {
+        let why = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Refusal::bad_request(why));
+    }
+    if !name.is_empty() && name != context.name() {
+        let why = "must match the service account name if specified";
+        let error = Path::new("metadata").child("name").invalid(name, why);
+        let about = About { group: GROUP, resource: KIND, name: context.name() };
+        return Err(Refusal::invalid(about, &vec![error]));
     }
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! An API server in this process, asked by kube-rs and with plain requests.
 
+mod admission;
 mod apply;
 mod auth;
+mod both;
 mod corpus;
 mod crd;
 mod discovery;

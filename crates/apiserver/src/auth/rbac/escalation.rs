@@ -75,8 +75,9 @@ impl Escalation {
         }
         let policy = self.0.policy();
         let rules = policy.rules_of(&role, request.namespace).map_err(|missing| match missing {
-            Missing::Absent { singular, name } => {
-                Refusal::not_found(About { group: GROUP, resource: singular, name: &name })
+            // Upstream names what was asked for, though it is the role that is not there.
+            Missing::Absent { name, .. } => {
+                Refusal::not_found(About { group: GROUP, resource: &request.resource.plural, name: &name })
             }
             Missing::Unsupported(_) => Refusal::unknown(missing.to_string()),
         })?;

@@ -9,7 +9,6 @@ use apiserver::{Cluster, Setup};
 use http::Request;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use rules::job::Settings;
 use serde_json::{Value, json};
 use store::{Options, Store};
 
@@ -22,7 +21,7 @@ async fn serve() -> Served {
     let credentials = Arc::new(Credentials::ephemeral().expect("credentials"));
     let store = Store::open(Options::ephemeral()).expect("a store");
     let signer = Some(credentials.signer().expect("a key"));
-    let setup = Setup { settings: Settings::default(), plugins: Vec::new(), signer };
+    let setup = Setup { signer, ..Setup::default() };
     let cluster = Cluster::open_with(store, setup).await.expect("a cluster");
     let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let server = Server::start(cluster, credentials.clone(), anywhere).await.expect("a server");

@@ -1,6 +1,7 @@
 //! Who may do what.
 
 mod authn;
+mod differential;
 mod rbac;
 mod reviews;
 mod tokens;

@@ -100,7 +100,7 @@ async fn rule_6_7_nobody_gives_what_he_does_not_have() {
                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}})
     };
     let (code, status) = create("rolebindings", binding("ClusterRole", "absent")).await;
-    assert_eq!((code, &status["details"]["kind"]), (404, &json!("clusterrole")));
+    assert_eq!((code, &status["details"]["kind"]), (404, &json!("rolebindings")));
     assert_eq!(create("rolebindings", binding("Role", "x")).await.0, 201);
 }
 

@@ -1,0 +1,4 @@
+//! Who has a say in writes.
+
+mod plugins;
+mod pods;

@@ -1,0 +1,88 @@
+//! What pods get before their own rules look at them, and that a real server gives them the same.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::both::Both;
+
+fn pod(name: &str, spec: Value) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        pod["spec"][key] = value.clone();
+    }
+    pod
+}
+
+#[tokio::test]
+async fn rule_3_5_pods_get_what_a_real_server_gives_them() {
+    let Some(both) = Both::start().await else { return };
+    both.make("/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
+    let (accounts, pods) = ("/api/v1/namespaces/n/serviceaccounts", "/api/v1/namespaces/n/pods");
+    let create = async |pod: &Value| both.ask(&[], &Method::POST, pods, Some(pod)).await;
+
+    let (code, status) = create(&pod("early", json!({"serviceAccountName": "absent"}))).await;
+    assert_eq!((code, &status["reason"]), (403, &json!("Forbidden")));
+    both.make(accounts, &json!({"metadata": {"name": "default"}})).await;
+    both.make(
+        accounts,
+        &json!({"metadata": {"name": "plain"}, "automountServiceAccountToken": false,
+                "imagePullSecrets": [{"name": "s"}]}),
+    )
+    .await;
+    for (class, value, default) in [("high", 100, false), ("usual", 10, true)] {
+        let class = json!({"metadata": {"name": class}, "value": value, "globalDefault": default});
+        both.make("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
+    }
+    let second = json!({"metadata": {"name": "second"}, "value": 1, "globalDefault": true});
+    let (code, _) =
+        both.ask(&[], &Method::POST, "/apis/scheduling.k8s.io/v1/priorityclasses", Some(&second)).await;
+    assert_eq!(code, 403);
+
+    for (name, spec, expected) in [
+        ("bare", json!({}), 201),
+        ("plain", json!({"serviceAccountName": "plain"}), 201),
+        ("wants-token", json!({"serviceAccountName": "plain", "automountServiceAccountToken": true}), 201),
+        ("high", json!({"priorityClassName": "high"}), 201),
+        ("unknown-class", json!({"priorityClassName": "nothing"}), 403),
+        ("wrong-priority", json!({"priorityClassName": "high", "priority": 7}), 403),
+        ("tolerates", json!({"tolerations": [{"operator": "Exists"}]}), 201),
+        (
+            "init",
+            json!({"initContainers": [{"name": "i", "image": "i", "volumeMounts": [
+                {"name": "v", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}]}],
+                "volumes": [{"name": "v", "emptyDir": {}}]}),
+            201,
+        ),
+    ] {
+        let (code, answer) = create(&pod(name, spec)).await;
+        assert_eq!(code, expected, "{name}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn limit_ranges_hold_as_on_a_real_server() {
+    let Some(both) = Both::start().await else { return };
+    both.make("/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
+    let base = "/api/v1/namespaces/n";
+    both.make(&format!("{base}/serviceaccounts"), &json!({"metadata": {"name": "default"}})).await;
+    let range = json!({"metadata": {"name": "r"}, "spec": {"limits": [
+        {"type": "Container", "default": {"cpu": "1", "memory": "1Gi"}, "defaultRequest": {"cpu": "500m"},
+         "min": {"cpu": "100m"}, "max": {"cpu": "2", "memory": "2Gi"}, "maxLimitRequestRatio": {"cpu": "4"}},
+        {"type": "Pod", "max": {"cpu": "3"}},
+    ]}});
+    both.make(&format!("{base}/limitranges"), &range).await;
+    for (name, resources, expected) in [
+        ("none", json!({}), 201),
+        ("small", json!({"requests": {"cpu": "50m"}}), 403),
+        ("large", json!({"limits": {"cpu": "3"}}), 403),
+        ("ratio", json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "2"}}), 403),
+    ] {
+        let containers = json!({"containers": [{"name": "c", "image": "i", "resources": resources}]});
+        let path = format!("{base}/pods");
+        let (code, answer) = both.ask(&[], &Method::POST, &path, Some(&pod(name, containers))).await;
+        assert_eq!(code, expected, "{name}: {answer}");
+    }
+}

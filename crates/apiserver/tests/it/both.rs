@@ -1,0 +1,120 @@
+//! The same requests to our server and to a real one: the answers must be equal.
+
+use std::sync::LazyLock;
+
+use apiserver::{Cluster, Setup};
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use regex::Regex;
+use serde_json::Value;
+use store::{Options, Store};
+use testkit::ControlPlane;
+
+/// Our server and a real one.
+pub(crate) struct Both {
+    ours: Client,
+    real: Client,
+    control_plane: ControlPlane,
+}
+
+impl Both {
+    /// Both, if there can be a real one on this machine. Ours gives pods service accounts, as the real one does.
+    pub(crate) async fn start() -> Option<Both> {
+        let control_plane = ControlPlane::builder().for_test().await?;
+        let store = Store::open(Options::ephemeral()).expect("a store");
+        let setup = Setup { service_accounts: true, ..Setup::default() };
+        let ours = Cluster::open_with(store, setup).await.expect("a cluster");
+        let real = control_plane.client();
+        Some(Both { ours: Client::new(ours, "default"), real, control_plane })
+    }
+
+    /// What both answer, which is the same: code and body.
+    pub(crate) async fn ask(
+        &self,
+        headers: &[(&str, &str)],
+        method: &Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> (u16, Value) {
+        let ours = answer(&self.ours, headers, method, path, body).await;
+        let real = answer(&self.real, headers, method, path, body).await;
+        assert_eq!(ours, real, "{method} {path} {headers:?} {}", body.unwrap_or(&Value::Null));
+        real
+    }
+
+    /// Posts an object to both.
+    pub(crate) async fn make(&self, path: &str, body: &Value) {
+        let (code, answer) = self.ask(&[], &Method::POST, path, Some(body)).await;
+        assert_eq!(code, 201, "{answer}");
+    }
+
+    /// The real one alone.
+    pub(crate) fn real(&self) -> &Client {
+        let _ = &self.control_plane;
+        &self.real
+    }
+
+    /// Ours alone.
+    pub(crate) fn ours(&self) -> &Client {
+        &self.ours
+    }
+}
+
+async fn answer(
+    client: &Client,
+    headers: &[(&str, &str)],
+    method: &Method,
+    path: &str,
+    body: Option<&Value>,
+) -> (u16, Value) {
+    let body = body.map(|body| serde_json::to_vec(body).expect("JSON prints")).unwrap_or_default();
+    let mut request = Request::builder().method(method).uri(path).header("User-Agent", "both");
+    if !headers.iter().any(|(name, _)| *name == "Content-Type") {
+        request = request.header("Content-Type", "application/json");
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Body::from(Bytes::from(body))).expect("a request");
+    let answer = client.send(request).await.expect("an answer");
+    let code = answer.status().as_u16();
+    let bytes = answer.into_body().collect().await.expect("a body").to_bytes();
+    let mut body = serde_json::from_slice(&bytes)
+        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+    normalize(&mut body);
+    (code, body)
+}
+
+/// Takes out what differs from one server to the next, and from one run to the next.
+fn normalize(value: &mut Value) {
+    static WORDS: LazyLock<Regex> = LazyLock::new(|| {
+        let uuid = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}";
+        let time = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z";
+        Regex::new(&format!("{uuid}|{time}|kube-api-access-[a-z0-9]{{5}}|JTI=\\S+")).expect("a pattern")
+    });
+    match value {
+        Value::Object(map) => {
+            for key in ["resourceVersion", "managedFields"] {
+                map.remove(key);
+            }
+            if let Some(token) =
+                map.get_mut("token").filter(|token| token.as_str().is_some_and(|t| t.len() > 100))
+            {
+                *token = Value::from("TOKEN");
+            }
+            // In whatever order a Go program finds the bindings.
+            for key in ["resourceRules", "nonResourceRules"] {
+                if let Some(list) = map.get_mut(key).and_then(Value::as_array_mut) {
+                    list.sort_by_key(Value::to_string);
+                }
+            }
+            map.values_mut().for_each(normalize);
+        }
+        Value::Array(list) => list.iter_mut().for_each(normalize),
+        Value::String(text) => *text = WORDS.replace_all(text, "X").into_owned(),
+        _ => {}
+    }
+}
