@@ -119,23 +119,93 @@ fn cannot_be_handled(resource: &Resource, why: &str) -> String {
     format!("{kind} in version {} cannot be handled as a {kind}: {why}", go::quote(version))
 }
 
-/// The options of a DELETE: from the body, or else from the query (2.52).
-pub fn delete_options(headers: &HeaderMap, query: &Query, body: &[u8]) -> Result<Value, Refusal> {
-    if body.is_empty() {
-        let mut options = serde_json::Map::new();
-        for name in ["propagationPolicy", "gracePeriodSeconds", "orphanDependents"] {
-            if let Some(text) = query.get(name) {
-                let value = serde_json::from_str(text).ok().filter(|value: &Value| !value.is_string());
-                options.insert(name.to_owned(), value.unwrap_or_else(|| Value::String(text.to_owned())));
-            }
+/// What a DELETE is asked to do (2.52).
+#[derive(Debug, Default)]
+pub struct DeleteOptions {
+    /// All of it, as it was said.
+    pub value: Value,
+    /// How long the object may take, in seconds.
+    pub grace: Option<i64>,
+    /// What becomes of owned objects.
+    pub policy: Option<String>,
+    /// The same in older words.
+    pub orphan: Option<bool>,
+    /// Whether nothing is to be stored.
+    pub dry_run: bool,
+}
+
+impl DeleteOptions {
+    /// The code of an answer when the object is not gone yet. Old clients that wait for owned objects hear of it.
+    pub fn code_if_held(&self) -> http::StatusCode {
+        if self.orphan == Some(false) { http::StatusCode::ACCEPTED } else { http::StatusCode::OK }
+    }
+
+    /// Judges options that were read.
+    pub fn of(value: Value) -> Result<Self, Refusal> {
+        let dry_run: Vec<&str> =
+            value["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let policy = value["propagationPolicy"].as_str();
+        let mut errors = Vec::new();
+        if let (Some(policy), false) = (policy, value["orphanDependents"].is_null()) {
+            let why = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(Path::new("propagationPolicy").invalid(policy, why));
         }
-        return Ok(Value::Object(options));
+        if let Some(policy) = policy.filter(|policy| !["Foreground", "Background", "Orphan"].contains(policy))
+        {
+            let known = ["Foreground", "Background", "Orphan", "nil"];
+            errors.push(Path::new("propagationPolicy").not_supported(policy, &known));
+        }
+        errors.extend(crate::options::dry_run_errors(&dry_run));
+        if !errors.is_empty() {
+            let about = About { group: "meta.k8s.io", resource: "DeleteOptions", name: "" };
+            return Err(Refusal::invalid(about, &errors));
+        }
+        Ok(DeleteOptions {
+            grace: value["gracePeriodSeconds"].as_i64(),
+            policy: policy.map(str::to_owned),
+            orphan: value["orphanDependents"].as_bool(),
+            dry_run: !dry_run.is_empty(),
+            value,
+        })
+    }
+}
+
+/// The options of a DELETE: from the body, or else from the query (2.52).
+pub fn delete_options(headers: &HeaderMap, query: &Query, body: &[u8]) -> Result<DeleteOptions, Refusal> {
+    if body.is_empty() {
+        return DeleteOptions::of(delete_options_of(query)?);
     }
     let of = wire::named("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
     let content = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     let bad = |why: String| Refusal::bad_request(why);
-    if content.starts_with("application/vnd.kubernetes.protobuf") {
-        return schema::protobuf::decode(of, body).map_err(|why| bad(why.to_string()));
+    let value = match content.split(';').next().unwrap_or("").trim() {
+        "application/vnd.kubernetes.protobuf" => {
+            schema::protobuf::decode(of, body).map_err(|why| bad(why.to_string()))?
+        }
+        "application/yaml" => {
+            let tree = yaml::read(body).map_err(bad)?;
+            schema::decode_value(of, &tree).map_err(|why| bad(why.to_string()))?.value
+        }
+        "" | "application/json" => schema::decode(of, body).map_err(|why| bad(why.to_string()))?.value,
+        _ => return Err(Refusal::unsupported_media_type(&ACCEPTED)),
+    };
+    DeleteOptions::of(value)
+}
+
+fn delete_options_of(query: &Query) -> Result<Value, Refusal> {
+    let mut options = serde_json::Map::new();
+    if let Some(text) = query.get("gracePeriodSeconds") {
+        options.insert("gracePeriodSeconds".to_owned(), crate::options::integer(text)?.into());
     }
-    Ok(schema::decode(of, body).map_err(|why| bad(why.to_string()))?.value)
+    if query.get("orphanDependents").is_some() {
+        options.insert("orphanDependents".to_owned(), query.is_on("orphanDependents").into());
+    }
+    if let Some(policy) = query.get("propagationPolicy") {
+        options.insert("propagationPolicy".to_owned(), policy.into());
+    }
+    let dry_run: Vec<&str> = query.all("dryRun").collect();
+    if !dry_run.is_empty() {
+        options.insert("dryRun".to_owned(), dry_run.into());
+    }
+    Ok(Value::Object(options))
 }

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode, request};
 use rules::job::Settings;
 use rules::meta::system::Identity;
-use serde_json::json;
 use store::{Draft, Object, Revision, Scope, Store};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -25,6 +24,7 @@ use crate::object;
 use crate::registry::{Registry, Resource};
 use crate::request::{Asked, Query, Target, Verb};
 use crate::status::Refusal;
+use crate::strategy::traits::Traits;
 use crate::strategy::{self, Strategy, forms};
 use crate::{bootstrap, discovery, options, subresources, verbs};
 
@@ -198,12 +198,14 @@ impl Cluster {
             Ok(answer) => form::shown(&context, form, answer).await,
             refused => refused,
         };
-        if let Some(warning) =
-            resource.custom.as_ref().and_then(|custom| custom.version().deprecation.as_ref())
-        {
+        let deprecation = match &resource.custom {
+            Some(custom) => custom.version().deprecation.clone(),
+            None => Traits::of(resource).deprecation.map(str::to_owned),
+        };
+        if let Some(warning) = deprecation {
             let refused = |refusal| answer::refusal_in(accept::for_refusal(&head.headers, &query), &refusal);
             let mut answer = answered.unwrap_or_else(refused);
-            answer::warn(&mut answer, std::slice::from_ref(warning));
+            answer::warn(&mut answer, &[warning]);
             return Ok(answer);
         }
         let answered = answered?;
@@ -216,6 +218,9 @@ impl Cluster {
     async fn carry_out(&self, context: &Context<'_>, body: &Bytes) -> Result<Answer, Refusal> {
         let Context { target, resource, .. } = context;
         match (target.subresource.as_deref(), target.verb) {
+            (None, Verb::Watch) if resource.allows("list") && !resource.allows("watch") => {
+                Err(Refusal::not_supported(context.about(), "watch"))
+            }
             // What is discovered of a custom resource whose definition leaves is less than what it answers.
             (None, verb) if resource.custom.is_none() && !resource.allows(verb.word()) => {
                 Err(Refusal::method_not_allowed())
@@ -286,7 +291,8 @@ impl Cluster {
             form: accept::Form::PLAIN,
             head: &head,
         };
-        let removed = verbs::delete::delete_in(&context, namespace, name, &json!({})).await;
+        let removed =
+            verbs::delete::delete_in(&context, namespace, name, &crate::body::DeleteOptions::default()).await;
         if let Err(refusal) = removed.map(drop)
             && refusal.code() != StatusCode::NOT_FOUND
         {

@@ -41,6 +41,22 @@ pub fn storage_name(resource: &Resource) -> String {
     }
 }
 
+/// Where upstream's storage has an object; some errors tell it.
+pub fn registry_path(resource: &Resource, namespace: &str, name: &str) -> String {
+    let of = match (resource.group.as_str(), resource.plural.as_str()) {
+        ("", "replicationcontrollers") => "controllers".to_owned(),
+        ("", "endpoints") => "services/endpoints".to_owned(),
+        ("", "services") => "services/specs".to_owned(),
+        ("", "nodes") => "minions".to_owned(),
+        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+        (group @ ("apiextensions.k8s.io" | "apiregistration.k8s.io"), plural) => format!("{group}/{plural}"),
+        (group, plural) if resource.custom.is_some() => format!("{group}/{plural}"),
+        (_, plural) => plural.to_owned(),
+    };
+    let namespace = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+    format!("/registry/{of}/{namespace}{name}")
+}
+
 /// An object ready to be stored: canonical JSON with a place for the revision, and what the store is told about it.
 pub fn draft(object: &Value, selectable: &[(impl AsRef<str>, String)]) -> Draft {
     let index = Index {

@@ -28,10 +28,7 @@ pub(crate) fn expect(verb: Verb, query: &Query) -> Result<(), Refusal> {
     if let Some(manager) = query.get("fieldManager") {
         errors.extend(rules::meta::field_manager(manager, &Path::new("fieldManager")));
     }
-    let dry_run: Vec<&str> = query.all("dryRun").collect();
-    if dry_run.iter().any(|value| !DRY_RUN.contains(value)) {
-        errors.push(Path::new("dryRun").not_supported(Value::json(&dry_run), &DRY_RUN));
-    }
+    errors.extend(dry_run_errors(&query.all("dryRun").collect::<Vec<_>>()));
     if let Some(validation) = query.get("fieldValidation").filter(|value| !FIELD_VALIDATION.contains(value)) {
         errors.push(Path::new("fieldValidation").not_supported(validation, &FIELD_VALIDATION));
     }
@@ -39,6 +36,16 @@ pub(crate) fn expect(verb: Verb, query: &Query) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(Refusal::invalid(About { group: "meta.k8s.io", resource: kind, name: "" }, &errors))
+}
+
+/// What is wrong with the stages that are to be left out.
+pub(crate) fn dry_run_errors(dry_run: &[&str]) -> Errors {
+    let is_known = dry_run.iter().all(|value| DRY_RUN.contains(value));
+    if is_known {
+        Vec::new()
+    } else {
+        vec![Path::new("dryRun").not_supported(Value::json(&dry_run), &DRY_RUN)]
+    }
 }
 
 /// The options of a list or a watch (2.6, 2.15).
@@ -146,13 +153,18 @@ impl ListOptions {
 
 /// A resource version, or why it is none.
 pub(crate) fn revision(text: &str) -> Result<store::Revision, String> {
+    let invalid = |why| format!("resourceVersion: Invalid value: {}: {why}", types::go::quote(text));
+    number(text).map(store::Revision).map_err(invalid)
+}
+
+/// The number of a resource version, or why it is none.
+pub(crate) fn number(text: &str) -> Result<u64, String> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse() {
-        Ok(number) if is_number => Ok(store::Revision(number)),
+        Ok(number) if is_number => Ok(number),
         _ => {
             let why = if is_number { "value out of range" } else { "invalid syntax" };
-            let text = types::go::quote(text);
-            Err(format!("resourceVersion: Invalid value: {text}: strconv.ParseUint: parsing {text}: {why}"))
+            Err(format!("strconv.ParseUint: parsing {}: {why}", types::go::quote(text)))
         }
     }
 }
@@ -196,7 +208,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| invalid())
 }
 
-fn integer(text: &str) -> Result<i64, Refusal> {
+pub(crate) fn integer(text: &str) -> Result<i64, Refusal> {
     text.parse().map_err(|_| {
         let is_number = text.strip_prefix('-').unwrap_or(text).bytes().all(|byte| byte.is_ascii_digit());
         let why = if is_number && !text.is_empty() { "value out of range" } else { "invalid syntax" };

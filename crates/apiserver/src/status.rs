@@ -17,6 +17,8 @@ pub struct Refusal {
     details: Option<Map<String, Value>>,
     /// Clients come back after so many seconds.
     retry_after: Option<u32>,
+    /// Where a list may go on.
+    token: Option<String>,
 }
 
 /// The object, resource or kind that an error is about.
@@ -53,7 +55,14 @@ impl About<'_> {
 
 impl Refusal {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        Refusal { code, reason: Some(reason), message: message.into(), details: None, retry_after: None }
+        Refusal {
+            code,
+            reason: Some(reason),
+            message: message.into(),
+            details: None,
+            retry_after: None,
+            token: None,
+        }
     }
 
     fn about(code: StatusCode, reason: &'static str, about: About<'_>, message: String) -> Self {
@@ -148,6 +157,12 @@ impl Refusal {
         let message =
             format!("{prefix}{} {} already exists", about.qualified(), types::go::quote(about.name));
         Refusal::about(StatusCode::CONFLICT, "AlreadyExists", about, message)
+    }
+
+    /// The same for a name that the server made up, time and again.
+    pub(crate) fn no_unique_name(mut self) -> Self {
+        self.message.push_str(", the server was not able to generate a unique name for the object");
+        self.retry_after(1)
     }
 
     /// 409: the stored object is another one than the client thinks.
@@ -262,6 +277,12 @@ impl Refusal {
         self
     }
 
+    /// Tells where a list may go on.
+    pub(crate) fn with_continue(mut self, token: String) -> Self {
+        self.token = Some(token);
+        self
+    }
+
     /// Adds a cause that machines look for (2.28).
     pub fn with_cause(mut self, reason: &str, message: &str, field: &str) -> Self {
         let mut cause = json!([{"reason": reason, "message": message}]);
@@ -290,6 +311,9 @@ impl Refusal {
         });
         if let Some(reason) = self.reason {
             status["reason"] = json!(reason);
+        }
+        if let Some(token) = &self.token {
+            status["metadata"]["continue"] = json!(token);
         }
         if let Some(details) = &self.details {
             status["details"] = Value::Object(details.clone());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use rules::job::{self, Settings};
 use rules::meta::system::Identity;
 use rules::wire;
@@ -14,6 +15,7 @@ use crate::registry::Resource;
 pub(crate) mod addresses;
 mod built_in;
 pub(crate) mod forms;
+pub(crate) mod traits;
 
 /// How objects of a kind are made and changed. Bodies are what [`schema::decode`] left.
 pub trait Strategy: Send + Sync {
@@ -31,6 +33,11 @@ pub trait Strategy: Send + Sync {
     fn update_subresource(&self, name: &str, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
         let _ = name;
         self.update_status(body, stored)
+    }
+    /// An object that begins to leave, for kinds that have more to say of it than when.
+    fn leaving(&self, stored: &Value, now: Timestamp) -> Option<Value> {
+        let _ = (stored, now);
+        None
     }
     /// Fields that can be selected, besides name and namespace.
     fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {

@@ -61,6 +61,17 @@ fn unstored(code: StatusCode, object: &Value) -> Answer {
     answer::value(code, object)
 }
 
+/// The object must be in the namespace that the path names, or leave it open (2.31).
+fn expect_namespace(context: &Context<'_>, object: &Value) -> Result<(), Refusal> {
+    let own = crate::object::text(object, &["metadata", "namespace"]);
+    // Objects without a namespace lose one that they were given.
+    if own.is_empty() || own == context.namespace() || !context.resource.namespaced {
+        return Ok(());
+    }
+    let why = "the namespace of the provided object does not match the namespace sent on the request";
+    Err(Refusal::bad_request(why))
+}
+
 /// The object must have the name that the path has (2.31).
 fn expect_name(context: &Context<'_>, object: &Value) -> Result<(), Refusal> {
     let (name, wanted) = (crate::object::text(object, &["metadata", "name"]), context.name());

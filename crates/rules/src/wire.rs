@@ -55,9 +55,7 @@ pub fn expect_kind(group: &str, version: &str, kind: &str, body: &Value, sent: &
         format!("converting ({sent_version}.{sent_kind}) to ({internal}.{kind}): unknown conversion")
     } else {
         let (kind, version) = (go::quote(sent_kind), go::quote(sent));
-        format!(
-            "no kind {kind} is registered for version {version} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
-        )
+        format!("no kind {kind} is registered for version {version} in scheme \"pkg/runtime/scheme.go:111\"")
     };
     Err(format!("{sent_kind} in version {} cannot be handled as a {kind}: {why}", go::quote(sent_version)))
 }
@@ -138,7 +136,7 @@ mod tests {
         check(
             json!({"apiVersion": "batch/v1", "kind": "Jobb"}),
             "Jobb in version \"v1\" cannot be handled as a Job: no kind \"Jobb\" is registered for version \"batch/v1\" in \
-             scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+             scheme \"pkg/runtime/scheme.go:111\"",
         );
         check(
             json!({"apiVersion": "batch/v1", "kind": 5}),

@@ -1,5 +1,6 @@
 //! Built-in kinds: their rules are in [`rules::kind`], here they meet the resources that are served.
 
+use jiff::Timestamp;
 use rules::kind::endpoints::{self, Facts};
 use rules::kind::{self, Kind};
 use rules::meta::system::Identity;
@@ -71,6 +72,16 @@ impl Strategy for BuiltIn {
     fn update_subresource(&self, name: &str, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
         let (body, stored) = (self.sent(body), self.sent(stored));
         Ok(self.seen(endpoints::update_subresource(self.kind, &self.facts, name, &body, &stored)?))
+    }
+
+    /// A namespace tells that it is being emptied.
+    fn leaving(&self, stored: &Value, now: Timestamp) -> Option<Value> {
+        (self.facts.kind == "Namespace").then(|| {
+            let mut new = stored.clone();
+            new["metadata"]["deletionTimestamp"] = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into();
+            new["status"]["phase"] = "Terminating".into();
+            new
+        })
     }
 
     fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {

@@ -14,6 +14,7 @@ use store::{Scope, Write};
 use super::binding::{now, success};
 use crate::answer::Answer;
 use crate::body;
+use crate::body::DeleteOptions;
 use crate::cluster::Context;
 use crate::object;
 use crate::registry::{Registry, Resource};
@@ -146,7 +147,12 @@ async fn remove(context: &Context<'_>, mut options: Value) -> Result<(), Refusal
     loop {
         let current = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
         let old = object::read(&current);
-        crate::verbs::delete::expect_preconditions(context, context.name(), &options, &old)?;
+        crate::verbs::delete::expect_preconditions(
+            context,
+            context.name(),
+            &DeleteOptions::of(options.clone())?,
+            &old,
+        )?;
         let mut pod: Pod = wire::typed(&old);
         mark_evicted(&mut pod, Time(now()));
         let mut new = schema::encode(context.resource.of_type(), &wire::untyped(&pod, &Value::Null));
@@ -167,5 +173,5 @@ async fn remove(context: &Context<'_>, mut options: Value) -> Result<(), Refusal
             Err(error) => return Err(crate::verbs::not_committed(context, context.name(), error)),
         }
     }
-    delete_in(context, context.namespace(), context.name(), &options).await.map(drop)
+    delete_in(context, context.namespace(), context.name(), &DeleteOptions::of(options)?).await.map(drop)
 }

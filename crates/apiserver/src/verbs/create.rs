@@ -19,8 +19,10 @@ const NAME_ATTEMPTS: usize = 8;
 
 pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refusal> {
     let body = body::read(context.resource, &context.head.headers, context.query, bytes)?;
-    expect_namespace(context)?;
-    let generates = object::text(&body.object, &["metadata", "name"]).is_empty();
+    verbs::expect_namespace(context, &body.object)?;
+    let given = object::text(&body.object, &["metadata", "name"]);
+    expect_place(context, given)?;
+    let generates = given.is_empty();
     let mut attempts = 1;
     let object = managed::followed(context, None, &body.object, false);
     loop {
@@ -29,6 +31,9 @@ pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer
                 if generates && attempts < NAME_ATTEMPTS && refusal.code() == StatusCode::CONFLICT =>
             {
                 attempts += 1;
+            }
+            Err(refusal) if generates && refusal.code() == StatusCode::CONFLICT => {
+                return Err(refusal.no_unique_name());
             }
             done => return done,
         }
@@ -100,7 +105,7 @@ async fn store(
 }
 
 /// Objects are made in namespaces that are there and will stay (2.28).
-fn expect_namespace(context: &Context<'_>) -> Result<(), Refusal> {
+pub(crate) fn expect_place(context: &Context<'_>, of: &str) -> Result<(), Refusal> {
     if !context.resource.namespaced {
         return Ok(());
     }
@@ -113,7 +118,7 @@ fn expect_namespace(context: &Context<'_>) -> Result<(), Refusal> {
     if object::text(&object::read(&found), &["status", "phase"]) == "Terminating" {
         let why = format!("unable to create new content in namespace {name} because it is being terminated");
         let cause = format!("namespace {name} is being terminated");
-        return Err(Refusal::forbidden(context.about(), &why).with_cause(
+        return Err(Refusal::forbidden(context.about_name(of), &why).with_cause(
             "NamespaceTerminating",
             &cause,
             "metadata.namespace",

@@ -3,35 +3,37 @@
 use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use store::{At, Write};
+use store::{Object, Write};
 
 use crate::answer::{self, Answer};
+use crate::body::DeleteOptions;
 use crate::cluster::Context;
-use crate::status::Refusal;
+use crate::status::{About, Refusal};
 use crate::strategy::addresses;
-use crate::verbs::list::{Selection, list_bytes};
-use crate::{admission, body, crd, object, verbs};
+use crate::strategy::traits::{Owned, Traits};
+use crate::verbs::list;
+use crate::{admission, body, object, verbs};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
+/// Namespaces that a cluster cannot do without (2.60).
+const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 pub(crate) async fn delete(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refusal> {
     let options = body::delete_options(&context.head.headers, context.query, bytes)?;
-    let mut answer = delete_named(context, context.name(), &options).await?;
+    let mut answer = delete_in(context, context.namespace(), context.name(), &options).await?;
     warn_of_orphans(context, &options, &mut answer);
     Ok(answer)
 }
 
 /// Lists what is selected and deletes one after the other; answers with the list as it was.
 pub(crate) async fn delete_collection(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refusal> {
+    let page = list::Page::read(context).await?;
+    let selection = list::Selection::read(context)?;
     let options = body::delete_options(&context.head.headers, context.query, bytes)?;
-    let selection = Selection::read(context)?;
-    let scope = selection.scope(context);
-    let view =
-        context.cluster.store().view_at(At::Latest).map_err(|why| Refusal::internal(why.to_string()))?;
-    let selected: Vec<_> = view.list(&scope).filter(|object| selection.matches(object)).cloned().collect();
-    let answer = list_bytes(context, view.revision(), &selected, None, None).await?;
-    for object in &selected {
+    let listed = list::listed(context, &selection, &page)?;
+    let answer = listed.bytes(context).await?;
+    for object in &listed.objects {
         let done = delete_in(context, object.key.namespace(), object.key.name(), &options).await;
         match done {
             Err(refusal) if refusal.code() == StatusCode::NOT_FOUND => {}
@@ -43,51 +45,74 @@ pub(crate) async fn delete_collection(context: &Context<'_>, bytes: &[u8]) -> Re
     Ok(answer)
 }
 
-async fn delete_named(context: &Context<'_>, name: &str, options: &Value) -> Result<Answer, Refusal> {
-    delete_in(context, context.namespace(), name, options).await
-}
-
+/// Deletes an object, or marks it for whoever still has to act on it.
 pub(crate) async fn delete_in(
     context: &Context<'_>,
     namespace: &str,
     name: &str,
-    options: &Value,
+    options: &DeleteOptions,
 ) -> Result<Answer, Refusal> {
     let key = object::key(context.resource, namespace, name);
+    let store = context.cluster.store();
+    if context.resource.plural == "namespaces" && IMMORTAL.contains(&name) {
+        return Err(Refusal::forbidden(context.about_name(name), "this namespace may not be deleted"));
+    }
     loop {
-        let current =
-            context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about_name(name)))?;
+        let current = store.get(&key).ok_or_else(|| Refusal::not_found(context.about_name(name)))?;
         let old = object::read(&current);
         expect_preconditions(context, name, options, &old)?;
         let mut warnings = Vec::new();
-        admission::deleted(context, &old, options, &mut warnings).await?;
-        let new = leaving(context, options, &old, Timestamp::now());
-        let is_held = is_held(context, &new);
-        if context.is_dry_run() {
-            let answer = if is_held { verbs::unstored(StatusCode::OK, &new) } else { gone(context, &old) };
+        admission::deleted(context, &old, &options.value, &mut warnings).await?;
+        let step = next_step(context, options, &old, Timestamp::now());
+        let (write, then_removes) = match &step {
+            // Whoever asked before may have asked for less time, but not for more.
+            Step::Pending => return Ok(warned(gone(context, StatusCode::OK, &old), &warnings)),
+            Step::Mark(new) | Step::MarkAndRemove(new) if options.dry_run => {
+                let code =
+                    if matches!(step, Step::Mark(_)) { options.code_if_held() } else { StatusCode::OK };
+                return Ok(warned(verbs::unstored(code, new), &warnings));
+            }
+            Step::Remove if options.dry_run => {
+                return Ok(warned(gone(context, StatusCode::OK, &old), &warnings));
+            }
+            Step::Mark(new) => (Write::put(key.clone(), context.draft(new).await?), false),
+            Step::MarkAndRemove(new) => (Write::put(key.clone(), context.draft(new).await?), true),
+            Step::Remove => (Write::delete(key.clone()), false),
+        };
+        let is_marked = matches!(step, Step::Mark(_));
+        if let Step::Mark(new) = &step
+            && verbs::update::same(new, &old)
+        {
+            let answer = verbs::stored(context, options.code_if_held(), &current).await?;
             return Ok(warned(answer, &warnings));
         }
-        if is_held && verbs::update::same(&new, &old) {
-            return verbs::stored(context, StatusCode::OK, &current).await;
-        }
-        let write = if is_held {
-            Write::put(key.clone(), context.draft(&new).await?)
-        } else {
-            Write::delete(key.clone())
-        };
-        match context.cluster.store().commit(write.if_revision(current.revision)).await {
-            Ok(done) if is_held => {
-                let answer = verbs::stored(context, StatusCode::OK, &done.object).await?;
-                return Ok(warned(answer, &warnings));
-            }
-            Ok(_) => {
-                addresses::give_back_of(context, &old, None).await;
-                return Ok(warned(gone(context, &old), &warnings));
-            }
-            Err(store::error::Commit::Conflict { .. }) => {}
+        let done = match store.commit(write.if_revision(current.revision)).await {
+            Ok(done) => done,
+            Err(store::error::Commit::Conflict { .. }) => continue,
             Err(error) => return Err(verbs::not_committed(context, name, error)),
-        }
+        };
+        let done = if then_removes {
+            match store.commit(Write::delete(key.clone()).if_revision(done.revision())).await {
+                Ok(done) => done,
+                // Whoever came between the two finds an object that is to go at once, and so does this.
+                Err(store::error::Commit::Conflict { .. } | store::error::Commit::Absent { .. }) => continue,
+                Err(error) => return Err(verbs::not_committed(context, name, error)),
+            }
+        } else {
+            done
+        };
+        let answer = if is_marked {
+            verbs::stored(context, options.code_if_held(), &done.object).await?
+        } else {
+            addresses::give_back_of(context, &old, None).await;
+            gone(context, StatusCode::OK, &shown(context, &done.object).await?)
+        };
+        return Ok(warned(answer, &warnings));
     }
+}
+
+async fn shown(context: &Context<'_>, object: &Object) -> Result<Value, Refusal> {
+    context.read(object).await
 }
 
 fn warned(mut answer: Answer, warnings: &[String]) -> Answer {
@@ -95,127 +120,200 @@ fn warned(mut answer: Answer, warnings: &[String]) -> Answer {
     answer
 }
 
+/// The object must still be the one that the client means (2.53).
 pub(crate) fn expect_preconditions(
     context: &Context<'_>,
     name: &str,
-    options: &Value,
+    options: &DeleteOptions,
     old: &Value,
 ) -> Result<(), Refusal> {
-    let wanted = |field: &str| options["preconditions"][field].as_str();
+    let wanted = |field: &str| options.value["preconditions"][field].as_str();
     let (uid, version) =
         (object::text(old, &["metadata", "uid"]), object::text(old, &["metadata", "resourceVersion"]));
+    // Upstream names the kind here, where it names the resource elsewhere.
+    let about = About { group: &context.resource.group, resource: &context.resource.kind, name };
     if let Some(wanted) = wanted("uid").filter(|wanted| *wanted != uid) {
         let why = format!(
             "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been \
              deleted and then recreated"
         );
-        return Err(Refusal::conflict(context.about_name(name), &why));
+        return Err(Refusal::conflict(about, &why));
     }
     if let Some(wanted) = wanted("resourceVersion").filter(|wanted| *wanted != version) {
         let why = format!(
             "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). \
              The object might have been modified"
         );
-        return Err(Refusal::conflict(context.about_name(name), &why));
+        return Err(Refusal::conflict(about, &why));
     }
     Ok(())
 }
 
-/// What becomes of the objects that this one owns.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Propagation {
-    Background,
-    Foreground,
-    Orphan,
+/// What a DELETE does to an object.
+enum Step {
+    /// Nothing: it is already on its way, and this does not make it faster.
+    Pending,
+    /// It is marked, and stays until whoever holds it lets go.
+    Mark(Value),
+    /// It is marked for those who watch it, and goes.
+    MarkAndRemove(Value),
+    /// It goes.
+    Remove,
 }
 
-/// Said by the client, or by finalizers that are there, or by the kind (2.54).
-fn propagation(context: &Context<'_>, options: &Value, old: &Value) -> Propagation {
-    let has =
-        |name: &str| old["metadata"]["finalizers"].as_array().is_some_and(|list| list.contains(&json!(name)));
-    match (options["propagationPolicy"].as_str(), options["orphanDependents"].as_bool()) {
-        (Some("Orphan"), _) | (_, Some(true)) => Propagation::Orphan,
-        (Some("Foreground"), _) => Propagation::Foreground,
-        (Some(_), _) | (_, Some(false)) => Propagation::Background,
-        _ if has(ORPHAN) => Propagation::Orphan,
-        _ if has(FOREGROUND) => Propagation::Foreground,
-        _ if orphans_by_default(context) => Propagation::Orphan,
-        _ => Propagation::Background,
+fn next_step(context: &Context<'_>, options: &DeleteOptions, old: &Value, now: Timestamp) -> Step {
+    let traits = Traits::of(context.resource);
+    let is_marked = !old["metadata"]["deletionTimestamp"].is_null();
+    // Namespaces and definitions are marked once; the rest is up to whoever empties them.
+    if !is_marked && let Some(mut new) = context.strategy.leaving(old, now) {
+        if context.resource.plural == "namespaces" {
+            set_finalizers(&mut new, finalizers(options, traits, old));
+        }
+        return Step::Mark(new);
     }
-}
-
-fn orphans_by_default(context: &Context<'_>) -> bool {
-    let resource = (context.resource.group.as_str(), context.resource.plural.as_str());
-    matches!(resource, ("batch", "jobs") | ("", "replicationcontrollers"))
-}
-
-/// The object as it is on its way out: with a time, a grace period, and whoever still has to act on it (2.55, 2.56).
-fn leaving(context: &Context<'_>, options: &Value, old: &Value, now: Timestamp) -> Value {
-    if context.resource.plural == "customresourcedefinitions" {
-        return crd::definition::leaving(old, now);
+    if is_unemptied(context, old) {
+        return Step::Mark(old.clone());
     }
     let mut new = old.clone();
-    let finalizers = old["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-    let wanted = match propagation(context, options, old) {
-        Propagation::Background => None,
-        Propagation::Foreground => Some(FOREGROUND),
-        Propagation::Orphan => Some(ORPHAN),
+    let mut grace = None;
+    if traits.is_graceful {
+        match begin_grace(options, &mut new, now) {
+            Some(begun) => grace = begun,
+            None => return Step::Pending,
+        }
+    }
+    let finalizers = finalizers(options, traits, old);
+    let is_held = !finalizers.is_empty();
+    set_finalizers(&mut new, finalizers);
+    match grace {
+        // The object said how long it takes, and its watchers hear of it even if that is no time at all.
+        Some(seconds) if is_held || seconds > 0 => Step::Mark(new),
+        Some(_) => Step::MarkAndRemove(new),
+        None if is_held => {
+            mark(&mut new, now);
+            Step::Mark(new)
+        }
+        None => Step::Remove,
+    }
+}
+
+/// What a second DELETE may change: `None` nothing, and otherwise how long the object may still take, if it has begun to
+/// leave with this or an earlier request.
+#[expect(clippy::option_option, reason = "nothing to do, no grace and some grace are three things")]
+fn begin_grace(options: &DeleteOptions, new: &mut Value, now: Timestamp) -> Option<Option<i64>> {
+    let asked = options.grace.map(|seconds| if seconds < 0 { 1 } else { seconds });
+    if new["metadata"]["deletionTimestamp"].is_null() {
+        let seconds = grace(new, asked);
+        let at = now + jiff::SignedDuration::from_secs(seconds);
+        bump(new);
+        new["metadata"]["deletionTimestamp"] = json!(second(at));
+        new["metadata"]["deletionGracePeriodSeconds"] = json!(seconds);
+        return Some(Some(seconds));
+    }
+    let before = new["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+    if before == 0 {
+        return Some(None);
+    }
+    let mut seconds = asked.filter(|asked| *asked < before)?;
+    let marked: Option<Timestamp> =
+        new["metadata"]["deletionTimestamp"].as_str().and_then(|text| text.parse().ok());
+    let shortened = jiff::SignedDuration::from_secs(seconds - before);
+    let mut at = marked.map_or(now, |marked| marked + shortened);
+    if at < now {
+        at = now;
+        seconds = seconds.min(1);
+    }
+    new["metadata"]["deletionTimestamp"] = json!(second(at));
+    new["metadata"]["deletionGracePeriodSeconds"] = json!(seconds);
+    Some(Some(seconds))
+}
+
+/// How long a pod may take to end.
+fn grace(pod: &Value, asked: Option<i64>) -> i64 {
+    let has_ended = matches!(object::text(pod, &["status", "phase"]), "Succeeded" | "Failed");
+    if has_ended || object::text(pod, &["spec", "nodeName"]).is_empty() {
+        return 0;
+    }
+    let own = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(0);
+    let seconds = asked.unwrap_or(own);
+    if seconds < 0 { 1 } else { seconds }
+}
+
+/// Marks an object that takes no time, but is held.
+fn mark(new: &mut Value, now: Timestamp) {
+    let marked =
+        new["metadata"]["deletionTimestamp"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
+    if marked.is_none() {
+        bump(new);
+    }
+    if marked.is_none_or(|marked| marked > now) {
+        new["metadata"]["deletionTimestamp"] = json!(second(now));
+    }
+    new["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+}
+
+fn bump(new: &mut Value) {
+    if let Some(generation) = new["metadata"]["generation"].as_i64().filter(|generation| *generation > 0) {
+        new["metadata"]["generation"] = json!(generation + 1);
+    }
+}
+
+fn second(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// The finalizers that an object leaves with: the garbage collector's follow what the client says, or those that are
+/// there, or the kind (2.54).
+fn finalizers(options: &DeleteOptions, traits: Traits, old: &Value) -> Vec<Value> {
+    let own = old["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    let has = |name: &str| own.contains(&json!(name));
+    let wanted = match (options.policy.as_deref(), options.orphan) {
+        _ if traits.owned == Owned::Ignored => None,
+        (_, Some(true)) | (Some("Orphan"), _) => Some(ORPHAN),
+        (_, Some(false)) => None,
+        (Some("Foreground"), _) => Some(FOREGROUND),
+        (Some(_), _) => None,
+        _ if has(ORPHAN) => Some(ORPHAN),
+        _ if has(FOREGROUND) => Some(FOREGROUND),
+        _ if traits.owned == Owned::Orphaned => Some(ORPHAN),
+        _ => None,
     };
-    let others = finalizers.into_iter().filter(|name| *name != json!(ORPHAN) && *name != json!(FOREGROUND));
-    let finalizers: Vec<Value> = others.chain(wanted.map(|name| json!(name))).collect();
+    if wanted.is_some_and(has) && !(has(ORPHAN) && has(FOREGROUND)) {
+        return own;
+    }
+    let others = own.into_iter().filter(|name| *name != json!(ORPHAN) && *name != json!(FOREGROUND));
+    others.chain(wanted.map(|name| json!(name))).collect()
+}
+
+fn set_finalizers(new: &mut Value, finalizers: Vec<Value>) {
     if finalizers.is_empty() {
         new["metadata"].as_object_mut().map(|meta| meta.remove("finalizers"));
     } else {
         new["metadata"]["finalizers"] = json!(finalizers);
     }
-    let grace = grace(context, options, old);
-    let before = old["metadata"]["deletionGracePeriodSeconds"].as_i64();
-    if old["metadata"]["deletionTimestamp"].is_null() || before.is_some_and(|before| grace < before) {
-        let at = now + jiff::SignedDuration::from_secs(grace);
-        new["metadata"]["deletionTimestamp"] = json!(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-        if context.resource.plural == "namespaces" {
-            new["status"]["phase"] = json!("Terminating");
-        } else {
-            new["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
-        }
-        if let (Some(generation), true) =
-            (old["metadata"]["generation"].as_i64(), old["metadata"]["deletionTimestamp"].is_null())
-        {
-            new["metadata"]["generation"] = json!(generation + 1);
-        }
-    }
-    new
 }
 
-/// How long a pod may take to end; nothing else takes any time.
-fn grace(context: &Context<'_>, options: &Value, old: &Value) -> i64 {
-    if context.resource.plural != "pods" {
-        return 0;
-    }
-    let ended = matches!(object::text(old, &["status", "phase"]), "Succeeded" | "Failed");
-    if ended || object::text(old, &["spec", "nodeName"]).is_empty() {
-        return 0;
-    }
-    let own = old["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
-    let seconds = options["gracePeriodSeconds"].as_i64().unwrap_or(own);
-    if seconds < 0 { 1 } else { seconds }
+/// Whether a namespace still has something in it that somebody has to take care of.
+fn is_unemptied(context: &Context<'_>, object: &Value) -> bool {
+    context.resource.plural == "namespaces"
+        && object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
 }
 
-/// Whether somebody still has to act before the object may go: a finalizer, or the time a pod has to end.
-pub(crate) fn is_held(context: &Context<'_>, object: &Value) -> bool {
-    let some = |list: &Value| list.as_array().is_some_and(|list| !list.is_empty());
-    some(&object["metadata"]["finalizers"])
-        || context.resource.plural == "namespaces" && some(&object["spec"]["finalizers"])
-        || object["metadata"]["deletionGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds > 0)
+/// Whether a change lets go of an object that was only waiting for it (2.55).
+pub(crate) fn is_let_go(context: &Context<'_>, new: &Value, old: &Value) -> bool {
+    let is_marked = !old["metadata"]["deletionTimestamp"].is_null();
+    let is_held = new["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+    let has_time = old["metadata"]["deletionGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds > 0);
+    // Whoever finalizes a namespace has the last word on it (2.60, as measured).
+    let is_finalized =
+        context.target.subresource.as_deref() == Some("finalize") && !is_unemptied(context, new);
+    is_marked && (is_finalized || !is_held && !has_time && !is_unemptied(context, new))
 }
 
-/// Kinds that answer with the object that is gone (2.57).
-const ANSWER_WITH_OBJECT: [&str; 6] =
-    ["pods", "services", "serviceaccounts", "podtemplates", "resourcequotas", "namespaces"];
-
-fn gone(context: &Context<'_>, old: &Value) -> Answer {
-    if context.resource.group.is_empty() && ANSWER_WITH_OBJECT.contains(&context.resource.plural.as_str()) {
-        return answer::value(StatusCode::OK, old);
+/// What is told of an object that is gone.
+fn gone(context: &Context<'_>, code: StatusCode, old: &Value) -> Answer {
+    if Traits::of(context.resource).answers_deleted {
+        return answer::value(code, old);
     }
     let meta = &old["metadata"];
     let mut details = json!({"name": meta["name"], "kind": context.resource.plural, "uid": meta["uid"]});
@@ -223,13 +321,13 @@ fn gone(context: &Context<'_>, old: &Value) -> Answer {
         details["group"] = json!(context.resource.group);
     }
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
-    answer::value(StatusCode::OK, &status)
+    answer::value(code, &status)
 }
 
 /// W-05: pods of a deleted Job stay unless the client says otherwise.
-fn warn_of_orphans(context: &Context<'_>, options: &Value, answer: &mut Answer) {
-    let said = !options["propagationPolicy"].is_null() || !options["orphanDependents"].is_null();
-    if (context.resource.group.as_str(), context.resource.plural.as_str()) == ("batch", "jobs") && !said {
-        answer::warn(answer, &[rules::job::warnings::PODS_ARE_PRESERVED.to_owned()]);
+fn warn_of_orphans(context: &Context<'_>, options: &DeleteOptions, answer: &mut Answer) {
+    let is_said = options.policy.is_some() || options.orphan.is_some();
+    if let Some(warning) = Traits::of(context.resource).orphan_warning.filter(|_| !is_said) {
+        answer::warn(answer, &[warning.to_owned()]);
     }
 }

@@ -101,38 +101,60 @@ fn unknown_field(context: &Context<'_>, field: &str) -> Refusal {
 }
 
 pub(crate) async fn list(context: &Context<'_>) -> Result<Answer, Refusal> {
-    let selection = Selection::read(context)?;
     let page = Page::read(context).await?;
-    let view = context.cluster.store().view_at(page.at).map_err(|why| expired(&why, &page))?;
+    let selection = Selection::read(context)?;
+    let listed = listed(context, &selection, &page)?;
+    Ok(answer::json(StatusCode::OK, listed.bytes(context).await?))
+}
+
+/// One page of a list.
+pub(crate) struct Listed {
+    revision: Revision,
+    pub(crate) objects: Vec<Arc<Object>>,
+    token: Option<String>,
+    remaining: Option<usize>,
+}
+
+impl Listed {
+    pub(crate) async fn bytes(&self, context: &Context<'_>) -> Result<Bytes, Refusal> {
+        list_bytes(context, self.revision, &self.objects, self.token.clone(), self.remaining).await
+    }
+}
+
+/// The objects of a page.
+pub(crate) fn listed(context: &Context<'_>, selection: &Selection, page: &Page) -> Result<Listed, Refusal> {
+    let view = context.cluster.store().view_at(page.at).map_err(|why| expired(context, &why, page))?;
     let scope = selection.scope(context);
     let after = page.after.as_deref();
-    let mut selected = Vec::new();
+    let mut objects = Vec::new();
     let mut rest = 0;
     for object in view.list_after(&scope, after.unwrap_or("")).filter(|object| selection.matches(object)) {
-        if page.limit.is_some_and(|limit| selected.len() >= limit) {
+        if page.limit.is_some_and(|limit| objects.len() >= limit) {
             rest += 1;
             if !selection.is_everything() {
                 break;
             }
         } else {
-            selected.push(object.clone());
+            objects.push(object.clone());
         }
     }
-    let token = selected.last().filter(|_| rest > 0).map(|last| token(context, view.revision(), last));
+    let token = objects.last().filter(|_| rest > 0).map(|last| {
+        let after = after_key(context, last);
+        token(i64::try_from(view.revision().0).unwrap_or(i64::MAX), &after)
+    });
     let remaining = (rest > 0 && selection.is_everything()).then_some(rest);
-    let bytes = list_bytes(context, view.revision(), &selected, token, remaining).await?;
-    Ok(answer::json(StatusCode::OK, bytes))
+    Ok(Listed { revision: view.revision(), objects, token, remaining })
 }
 
 /// Which part of which state is wanted.
-struct Page {
+pub(crate) struct Page {
     at: At,
     after: Option<String>,
     limit: Option<usize>,
 }
 
 impl Page {
-    async fn read(context: &Context<'_>) -> Result<Self, Refusal> {
+    pub(crate) async fn read(context: &Context<'_>) -> Result<Self, Refusal> {
         let options = ListOptions::read(context.query, false)?;
         let version = options.version();
         if let Some(token) = &options.token {
@@ -163,11 +185,15 @@ pub(crate) async fn wait_for(context: &Context<'_>, revision: Revision) -> Resul
     reached.map_err(|_| Refusal::too_large_resource_version(revision.0, store.revision().0))
 }
 
-/// Where the next page begins (2.8).
-fn token(context: &Context<'_>, revision: Revision, last: &Object) -> String {
-    let start = if context.namespace().is_empty() { last.key.path() } else { last.key.name() };
-    let prefix = if context.namespace().is_empty() { "" } else { "/" };
-    let token = json!({"v": "meta.k8s.io/v1", "rv": revision.0, "start": format!("{prefix}{start}\u{0}")});
+/// Where the next page begins (2.8): after this object, in the words of the token.
+fn after_key(context: &Context<'_>, last: &Object) -> String {
+    if context.namespace().is_empty() { last.key.path().to_owned() } else { format!("/{}", last.key.name()) }
+}
+
+/// The token of a page that begins after an object of a state; a state of -1 is the latest.
+fn token(revision: impl Into<i64>, after: &str) -> String {
+    let revision: i64 = revision.into();
+    let token = json!({"v": "meta.k8s.io/v1", "rv": revision, "start": format!("{after}\u{0}")});
     base64url(token.to_string().as_bytes())
 }
 
@@ -187,16 +213,22 @@ fn read_token(context: &Context<'_>, token: &str) -> Result<(At, String), Refusa
     Ok((at, after))
 }
 
-fn expired(why: &store::error::Read, page: &Page) -> Refusal {
-    if page.after.is_some() {
-        return Refusal::expired(
-            "The provided continue parameter is too old to display a consistent list result. You can start a new list \
-             without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
-             results. Continuing with the provided token results in an inconsistent list - objects that were created, \
-             modified, or deleted between the time the first chunk was returned and now may show up in the list.",
-        );
-    }
-    Refusal::expired(format!("The resourceVersion for the provided list is too old: {why}"))
+/// The state of a list is no longer known. Whoever was in the middle of one may go on with the latest state (2.9).
+fn expired(context: &Context<'_>, why: &store::error::Read, page: &Page) -> Refusal {
+    let Some(after) = &page.after else {
+        return Refusal::expired(format!("The resourceVersion for the provided list is too old: {why}"));
+    };
+    let after = match after.strip_prefix(context.namespace()) {
+        Some(name) if !context.namespace().is_empty() => name,
+        _ => after,
+    };
+    Refusal::expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+         without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
+         results. Continuing with the provided token results in an inconsistent list - objects that were created, \
+         modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+    )
+    .with_continue(token(-1, after))
 }
 
 /// A list of stored objects, byte for byte but for the kind, which the list says for all.

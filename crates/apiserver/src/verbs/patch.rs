@@ -219,6 +219,7 @@ async fn apply(context: &Context<'_>, config: Value, bytes: &[u8], status: bool)
         let applied = managed::apply(context, None, config.clone(), status)?;
         let read = reread_applied(context, applied, sent)?;
         verbs::expect_name(context, &read.object)?;
+        create::expect_place(context, context.name())?;
         let created = create::attempt(context, &read.object, &read.warnings).await;
         match created {
             // Somebody else was quicker; his object is changed then.

@@ -11,30 +11,32 @@ use crate::cluster::Context;
 use crate::object;
 use crate::status::Refusal;
 use crate::strategy::addresses;
-use crate::verbs::delete::is_held;
-use crate::{body, managed, verbs};
-
-/// Kinds whose updates must say which version they change (2.32).
-const CONDITIONAL: [&str; 9] = [
-    "customresourcedefinitions",
-    "leases",
-    "runtimeclasses",
-    "poddisruptionbudgets",
-    "mutatingwebhookconfigurations",
-    "validatingwebhookconfigurations",
-    "volumeattachments",
-    "csidrivers",
-    "csinodes",
-];
+use crate::strategy::traits::Traits;
+use crate::verbs::delete::is_let_go;
+use crate::{auth, body, managed, options, verbs};
 
 pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) -> Result<Answer, Refusal> {
+    let traits = Traits::of(context.resource);
     let body = body::read(context.resource, &context.head.headers, context.query, bytes)?;
-    let wanted_version = object::text(&body.object, &["metadata", "resourceVersion"]);
-    let is_conditional =
-        context.resource.custom.is_some() || CONDITIONAL.contains(&context.resource.plural.as_str());
-    let lacks_version = wanted_version.is_empty() && is_conditional;
+    verbs::expect_namespace(context, &body.object)?;
+    verbs::expect_name(context, &body.object)?;
+    let version = match object::text(&body.object, &["metadata", "resourceVersion"]) {
+        "" => 0,
+        text => options::number(text).map_err(Refusal::unknown)?,
+    };
+    if traits.creates_on_update && !status {
+        let key = object::key(context.resource, context.namespace(), context.name());
+        if context.cluster.store().get(&key).is_none() {
+            match create(context, &body).await {
+                // Somebody else was quicker; his object is changed then.
+                Err(refusal) if refusal.code() == StatusCode::CONFLICT => {}
+                done => return done,
+            }
+        }
+    }
     change(context, status, |old| {
-        if lacks_version {
+        expect_uid(context, &body.object, old)?;
+        if version == 0 && traits.needs_version {
             let path = rules::field::Path::new("metadata").child("resourceVersion");
             let error = path.invalid(0, "must be specified for an update");
             return Err(Refusal::invalid(context.about(), &vec![error]));
@@ -43,6 +45,32 @@ pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) ->
         Ok(Read { object, warnings: body.warnings.clone() })
     })
     .await
+}
+
+/// A PUT of an object that is not there makes it, for kinds that allow that (2.33).
+async fn create(context: &Context<'_>, body: &Read) -> Result<Answer, Refusal> {
+    expect_uid(context, &body.object, &Value::Null)?;
+    auth::expect_create(context)?;
+    let mut object = managed::followed(context, None, &body.object, false);
+    if let Some(meta) = object["metadata"].as_object_mut() {
+        meta.remove("resourceVersion");
+    }
+    verbs::create::expect_place(context, context.name())?;
+    verbs::create::attempt(context, &object, &body.warnings).await
+}
+
+/// A client that says which object it means gets no other.
+fn expect_uid(context: &Context<'_>, new: &Value, old: &Value) -> Result<(), Refusal> {
+    let (wanted, uid) = (object::text(new, &["metadata", "uid"]), object::text(old, &["metadata", "uid"]));
+    if wanted.is_empty() || wanted == uid {
+        return Ok(());
+    }
+    let key = object::registry_path(context.resource, context.namespace(), context.name());
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID \
+         in precondition: {wanted}, UID in object meta: {uid}"
+    );
+    Err(Refusal::conflict(context.about(), &why))
 }
 
 /// Replaces the stored object by what `make` makes of it, as often as somebody else comes between. Whoever says which
@@ -74,20 +102,29 @@ pub(crate) async fn change(
         };
         warnings.extend(accepted.warnings);
         admission::validated(context, Operation::Update, &accepted.object, Some(&old), &mut warnings).await?;
-        let mut answer = if same(&accepted.object, &old) {
+        let mut object = accepted.object;
+        if let Some(meta) = object["metadata"].as_object_mut() {
+            meta.remove("selfLink");
+        }
+        let is_let_go = is_let_go(context, &object, &old);
+        let mut answer = if !is_let_go && same(&object, &old) {
             verbs::stored(context, StatusCode::OK, &current).await?
         } else if context.is_dry_run() {
-            verbs::unstored(StatusCode::OK, &accepted.object)
+            verbs::unstored(StatusCode::OK, &object)
         } else {
-            let write = settle(context, &key, &accepted.object).await?.if_revision(current.revision);
-            match context.cluster.store().commit(write).await {
-                // Whoever takes off the last finalizer sees the object without it, which was never stored (2.55).
-                Ok(_) if is_over(context, &accepted.object) => {
+            let write = if is_let_go {
+                Write::delete(key.clone())
+            } else {
+                Write::put(key.clone(), context.draft(&object).await?)
+            };
+            match context.cluster.store().commit(write.if_revision(current.revision)).await {
+                // Whoever took the last finalizer sees the object without it, as it was before it went (2.55).
+                Ok(_) if is_let_go => {
                     addresses::give_back_of(context, &old, None).await;
-                    verbs::unstored(StatusCode::OK, &accepted.object)
+                    verbs::unstored(StatusCode::OK, &object)
                 }
                 Ok(done) => {
-                    addresses::give_back_of(context, &old, Some(&accepted.object)).await;
+                    addresses::give_back_of(context, &old, Some(&object)).await;
                     verbs::stored(context, StatusCode::OK, &done.object).await?
                 }
                 Err(store::error::Commit::Conflict { .. }) => {
@@ -112,24 +149,4 @@ pub(crate) fn same(new: &Value, old: &Value) -> bool {
         object
     };
     content(new) == content(old)
-}
-
-/// Whether an object was only kept by what it has lost now.
-fn is_over(context: &Context<'_>, object: &Value) -> bool {
-    // Whoever finalizes a namespace has the last word on it (2.60, as measured).
-    let is_finalized = context.target.subresource.as_deref() == Some("finalize")
-        && object["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty);
-    !object["metadata"]["deletionTimestamp"].is_null() && (is_finalized || !is_held(context, object))
-}
-
-/// The write of a changed object: its removal, if it was only kept by its last finalizer (2.55).
-pub(crate) async fn settle(
-    context: &Context<'_>,
-    key: &store::Key,
-    object: &Value,
-) -> Result<Write, Refusal> {
-    if is_over(context, object) {
-        return Ok(Write::delete(key.clone()));
-    }
-    Ok(Write::put(key.clone(), context.draft(object).await?))
 }

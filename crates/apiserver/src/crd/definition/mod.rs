@@ -25,7 +25,7 @@ use rules::{
 pub(crate) use naming::set_condition;
 pub use naming::{prepare_create, prepare_update, settle};
 pub(crate) use spec::{names as validate_names, text};
-pub(crate) use strategy::{Definitions, FINALIZER, leaving};
+pub(crate) use strategy::{Definitions, FINALIZER};
 
 /// Where groups of the Kubernetes project must show that their API was reviewed.
 const APPROVED: &str = "api-approved.kubernetes.io";

@@ -41,6 +41,10 @@ impl Definitions {
 }
 
 impl Strategy for Definitions {
+    fn leaving(&self, stored: &Value, now: Timestamp) -> Option<Value> {
+        Some(leaving(stored, now))
+    }
+
     fn with_defaults(&self, body: &Value) -> Value {
         let mut object = body.clone();
         let mut definition: CustomResourceDefinition = wire::typed(body);
@@ -107,7 +111,7 @@ fn unrecognized(format: &str) -> String {
 }
 
 /// A definition on its way out: its objects go first.
-pub(crate) fn leaving(stored: &Value, now: Timestamp) -> Value {
+fn leaving(stored: &Value, now: Timestamp) -> Value {
     let mut object = stored.clone();
     let mut definition: CustomResourceDefinition = wire::typed(stored);
     if definition.metadata.deletion_timestamp.is_some() {
