@@ -195,7 +195,7 @@ impl ControlPlane {
     }
 
     /// Repeats `probe` until it says nothing more, for as long as `program` runs.
-    async fn until<F: Future<Output = Result<(), String>>>(
+    pub(super) async fn until<F: Future<Output = Result<(), String>>>(
         &self,
         what: &'static str,
         program: &Program,

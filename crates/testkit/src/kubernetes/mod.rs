@@ -5,6 +5,7 @@ mod builder;
 mod control_plane;
 mod credentials;
 mod error;
+mod kueue;
 mod ports;
 mod program;
 mod proxy;
@@ -16,6 +17,7 @@ pub use binaries::{Binary, Error as BinaryError};
 pub use builder::Builder;
 pub use control_plane::ControlPlane;
 pub use error::Error;
+pub use kueue::Kueue;
 pub use proxy::{Fault, Proxy};
 pub use shared::{Borrowed, Shared};
 

@@ -70,3 +70,12 @@ async fn on_a_real_control_plane() -> anyhow::Result<()> {
     let Some(control_plane) = testkit::ControlPlane::builder().for_test().await else { return Ok(()) };
     run_all(World::on(control_plane.client()).await?).await
 }
+
+/// The judge of all scenarios: real Kueue has to pass them, too. Only what it does by its webhooks, or what we do
+/// differently on purpose, is left out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn by_real_kueue() -> anyhow::Result<()> {
+    let Some(control_plane) = testkit::ControlPlane::builder().for_test().await else { return Ok(()) };
+    let (world, _kueue) = World::of_kueue(&control_plane).await?;
+    run_all(world).await
+}
