@@ -90,6 +90,12 @@ impl Refusal {
         Refusal::about(StatusCode::FORBIDDEN, "Forbidden", about, message)
     }
 
+    /// 403: whoever is asked about such writes said no, in his own words.
+    pub fn denied(by: &str, why: &str) -> Self {
+        let message = format!("admission webhook {} denied the request: {why}", types::go::quote(by));
+        Refusal::new(StatusCode::FORBIDDEN, "Forbidden", message)
+    }
+
     /// 404: there is no such object.
     pub fn not_found(about: About<'_>) -> Self {
         let message = format!("{} {} not found", about.qualified(), types::go::quote(about.name));

@@ -64,6 +64,10 @@ pub(crate) struct Cluster {
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
+    /// How many nodes it has; their pods are simulated.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) nodes: usize,
+
     /// Which controllers run: names, `*` for all, `-name` for all but one, `none` for the API server alone.
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
     pub(crate) controllers: controllers::Selection,

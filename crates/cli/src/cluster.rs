@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use fleet::Settings;
+use fleet::ClusterSettings;
 
 use crate::arguments::{self, ReservedManagedBy};
 use crate::process;
@@ -30,8 +30,8 @@ pub(crate) fn run(arguments: &arguments::Cluster) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn settings(arguments: &arguments::Cluster) -> Settings {
-    Settings {
+fn settings(arguments: &arguments::Cluster) -> ClusterSettings {
+    ClusterSettings {
         name: arguments.name.clone(),
         port: arguments.port,
         data: arguments.data.clone(),
@@ -40,7 +40,15 @@ fn settings(arguments: &arguments::Cluster) -> Settings {
             ..rules::job::Settings::default()
         },
         controllers: arguments.controllers.clone(),
+        nodes: nodes(arguments),
+        operator: None,
     }
+}
+
+fn nodes(arguments: &arguments::Cluster) -> Vec<runner::Settings> {
+    let named =
+        (0..arguments.nodes).map(|i| runner::Settings::simulated(&format!("{}-node-{i}", arguments.name)));
+    named.collect()
 }
 
 /// Beside the data, or where temporary files go.

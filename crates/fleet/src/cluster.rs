@@ -8,14 +8,16 @@ use apiserver::Setup;
 use apiserver::credentials::Credentials;
 use apiserver::serve::Server;
 use kube::Client;
+use operator::definitions::{self, Conversion};
 use reconcile::{Clock, Tasks};
 use serde_json::Value;
 use store::{Options, Store};
 
 use crate::Error;
+use crate::plugin::Webhooks;
 
 /// What a cluster is to be.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Settings {
     /// Its name in kubeconfigs and logs.
     pub name: String,
@@ -27,10 +29,14 @@ pub struct Settings {
     pub jobs: rules::job::Settings,
     /// Which controllers run.
     pub controllers: controllers::Selection,
+    /// Its nodes.
+    pub nodes: Vec<runner::Settings>,
+    /// How its queues are run, if they are.
+    pub operator: Option<operator::Settings>,
 }
 
 impl Settings {
-    /// A cluster that keeps nothing, on any free port.
+    /// A cluster that keeps nothing, on any free port, with all controllers and no nodes.
     pub fn ephemeral(name: impl Into<String>) -> Self {
         Settings {
             name: name.into(),
@@ -38,6 +44,8 @@ impl Settings {
             data: None,
             jobs: rules::job::Settings::default(),
             controllers: controllers::Selection::all(),
+            nodes: Vec::new(),
+            operator: None,
         }
     }
 }
@@ -67,32 +75,40 @@ impl Cluster {
         let signer =
             credentials.signer().map_err(|source| Error::Signer { cluster: name.clone(), source })?;
         let credentials = Arc::new(credentials);
+        let webhooks = Arc::new(Webhooks::default());
+        let service_accounts = settings.controllers.includes("serviceaccount-controller");
         let setup = Setup {
             settings: settings.jobs,
+            plugins: vec![webhooks.clone()],
             signer: Some(signer),
-            service_accounts: settings.controllers.includes("serviceaccount-controller"),
-            ..Setup::default()
+            service_accounts,
         };
         let api = apiserver::Cluster::open_with(store.clone(), setup).await;
         let api = api.map_err(|source| Error::Prepare { cluster: name.clone(), source })?;
+
+        let mut tasks = Tasks::new();
+        let (client, clock) = (Client::new(api.clone(), "default"), Clock::system());
+        let of_controllers = controllers::Settings {
+            job: settings.jobs,
+            root_ca: Some(credentials.authority_pem().to_owned()),
+            ..controllers::Settings::default()
+        };
+        controllers::start(client.clone(), &settings.controllers, of_controllers, clock.clone(), &mut tasks);
+        let nodes = runner::start(client.clone(), settings.nodes, clock.clone(), &mut tasks).await;
+        nodes.map_err(|source| Error::Nodes { cluster: name.clone(), source })?;
+        if let Some(settings) = settings.operator {
+            let installed = definitions::install(&client, &Conversion::Embedded).await;
+            installed.map_err(|source| Error::Definitions { cluster: name.clone(), source })?;
+            let operator = operator::start(client, settings, clock, &mut tasks);
+            operator.ready().await;
+            webhooks.ask(operator);
+        }
+
+        // Others come in last, so that nobody finds a cluster that does not do yet what it will.
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.port));
         let server = Server::start(api.clone(), Arc::clone(&credentials), address).await;
         let server = server.map_err(|source| Error::Serve { cluster: name.clone(), address, source })?;
-        let mut cluster = Cluster { name, api, credentials, server, store, tasks: Tasks::new() };
-        let of_controllers = controllers::Settings {
-            job: settings.jobs,
-            root_ca: Some(cluster.credentials.authority_pem().to_owned()),
-            ..controllers::Settings::default()
-        };
-        let client = cluster.client();
-        controllers::start(
-            client,
-            &settings.controllers,
-            of_controllers,
-            Clock::system(),
-            &mut cluster.tasks,
-        );
-        Ok(cluster)
+        Ok(Cluster { name, api, credentials, server, store, tasks })
     }
 
     /// Its name.

@@ -56,4 +56,43 @@ pub enum Error {
         /// What went wrong.
         source: apiserver::credentials::Error,
     },
+    /// Its nodes could not be started.
+    #[error("failed to start the nodes of cluster {cluster}")]
+    Nodes {
+        /// Which cluster.
+        cluster: String,
+        /// What went wrong.
+        source: runner::Error,
+    },
+    /// The definitions that queues need could not be installed.
+    #[error("failed to prepare the queues of cluster {cluster}")]
+    Definitions {
+        /// Which cluster.
+        cluster: String,
+        /// What went wrong.
+        source: operator::definitions::Error,
+    },
+    /// An object of the fleet's queues could not be written.
+    #[error("failed to lay out {kind} {name} on cluster {cluster}")]
+    LayOut {
+        /// Which cluster.
+        cluster: String,
+        /// The kind of the object.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// What the cluster said.
+        source: kube::Error,
+    },
+    /// A name that no worker can have.
+    #[error("{name:?} cannot be the name of a worker: {why}")]
+    Name {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A fleet needs somebody to do the work.
+    #[error("a fleet needs at least one worker")]
+    NoWorkers,
 }

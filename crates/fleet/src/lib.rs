@@ -6,6 +6,11 @@
 
 mod cluster;
 mod error;
+mod fleet;
+mod layout;
+mod plugin;
 
-pub use cluster::{Cluster, Settings};
+pub use cluster::{Cluster, Settings as ClusterSettings};
 pub use error::Error;
+pub use fleet::{Fleet, MANAGER, Settings, context};
+pub use layout::{QUEUE, Quota};

@@ -1,0 +1,194 @@
+//! A management cluster and its workers.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::try_join_all;
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::layout::{self, Quota};
+use crate::{Cluster, Error, cluster};
+
+/// The name of the management cluster.
+pub const MANAGER: &str = "manager";
+
+/// What a fleet is to be.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The names of its workers.
+    pub workers: Vec<String>,
+    /// Where its clusters keep what they hold; without it nothing is kept.
+    pub data: Option<PathBuf>,
+    /// The port of the manager, followed by those of the workers; 0 is any free ones.
+    pub port_base: u16,
+    /// What becomes of pods.
+    pub runtime: runner::Runtime,
+    /// What every node offers.
+    pub quota: Quota,
+}
+
+/// A management cluster and its workers, in this process until it is stopped or dropped.
+pub struct Fleet {
+    manager: Cluster,
+    workers: Vec<Cluster>,
+}
+
+impl Fleet {
+    /// Starts a fleet; Jobs can be submitted to its manager as soon as this returns.
+    pub async fn start(settings: &Settings) -> Result<Self, Error> {
+        expect_names(&settings.workers)?;
+        let starting =
+            settings.workers.iter().zip(1..).map(|(name, i)| {
+                Cluster::start(of_cluster(settings, name, i, operator::Settings::default()))
+            });
+        // What a future needs of stack is kept on the heap: a cluster is much to start.
+        let workers = try_join_all(starting.map(FutureExt::boxed)).await?;
+        for worker in &workers {
+            layout::worker(&worker.client(), worker.name(), &settings.quota).await?;
+        }
+
+        // A worker in this process is reached without a socket; any other as its kubeconfig says.
+        let near: BTreeMap<String, Client> =
+            workers.iter().map(|worker| (worker.url(), worker.client())).collect();
+        let mut operator = operator::Settings::default();
+        let far = Arc::clone(&operator.dispatch.connect);
+        operator.dispatch.connect = Arc::new(move |config: Value| {
+            let server = config["clusters"][0]["cluster"]["server"].as_str().unwrap_or_default();
+            match near.get(server) {
+                Some(client) => futures::future::ready(Ok(client.clone())).boxed(),
+                None => far(config),
+            }
+        });
+        let manager = Cluster::start(of_cluster(settings, MANAGER, 0, operator)).boxed().await?;
+        let known: Vec<(String, Value)> = workers
+            .iter()
+            .map(|worker| (worker.name().to_owned(), worker.kubeconfig(worker.name())))
+            .collect();
+        let total = times(&settings.quota, workers.len());
+        layout::manager(&manager.client(), manager.name(), &total, &known).await?;
+        Ok(Fleet { manager, workers })
+    }
+
+    /// The management cluster.
+    pub fn manager(&self) -> &Cluster {
+        &self.manager
+    }
+
+    /// The workers, in the order in which they were named.
+    pub fn workers(&self) -> &[Cluster] {
+        &self.workers
+    }
+
+    /// A kubeconfig with a context for each cluster, `ferry-NAME`; the manager's is the current one.
+    pub fn kubeconfig(&self) -> Value {
+        let mut all = self.manager.kubeconfig(&context(self.manager.name()));
+        for worker in &self.workers {
+            let one = worker.kubeconfig(&context(worker.name()));
+            for part in ["clusters", "users", "contexts"] {
+                let more = one[part].as_array().cloned().unwrap_or_default();
+                all[part].as_array_mut().expect("a kubeconfig has lists").extend(more);
+            }
+        }
+        all["current-context"] = json!(context(self.manager.name()));
+        all
+    }
+
+    /// Stops all clusters, the manager first, and returns when what they acknowledged is on disk.
+    pub async fn stop(self) {
+        self.manager.stop().await;
+        for worker in self.workers {
+            worker.stop().await;
+        }
+    }
+}
+
+/// The name of a cluster's context.
+pub fn context(cluster: &str) -> String {
+    format!("ferry-{cluster}")
+}
+
+fn of_cluster(
+    settings: &Settings,
+    name: &str,
+    index: u16,
+    operator: operator::Settings,
+) -> cluster::Settings {
+    let mut node = runner::Settings::simulated(&format!("{name}-node"));
+    node.runtime = settings.runtime.clone();
+    node.capacity.insert("cpu".to_owned(), settings.quota.cpu.clone());
+    node.capacity.insert("memory".to_owned(), settings.quota.memory.clone());
+    node.address = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    cluster::Settings {
+        port: if settings.port_base == 0 { 0 } else { settings.port_base.saturating_add(index) },
+        data: settings.data.as_ref().map(|data| data.join(name)),
+        nodes: vec![node],
+        operator: Some(operator),
+        ..cluster::Settings::ephemeral(name)
+    }
+}
+
+/// Names become names of objects, of directories and of contexts.
+fn expect_names(workers: &[String]) -> Result<(), Error> {
+    let mut seen = vec![MANAGER];
+    for name in workers {
+        let problems = rules::names::dns_label(name);
+        if let Some(problem) = problems.first() {
+            return Err(Error::Name { name: name.clone(), why: problem.clone() });
+        }
+        if seen.contains(&name.as_str()) {
+            return Err(Error::Name {
+                name: name.clone(),
+                why: "there is already a cluster of this name".to_owned(),
+            });
+        }
+        seen.push(name);
+    }
+    if workers.is_empty() {
+        return Err(Error::NoWorkers);
+    }
+    Ok(())
+}
+
+/// What several nodes offer together.
+fn times(quota: &Quota, count: usize) -> Quota {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    let times = |text: &str| match text.parse::<types::Quantity>() {
+        Ok(amount) => {
+            let millis = amount.millis_saturating().saturating_mul(count);
+            types::Quantity::from_millis(millis, amount.format()).to_string()
+        }
+        // What is no quantity is refused by the cluster, with its own words.
+        Err(_) => text.to_owned(),
+    };
+    Quota { cpu: times(&quota.cpu), memory: times(&quota.memory) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_clusters() {
+        let names = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+            expect_names(&names).map_err(|error| error.to_string())
+        };
+        assert_eq!(names(&["east", "west"]), Ok(()));
+        assert!(names(&[]).is_err() && names(&["East"]).is_err() && names(&["a", "a"]).is_err());
+        assert_eq!(
+            names(&["manager"]),
+            Err("\"manager\" cannot be the name of a worker: there is already a cluster of this name"
+                .to_owned())
+        );
+    }
+
+    #[test]
+    fn quota_of_several_workers() {
+        let quota = Quota { cpu: "1500m".to_owned(), memory: "4Gi".to_owned() };
+        assert_eq!(times(&quota, 3), Quota { cpu: "4500m".to_owned(), memory: "12Gi".to_owned() });
+    }
+}

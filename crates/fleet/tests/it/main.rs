@@ -1,0 +1,3 @@
+//! A fleet as its users see it.
+
+mod dispatch;
