@@ -37,7 +37,7 @@ const AT_ONCE: usize = 32;
 /// Index of pods by the uid of their controller.
 pub(crate) const BY_CONTROLLER: &str = "controller";
 /// Index of pods that nobody controls, by namespace, and by namespace and label.
-const FREE: &str = "free";
+pub(crate) const FREE: &str = "free";
 /// Pods change in crowds. A Job waits for so long per pod that it runs at once before it looks at a change, up to
 /// [`triggers::BATCH`]: one with a single pod hardly waits, one with thousands looks once a second.
 const BATCH_PER_POD: Duration = Duration::from_millis(2);
@@ -86,7 +86,7 @@ pub(crate) fn controller_uid(pod: &Pod) -> Vec<String> {
     controller_of(pod).map(|controller| controller.uid.clone()).into_iter().collect()
 }
 
-fn free_labels(pod: &Pod) -> Vec<String> {
+pub(crate) fn free_labels(pod: &Pod) -> Vec<String> {
     if controller_of(pod).is_some() {
         return Vec::new();
     }

@@ -7,8 +7,9 @@ use std::fmt::Debug;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ReplicationController, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, Resource};
@@ -133,10 +134,13 @@ kinds! {
     config_maps: ConfigMap,
     cron_jobs: CronJob,
     definitions: CustomResourceDefinition,
+    deployments: Deployment,
     disruption_budgets: PodDisruptionBudget,
     jobs: Job,
     namespaces: Namespace,
     nodes: Node,
     pods: Pod,
+    replica_sets: ReplicaSet,
+    replication_controllers: ReplicationController,
     service_accounts: ServiceAccount,
 }

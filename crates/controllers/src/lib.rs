@@ -11,6 +11,7 @@
 mod api;
 mod context;
 mod cron_job;
+mod deployment;
 mod discovery;
 mod garbage;
 mod job;
@@ -19,6 +20,7 @@ mod metrics;
 mod namespace;
 mod pod_gc;
 mod recorder;
+mod replica_set;
 mod scheduler;
 mod selection;
 mod service_accounts;
@@ -72,10 +74,13 @@ type Prepare = fn(&Context) -> Run;
 /// The controllers by name.
 const CONTROLLERS: [(&str, Prepare); NAMES.len()] = [
     ("cronjob-controller", cron_job::prepare),
+    ("deployment-controller", deployment::prepare),
     ("garbage-collector-controller", garbage::prepare),
     ("job-controller", job::prepare),
     ("namespace-controller", namespace::prepare),
     ("pod-garbage-collector-controller", pod_gc::prepare),
+    ("replicaset-controller", replica_set::prepare),
+    ("replicationcontroller-controller", replica_set::prepare_replication),
     ("root-ca-certificate-publisher-controller", service_accounts::prepare_root_ca),
     ("scheduler", scheduler::prepare),
     ("serviceaccount-controller", service_accounts::prepare),

@@ -3,12 +3,15 @@
 use std::str::FromStr;
 
 /// The controllers that there are, by the names that kube-controller-manager gives them, and the scheduler.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 12] = [
     "cronjob-controller",
+    "deployment-controller",
     "garbage-collector-controller",
     "job-controller",
     "namespace-controller",
     "pod-garbage-collector-controller",
+    "replicaset-controller",
+    "replicationcontroller-controller",
     "root-ca-certificate-publisher-controller",
     "scheduler",
     "serviceaccount-controller",

@@ -25,6 +25,9 @@ const MANY: i64 = 100;
 /// So long after its time a Job is started, lest a clock that is a little behind misses it.
 const DELTA: SignedDuration = SignedDuration::from_millis(100);
 
+/// A schedule without times fires at the zero time, in Kubernetes' eyes, again and again.
+const NEVER: &str = "time difference between two schedules is less than 1 second";
+
 /// Something to tell about a CronJob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
@@ -292,8 +295,6 @@ fn most_recent(
         let bound = now.checked_sub(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MIN);
         earliest = earliest.max(bound);
     }
-    // A schedule without times fires at the zero time, in Kubernetes' eyes, again and again.
-    const NEVER: &str = "time difference between two schedules is less than 1 second";
     let first = schedule.next(earliest, zone).ok_or(NEVER)?;
     if now < first {
         return Ok(Due { earliest, time: None, missed: 0 });

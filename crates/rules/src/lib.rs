@@ -17,10 +17,12 @@
 //! - [`job`]: the Job API and the Job controller's decision.
 //! - [`node`]: what a node does with its pods, and what their status says.
 //! - [`cron`]: when a CronJob starts Jobs; [`cron_job`]: what its controller does.
+//! - [`deployment`]: how one template takes the place of another.
 //! - [`events`]: which events are told, and which only counted.
 //! - [`garbage`]: who owns whom, and what follows when an owner goes.
 //! - [`namespace_deletion`]: what is told about a namespace that is being deleted.
 //! - [`dispatch`]: which worker cluster runs a Workload, and what has to be done about it.
+//! - [`replicas`]: so many pods of one kind.
 //! - [`schedule`]: which node a pod goes to, and why it goes nowhere.
 //! - [`quota`]: queues, quota, flavors and preemption: who gets in, as Kueue decides it.
 //! - [`framework`]: Jobs of any kind, and the Workloads that stand for them.
@@ -29,6 +31,7 @@
 pub mod conversion;
 pub mod cron;
 pub mod cron_job;
+pub mod deployment;
 pub mod difference;
 pub mod dispatch;
 pub mod events;
@@ -45,6 +48,7 @@ pub mod pod;
 pub mod pod_gc;
 pub mod quota;
 pub mod rbac;
+pub mod replicas;
 pub mod schedule;
 pub mod semantic;
 pub mod webhook;

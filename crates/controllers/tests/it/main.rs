@@ -2,7 +2,9 @@
 
 mod cluster;
 mod cron_job;
+mod deployment;
 mod garbage;
 mod job;
 mod namespace;
+mod restart;
 mod scheduler;

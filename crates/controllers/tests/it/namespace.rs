@@ -8,7 +8,7 @@ use reconcile::{Clock, Tasks};
 use serde_json::{Value, json};
 use testkit::ControlPlane;
 
-use crate::cluster::eventually;
+use crate::cluster::{api_server, eventually};
 use crate::job::job;
 
 const NAMES: &str = "namespace-controller,serviceaccount-controller,root-ca-certificate-publisher-controller,\
@@ -87,6 +87,14 @@ async fn comes_and_goes(client: &Client) {
 
 fn parse<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).expect("an object of that kind")
+}
+
+#[tokio::test]
+async fn p_4_5_in_this_process() {
+    let client = Client::new(api_server().await, "default");
+    let mut tasks = Tasks::new();
+    start(&client, &mut tasks);
+    comes_and_goes(&client).await;
 }
 
 #[tokio::test]
