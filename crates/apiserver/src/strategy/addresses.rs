@@ -107,6 +107,10 @@ async fn give_address(
     }
     let wanted: Vec<String> =
         items(service, "spec.clusterIPs").iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    // One that is not the first of the many is refused by the rules of services.
+    if text(service, "spec.clusterIP").is_empty() && !wanted.is_empty() {
+        return Ok(());
+    }
     if wanted.is_empty() {
         let ip = any_address(context, service, taken).await?;
         service["spec"]["clusterIP"] = json!(ip);

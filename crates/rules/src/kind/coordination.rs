@@ -39,7 +39,25 @@ fn strategy(strategy: &str, path: &Path) -> Errors {
     vec![path.not_supported(Value::json(&strategy), &["OldestEmulationVersion"])]
 }
 
+/// Behind a gate that is off: CoordinatedLeaderElection.
+fn drop_disabled(new: &mut serde_json::Value, old: &serde_json::Value) {
+    for field in ["strategy", "preferredHolder"] {
+        if at(old, "spec")[field].is_null() {
+            new["spec"].as_object_mut().map(|spec| spec.remove(field));
+        }
+    }
+}
+
 impl Kind for Leases {
+    fn prepare_create(&self, new: &mut serde_json::Value) -> Vec<String> {
+        drop_disabled(new, &serde_json::Value::Null);
+        Vec::new()
+    }
+
+    fn prepare_update(&self, new: &mut serde_json::Value, old: &serde_json::Value) {
+        drop_disabled(new, old);
+    }
+
     fn validate(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata();
         errors.extend(Leases::spec(it));

@@ -30,6 +30,8 @@ pub(super) fn of(kind: &str) -> &'static dyn Kind {
         "Secret" => &data::Secrets,
         "Service" => &services::Services,
         "Endpoints" => &services::Endpoints,
+        "PersistentVolumeClaim" => &super::storage::Claims,
+        "PersistentVolume" => &super::storage::Volumes,
         "ResourceQuota" => &quotas::ResourceQuotas,
         "LimitRange" => &quotas::LimitRanges,
         "ReplicationController" => &super::workloads::Replicas::Controller,

@@ -1,6 +1,7 @@
 //! The way of a write, from a decoded body to the object that is stored, in the order of an API server.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use schema::pack::Shape;
 use serde_json::{Value, json};
 
 use super::{Counts, It, Kind, at, defaults, keep, metadata, set_metadata};
@@ -136,12 +137,39 @@ fn judged<'a>(kind: &dyn Kind, facts: &Facts, new: &'a Value, old: &'a Value) ->
 
 /// What is stored gets its defaults once more when it is read. Storing forgets that a list was there if it was empty.
 fn as_read(kind: &dyn Kind, facts: &Facts, new: Value) -> Value {
-    let mut object = schema::encode(facts.of, &new);
+    let mut object = new;
+    forget_empty_lists(facts.of, &mut object);
+    let mut object = schema::encode(facts.of, &object);
     defaults::apply(facts.of, &mut object);
     kind.default(&mut object);
     object["apiVersion"] = json!(facts.api_version);
     object["kind"] = json!(facts.kind);
     schema::encode(facts.of, &object)
+}
+
+/// Nothing tells a list without items from one that is not there, once both were stored.
+fn forget_empty_lists(of: schema::Type, value: &mut Value) {
+    match of.shape() {
+        Shape::Pointer(inner) => forget_empty_lists(inner, value),
+        Shape::List(inner) => match value.as_array_mut() {
+            Some(items) if items.is_empty() => *value = Value::Null,
+            items => items.into_iter().flatten().for_each(|item| forget_empty_lists(inner, item)),
+        },
+        Shape::Map(inner) => {
+            let items = value.as_object_mut().into_iter().flat_map(serde_json::Map::values_mut);
+            items.for_each(|item| forget_empty_lists(inner, item));
+        }
+        Shape::Struct => {
+            for field in of.fields() {
+                if field.is_inline() {
+                    forget_empty_lists(field.of_type(), value);
+                } else if let Some(inner) = value.get_mut(field.name()) {
+                    forget_empty_lists(field.of_type(), inner);
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 fn has_version(meta: &ObjectMeta) -> bool {

@@ -14,12 +14,15 @@ use crate::field::{Errors, Path};
 use crate::names::{self, Problems};
 use crate::{meta, wire};
 
+mod admission;
 mod batch;
 mod coordination;
 pub mod core;
 pub mod defaults;
 pub mod endpoints;
 mod policy;
+mod rbac;
+mod storage;
 mod workloads;
 
 /// The rules of a kind. What is not overridden is what most kinds do.
@@ -190,21 +193,21 @@ impl Kind for Counted {
     }
 }
 
-/// A kind whose names only have to fit into a path.
-struct PathNamed;
-
-impl Kind for PathNamed {
-    fn name(&self) -> fn(&str) -> Problems {
-        names::path_segment
-    }
-}
-
 /// The rules of a kind.
 pub fn of(group: &str, kind: &str) -> &'static dyn Kind {
     match (group, kind) {
         ("", kind) => core::of(kind),
         ("events.k8s.io", "Event") => &core::Event::Events,
-        ("rbac.authorization.k8s.io", _) => &PathNamed,
+        ("rbac.authorization.k8s.io", "Role") => &rbac::Roles::InNamespace,
+        ("rbac.authorization.k8s.io", "ClusterRole") => &rbac::Roles::OfCluster,
+        ("rbac.authorization.k8s.io", "RoleBinding") => &rbac::Bindings::InNamespace,
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding") => &rbac::Bindings::OfCluster,
+        (
+            "admissionregistration.k8s.io",
+            "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration",
+        ) => &admission::Webhooks,
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => &admission::Policies,
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => &admission::PolicyBindings,
         ("coordination.k8s.io", "Lease") => &coordination::Leases,
         ("apps", "Deployment") => &workloads::Deployments,
         ("apps", "ReplicaSet") => &workloads::Replicas::Set,
@@ -215,7 +218,22 @@ pub fn of(group: &str, kind: &str) -> &'static dyn Kind {
         ("discovery.k8s.io", "EndpointSlice") => &core::services::EndpointSlices,
         ("policy", "PodDisruptionBudget") => &policy::PodDisruptionBudgets,
         ("scheduling.k8s.io", "PriorityClass") => &policy::PriorityClasses,
-        ("networking.k8s.io", "Ingress" | "IngressClass" | "NetworkPolicy")
+        ("storage.k8s.io", "StorageClass") => &storage::StorageClasses,
+        ("storage.k8s.io", "VolumeAttachment") => &storage::Fixed {
+            fields: &[("spec", "io.k8s.api.storage.v1.VolumeAttachmentSpec")],
+            counts: Counts::Nothing,
+        },
+        ("resource.k8s.io", "ResourceClaim") => &storage::Fixed {
+            fields: &[("spec", "io.k8s.api.resource.v1.ResourceClaimSpec")],
+            counts: Counts::Nothing,
+        },
+        ("resource.k8s.io", "ResourceClaimTemplate") => &storage::Fixed {
+            fields: &[("spec", "io.k8s.api.resource.v1.ResourceClaimTemplateSpec")],
+            counts: Counts::Nothing,
+        },
+        ("node.k8s.io", "RuntimeClass") => &storage::RuntimeClasses,
+        ("resource.k8s.io", "DeviceClass" | "ResourceSlice")
+        | ("networking.k8s.io", "Ingress" | "IngressClass" | "NetworkPolicy")
         | ("flowcontrol.apiserver.k8s.io", _) => &Counted,
         _ => &Plain,
     }

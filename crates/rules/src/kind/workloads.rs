@@ -1,7 +1,7 @@
 //! What runs pods from a template: Deployments, ReplicaSets, StatefulSets, DaemonSets, ReplicationControllers, and the
 //! templates and revisions that they keep.
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PodTemplateSpec, Volume};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaimSpec, PodTemplateSpec, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
 
@@ -351,10 +351,12 @@ impl Replicas {
                     errors.push(path.child("template").required(""));
                     return errors;
                 }
-                if has_selector {
-                    let selector =
-                        LabelSelector { match_labels: Some(wire::typed(labels)), match_expressions: None };
-                    errors.extend(mismatch(it.new, Some(&selector)));
+                let own = at(it.new, "spec.template.metadata.labels");
+                let differs = |(key, value): (&String, &Value)| own.get(key) != Some(value);
+                if labels.as_object().is_some_and(|labels| labels.iter().any(differs)) {
+                    let path = path.child("template").child("metadata").child("labels");
+                    let why = "`selector` does not match template `labels`";
+                    errors.push(path.invalid(field::Value::json(own), why));
                 }
                 errors.extend(judge_template(it, "ReplicationController"));
                 errors
@@ -462,9 +464,12 @@ impl StatefulSets {
         }
         if is_new {
             for (i, claim) in items(spec, "volumeClaimTemplates").iter().enumerate() {
-                let claim: PersistentVolumeClaim = wire::typed(claim);
+                let claim: PersistentVolumeClaimSpec = match at(claim, "spec") {
+                    Value::Null => PersistentVolumeClaimSpec::default(),
+                    spec => wire::typed(spec),
+                };
                 let path = path.child("volumeClaimTemplates").index(i).child("spec");
-                errors.extend(pod::volumes::claims::claim_spec(&claim.spec.unwrap_or_default(), &path));
+                errors.extend(pod::volumes::claims::claim_spec(&claim, &path));
             }
         }
         errors.extend(negative(it.new, "spec", &["replicas", "minReadySeconds", "ordinals.start"]));

@@ -232,8 +232,9 @@ fn standard_finalizer(finalizer: &str, path: &Path) -> Option<Error> {
 
 /// A finalizer that stands elsewhere than in metadata.
 pub fn finalizer(finalizer: &str, path: &Path) -> Errors {
-    let errors = qualified(finalizer, path);
-    if errors.is_empty() { standard_finalizer(finalizer, path).into_iter().collect() } else { errors }
+    let mut errors = qualified(finalizer, path);
+    errors.extend(standard_finalizer(finalizer, path));
+    errors
 }
 
 fn no_new_finalizers(new: &ObjectMeta, old: &ObjectMeta, path: &Path) -> Errors {

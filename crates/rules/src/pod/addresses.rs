@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::dns::parse_ip;
+use crate::field::Path;
 
 /// The address of a network in CIDR notation; leading zeros and bits beyond the prefix are let pass.
 pub(crate) fn cidr(text: &str) -> Option<IpAddr> {
@@ -16,4 +17,9 @@ pub(crate) fn cidr(text: &str) -> Option<IpAddr> {
 /// An address.
 pub(crate) fn ip(text: &str) -> Option<IpAddr> {
     parse_ip(text)
+}
+
+/// What is unusual about an address that is accepted for now.
+pub(crate) fn ip_warning(text: &str, path: &Path) -> Option<String> {
+    super::dns::ip_warning(text, path)
 }

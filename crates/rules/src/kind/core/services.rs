@@ -62,8 +62,11 @@ pub fn carry_over(new: &mut Value, old: &Value) {
                 new_spec["clusterIPs"] = json!([ip]);
             }
         }
-        if text(new_spec, "clusterIP").is_empty() && items(new_spec, "clusterIPs").is_empty() {
+        if text(new_spec, "clusterIP").is_empty() {
             keep(new_spec, old_spec, "clusterIP");
+        }
+        let is_same = text(new_spec, "clusterIP") == text(old_spec, "clusterIP");
+        if items(new_spec, "clusterIPs").is_empty() && is_same {
             keep(new_spec, old_spec, "clusterIPs");
         }
         for field in ["ipFamilies", "ipFamilyPolicy"] {
@@ -182,6 +185,11 @@ impl Kind for Services {
                     warnings.push(format!("spec.{field} is ignored for headless services"));
                 }
             }
+        }
+        for (field, is_shown) in [("clusterIPs", !is_headless(new)), ("externalIPs", true)] {
+            let ips = items(spec, field).iter().filter_map(Value::as_str).enumerate().filter(|_| is_shown);
+            let path = Path::new("spec").child(field);
+            warnings.extend(ips.filter_map(|(i, ip)| addresses::ip_warning(ip, &path.index(i))));
         }
         let is_external = text(spec, "type") == "ExternalName";
         if is_external && !items(spec, "externalIPs").is_empty() {
@@ -507,7 +515,7 @@ fn traffic(spec: &Value, kind: &str, path: &Path) -> Errors {
         }
         _ => {}
     }
-    let known = ["PreferClose", "PreferSameNode", "PreferSameZone"];
+    let known = ["PreferClose", "PreferSameZone", "PreferSameNode"];
     if let Some(distribution) = spec["trafficDistribution"].as_str().filter(|it| !known.contains(it)) {
         errors
             .push(path.child("trafficDistribution").not_supported(field::Value::from(distribution), &known));
@@ -544,8 +552,18 @@ fn changed_class(it: &It<'_>) -> Errors {
     vec![path.invalid(field::Value::json(new), "may not change once set")]
 }
 
-/// An address behind a service. Pods of an embedded node may well be on the loopback, which Kubernetes would refuse.
+/// An address behind a service.
 fn endpoint_ip(address: &str, path: &Path) -> Errors {
+    let mut errors = reachable_ip(address, path);
+    if addresses::ip(address).is_some_and(|ip| ip.is_loopback()) {
+        let why = "may not be in the loopback range (127.0.0.0/8, ::1/128)";
+        errors.push(path.invalid(address, why));
+    }
+    errors
+}
+
+/// The same but for the loopback, where pods of an embedded node may well be. Kubernetes would refuse that, too.
+fn reachable_ip(address: &str, path: &Path) -> Errors {
     let Some(ip) = addresses::ip(address) else { return vec![path.invalid(address, NOT_AN_IP)] };
     let mut errors = Errors::new();
     if ip.is_unspecified() {
@@ -642,8 +660,19 @@ impl Kind for Endpoints {
         errors
     }
 
-    fn warn(&self, _: &Value) -> Vec<String> {
-        vec!["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()]
+    fn warn(&self, new: &Value) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (i, subset) in items(new, "subsets").iter().enumerate() {
+            for list in ["addresses", "notReadyAddresses"] {
+                for (j, address) in items(subset, list).iter().enumerate() {
+                    let path = Path::new("subsets").index(i).child(list).index(j).child("ip");
+                    warnings.extend(addresses::ip_warning(text(address, "ip"), &path));
+                }
+            }
+        }
+        warnings
+            .push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
+        warnings
     }
 }
 
@@ -691,11 +720,11 @@ impl EndpointSlices {
         let ip = addresses::ip(address);
         match kind {
             "IPv4" => match ip {
-                Some(IpAddr::V4(_)) => endpoint_ip(address, path),
+                Some(IpAddr::V4(_)) => reachable_ip(address, path),
                 _ => vec![path.invalid(address, "must be an IPv4 address")],
             },
             "IPv6" => match ip {
-                Some(IpAddr::V6(_)) => endpoint_ip(address, path),
+                Some(IpAddr::V6(_)) => reachable_ip(address, path),
                 _ => vec![path.invalid(address, "must be an IPv6 address")],
             },
             "FQDN" => names::dns_subdomain(address)
@@ -749,6 +778,14 @@ impl EndpointSlices {
 impl Kind for EndpointSlices {
     fn counts(&self) -> crate::kind::Counts {
         crate::kind::Counts::Fields(&["endpoints", "ports", "addressType", "metadata.labels"])
+    }
+
+    /// What topology was called before there were zones is not taken any more.
+    fn prepare_create(&self, new: &mut Value) -> Vec<String> {
+        for endpoint in new["endpoints"].as_array_mut().into_iter().flatten() {
+            endpoint.as_object_mut().map(|endpoint| endpoint.remove("deprecatedTopology"));
+        }
+        Vec::new()
     }
 
     fn validate(&self, it: &It<'_>) -> Errors {

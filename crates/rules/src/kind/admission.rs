@@ -1,0 +1,429 @@
+//! Configurations of webhooks and admission policies. Whether an expression compiles is not judged here.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::Value;
+
+use super::{Counts, It, Kind, at, items, text};
+use crate::field::{self, Errors, Path};
+use crate::meta::{self, selector};
+use crate::{names, wire};
+
+/// Configurations of webhooks; those that change objects say when they want to be asked again.
+pub(super) struct Webhooks;
+
+const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+const VERSIONS: &str = "v1, v1beta1";
+const MAX_CONDITIONS: usize = 64;
+
+impl Kind for Webhooks {
+    fn counts(&self) -> Counts {
+        Counts::Fields(&["webhooks"])
+    }
+
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        let hooks = items(it.new, "webhooks");
+        for (i, hook) in hooks.iter().enumerate() {
+            let path = Path::new("webhooks").index(i);
+            errors.extend(webhook(hook, &path));
+            errors.extend(review_versions(hook, &path.child("admissionReviewVersions")));
+            let name = text(hook, "name");
+            if !name.is_empty() && hooks[..i].iter().any(|before| text(before, "name") == name) {
+                errors.push(path.child("name").duplicate(name));
+            }
+        }
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        self.validate(it)
+    }
+}
+
+fn webhook(hook: &Value, path: &Path) -> Errors {
+    let mut errors = fully_qualified(text(hook, "name"), &path.child("name"));
+    for (i, rule) in items(hook, "rules").iter().enumerate() {
+        errors.extend(rule_with_operations(rule, &path.child("rules").index(i)));
+    }
+    errors.extend(one_of(hook, "failurePolicy", &["Fail", "Ignore"], path));
+    errors.extend(one_of(hook, "matchPolicy", &["Equivalent", "Exact"], path));
+    let harmless = ["None", "NoneOnDryRun"];
+    if hook["sideEffects"].is_null() {
+        let why = format!("must specify one of {}", harmless.join(", "));
+        errors.push(path.child("sideEffects").required(why));
+    }
+    errors.extend(one_of(hook, "sideEffects", &harmless, path));
+    if let Some(seconds) = hook["timeoutSeconds"].as_i64().filter(|seconds| !(1..=30).contains(seconds)) {
+        let why = "the timeout value must be between 1 and 30 seconds";
+        errors.push(path.child("timeoutSeconds").invalid(seconds, why));
+    }
+    errors.extend(selectors(hook, path));
+    errors.extend(one_of(hook, "reinvocationPolicy", &["IfNeeded", "Never"], path));
+    errors.extend(client_config(&hook["clientConfig"], &path.child("clientConfig")));
+    errors.extend(match_conditions(items(hook, "matchConditions"), &path.child("matchConditions")));
+    errors
+}
+
+fn selectors(object: &Value, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    for field in ["namespaceSelector", "objectSelector"] {
+        if !object[field].is_null() {
+            let selector: LabelSelector = wire::typed(&object[field]);
+            errors.extend(selector::validate(&selector, false, &path.child(field)));
+        }
+    }
+    errors
+}
+
+/// A word of an enumeration, if there is one.
+fn one_of(object: &Value, field: &str, supported: &[&str], path: &Path) -> Option<field::Error> {
+    let word = object[field].as_str().filter(|word| !supported.contains(word))?;
+    Some(path.child(field).not_supported(field::Value::json(&word), supported))
+}
+
+fn fully_qualified(name: &str, path: &Path) -> Errors {
+    if name.is_empty() {
+        return vec![path.required("")];
+    }
+    let problems = names::dns_subdomain(name);
+    if !problems.is_empty() {
+        return vec![path.invalid(name, problems.join(","))];
+    }
+    if name.split('.').count() < 3 {
+        let why = "should be a domain with at least three segments separated by dots";
+        return vec![path.invalid(name, why)];
+    }
+    Errors::new()
+}
+
+fn texts(object: &Value, field: &str) -> Vec<String> {
+    items(object, field).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn rule_with_operations(rule: &Value, path: &Path) -> Errors {
+    let operations = texts(rule, "operations");
+    let mut errors = Errors::new();
+    let at_operations = path.child("operations");
+    if operations.is_empty() {
+        errors.push(at_operations.required(""));
+    }
+    if operations.len() > 1 && operations.iter().any(|operation| operation == "*") {
+        let why = "if '*' is present, must not specify other operations";
+        errors.push(at_operations.invalid(field::Value::json(&operations), why));
+    }
+    for (i, operation) in operations.iter().enumerate().filter(|(_, it)| !OPERATIONS.contains(&it.as_str())) {
+        errors.push(at_operations.index(i).not_supported(field::Value::json(operation), &OPERATIONS));
+    }
+    for (field, noun) in [("apiGroups", "API groups"), ("apiVersions", "API versions")] {
+        let values = texts(rule, field);
+        if values.is_empty() {
+            errors.push(path.child(field).required(""));
+        }
+        if values.len() > 1 && values.iter().any(|value| value == "*") {
+            let why = format!("if '*' is present, must not specify other {noun}");
+            errors.push(path.child(field).invalid(field::Value::json(&values), why));
+        }
+    }
+    for (i, _) in texts(rule, "apiVersions").iter().enumerate().filter(|(_, version)| version.is_empty()) {
+        errors.push(path.child("apiVersions").index(i).required(""));
+    }
+    errors.extend(resources(&texts(rule, "resources"), &path.child("resources")));
+    errors.extend(one_of(rule, "scope", &["*", "Cluster", "Namespaced"], path));
+    errors
+}
+
+fn resources(resources: &[String], path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    if resources.is_empty() {
+        errors.push(path.required(""));
+    }
+    let (mut all_subresources, mut of_all) = (Vec::new(), Vec::new());
+    let mut has_plain = false;
+    for (i, resource) in resources.iter().enumerate() {
+        if resource.is_empty() {
+            errors.push(path.index(i).required(""));
+            continue;
+        }
+        let Some((name, subresource)) = resource.split_once('/') else {
+            has_plain = resource != "*";
+            continue;
+        };
+        if all_subresources.contains(&name) {
+            let why = format!("if '{name}/*' is present, must not specify {resource}");
+            errors.push(path.index(i).invalid(resource, why));
+        }
+        if of_all.contains(&subresource) {
+            let why = format!("if '*/{subresource}' is present, must not specify {resource}");
+            errors.push(path.index(i).invalid(resource, why));
+        }
+        if subresource == "*" {
+            all_subresources.push(name);
+        }
+        if name == "*" {
+            of_all.push(subresource);
+        }
+    }
+    let has = |wanted: &str| resources.iter().any(|resource| resource == wanted);
+    if resources.len() > 1 && has("*/*") {
+        let why = "if '*/*' is present, must not specify other resources";
+        errors.push(path.invalid(field::Value::json(&resources), why));
+    }
+    if has("*") && has_plain {
+        let why = "if '*' is present, must not specify other resources without subresources";
+        errors.push(path.invalid(field::Value::json(&resources), why));
+    }
+    errors
+}
+
+fn review_versions(hook: &Value, path: &Path) -> Errors {
+    let versions = texts(hook, "admissionReviewVersions");
+    if versions.is_empty() {
+        return vec![path.required(format!("must specify one of {VERSIONS}"))];
+    }
+    let mut errors = Errors::new();
+    for (i, version) in versions.iter().enumerate() {
+        if versions[..i].contains(version) {
+            errors.push(path.index(i).invalid(version, "duplicate version"));
+            continue;
+        }
+        let problems = names::dns_1035_label(version).into_iter();
+        errors.extend(problems.map(|problem| path.index(i).invalid(version, problem)));
+    }
+    if !versions.iter().any(|version| VERSIONS.split(", ").any(|known| known == version)) {
+        let why = format!("must include at least one of {VERSIONS}");
+        errors.push(path.invalid(field::Value::json(&versions), why));
+    }
+    errors
+}
+
+fn client_config(config: &Value, path: &Path) -> Errors {
+    let (url, service) = (config["url"].as_str(), &config["service"]);
+    match (url, service.is_null()) {
+        (None, true) | (Some(_), false) => vec![path.required("exactly one of url or service is required")],
+        (Some(url), true) => self::url(url, &path.child("url")),
+        (None, false) => self::service(service, &path.child("service")),
+    }
+}
+
+fn url(url: &str, path: &Path) -> Errors {
+    const FORM: &str = "; desired format: https://host[/path]";
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let authority = if scheme.is_empty() { "" } else { rest.split('/').next().unwrap_or("") };
+    let (user, host) =
+        authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+    let mut errors = Errors::new();
+    if scheme != "https" {
+        errors.push(path.invalid(scheme, format!("'https' is the only allowed URL scheme{FORM}")));
+    }
+    if host.is_empty() {
+        errors.push(path.invalid(host, format!("host must be specified{FORM}")));
+    }
+    if let Some(user) = user {
+        errors.push(path.invalid(user, "user information is not permitted in the URL"));
+    }
+    if !fragment.is_empty() {
+        errors.push(path.invalid(fragment, "fragments are not permitted in the URL"));
+    }
+    if !query.is_empty() {
+        errors.push(path.invalid(query, "query parameters are not permitted in the URL"));
+    }
+    errors
+}
+
+fn service(service: &Value, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    // Kubernetes confuses the two: what is missing is reported at the other one.
+    if text(service, "namespace").is_empty() {
+        errors.push(path.child("name").required(""));
+    }
+    if text(service, "name").is_empty() {
+        errors.push(path.child("namespace").required(""));
+    }
+    let port = i32::try_from(service["port"].as_i64().unwrap_or(0)).unwrap_or(-1);
+    let problems = names::port_number(port);
+    if !problems.is_empty() {
+        errors.push(path.child("port").invalid(port, format!("port is not valid: {}", problems.join(", "))));
+    }
+    let at_path = path.child("path");
+    match service["path"].as_str() {
+        None | Some("" | "/") => {}
+        Some("//") => errors.push(at_path.invalid("//", "segment[0] may not be empty")),
+        Some(url) => {
+            if !url.starts_with('/') {
+                errors.push(at_path.invalid(url, "must start with a '/'"));
+            }
+            let mut rest = url.chars();
+            rest.next();
+            let steps = rest.as_str();
+            for (i, step) in steps.strip_suffix('/').unwrap_or(steps).split('/').enumerate() {
+                if step.is_empty() {
+                    errors.push(at_path.invalid(url, format!("segment[{i}] may not be empty")));
+                    continue;
+                }
+                let problems = names::dns_subdomain(step).into_iter();
+                errors
+                    .extend(problems.map(|problem| at_path.invalid(url, format!("segment[{i}]: {problem}"))));
+            }
+        }
+    }
+    errors
+}
+
+fn match_conditions(conditions: &[Value], path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    if conditions.len() > MAX_CONDITIONS {
+        errors.push(path.too_many(conditions.len(), MAX_CONDITIONS));
+    }
+    for (i, condition) in conditions.iter().enumerate() {
+        let (path, name) = (path.index(i), text(condition, "name"));
+        if text(condition, "expression").trim().is_empty() {
+            errors.push(path.child("expression").required(""));
+        }
+        if name.is_empty() {
+            errors.push(path.child("name").required(""));
+        } else {
+            errors.extend(meta::qualified(name, &path.child("name")));
+            if conditions[..i].iter().any(|before| text(before, "name") == name) {
+                errors.push(path.child("name").duplicate(name));
+            }
+        }
+    }
+    errors
+}
+
+/// Policies that judge by expressions.
+pub(super) struct Policies;
+
+impl Kind for Policies {
+    fn counts(&self) -> Counts {
+        Counts::Spec
+    }
+
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let (spec, path) = (at(it.new, "spec"), Path::new("spec"));
+        let mut errors = it.metadata();
+        errors.extend(required_one_of(spec, "failurePolicy", &["Fail", "Ignore"], &path));
+        if !spec["paramKind"].is_null() {
+            for (field, value) in
+                [("apiVersion", text(spec, "paramKind.apiVersion")), ("kind", text(spec, "paramKind.kind"))]
+            {
+                if value.is_empty() {
+                    errors.push(path.child("paramKind").child(field).required(""));
+                }
+            }
+        }
+        if spec["matchConstraints"].is_null() {
+            errors.push(path.child("matchConstraints").required(""));
+        } else {
+            let path = path.child("matchConstraints");
+            errors.extend(match_resources(&spec["matchConstraints"], &path));
+            if items(spec, "matchConstraints.resourceRules").is_empty() {
+                errors.push(path.child("resourceRules").required(""));
+            }
+        }
+        errors.extend(match_conditions(items(spec, "matchConditions"), &path.child("matchConditions")));
+        for (i, variable) in items(spec, "variables").iter().enumerate() {
+            errors.extend(expression(variable, &path.child("variables").index(i)));
+        }
+        if items(spec, "validations").is_empty() && items(spec, "auditAnnotations").is_empty() {
+            let why = "validations or auditAnnotations must be non-empty";
+            errors.push(path.child("validations").required(format!("{why}: if auditAnnotations is empty")));
+            errors.push(path.child("auditAnnotations").required(format!("{why}: if validations is empty")));
+        }
+        for (i, validation) in items(spec, "validations").iter().enumerate() {
+            errors.extend(expression(validation, &path.child("validations").index(i)));
+        }
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        self.validate(it)
+    }
+
+    fn validate_subresource(&self, _: &str, it: &It<'_>) -> Errors {
+        let path = Path::new("status").child("conditions");
+        super::policy::conditions(items(it.new, "status.conditions"), &path)
+    }
+}
+
+fn expression(object: &Value, path: &Path) -> Option<field::Error> {
+    let is_empty = text(object, "expression").trim().is_empty();
+    is_empty.then(|| path.child("expression").required("expression is not specified"))
+}
+
+fn required_one_of(object: &Value, field: &str, supported: &[&str], path: &Path) -> Option<field::Error> {
+    if object[field].is_null() {
+        return Some(path.child(field).required(""));
+    }
+    one_of(object, field, supported, path)
+}
+
+fn match_resources(constraints: &Value, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    errors.extend(required_one_of(constraints, "matchPolicy", &["Equivalent", "Exact"], path));
+    for field in ["namespaceSelector", "objectSelector"] {
+        if constraints[field].is_null() {
+            errors.push(path.child(field).required(""));
+        }
+    }
+    errors.extend(selectors(constraints, path));
+    for list in ["resourceRules", "excludeResourceRules"] {
+        for (i, rule) in items(constraints, list).iter().enumerate() {
+            errors.extend(rule_with_operations(rule, &path.child(list).index(i)));
+        }
+    }
+    errors
+}
+
+/// Where policies apply.
+pub(super) struct PolicyBindings;
+
+impl Kind for PolicyBindings {
+    fn counts(&self) -> Counts {
+        Counts::Spec
+    }
+
+    fn validate(&self, it: &It<'_>) -> Errors {
+        const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
+        let (spec, path) = (at(it.new, "spec"), Path::new("spec"));
+        let mut errors = it.metadata();
+        match text(spec, "policyName") {
+            "" => errors.push(path.child("policyName").required("")),
+            name => {
+                let path = path.child("policyName");
+                errors.extend(
+                    names::dns_subdomain(name).into_iter().map(|problem| path.invalid(name, problem)),
+                );
+            }
+        }
+        if !spec["matchResources"].is_null() {
+            errors.extend(match_resources(&spec["matchResources"], &path.child("matchResources")));
+        }
+        let actions = texts(spec, "validationActions");
+        let at_actions = path.child("validationActions");
+        if actions.is_empty() {
+            errors.push(at_actions.required("at least one validation action is required"));
+        }
+        for (i, action) in actions.iter().enumerate() {
+            if !ACTIONS.contains(&action.as_str()) {
+                errors.push(at_actions.index(i).not_supported(field::Value::json(action), &ACTIONS));
+            }
+            if actions[..i].contains(action) {
+                errors.push(at_actions.index(i).duplicate(field::Value::json(action)));
+            }
+        }
+        let has = |wanted: &str| actions.iter().any(|action| action == wanted);
+        if has("Deny") && has("Warn") {
+            let why = "must not contain both Deny and Warn (repeating the same validation failure information in the API \
+                       response and headers serves no purpose)";
+            errors.push(at_actions.invalid(field::Value::json(&actions), why));
+        }
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        self.validate(it)
+    }
+}

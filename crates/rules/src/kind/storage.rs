@@ -1,0 +1,353 @@
+//! Claims on storage, volumes and their classes.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaimSpec;
+use serde_json::{Map, Value, json};
+use types::Quantity;
+
+use super::{Counts, It, Kind, at, items, keep, text};
+use crate::difference;
+use crate::field::{self, Errors, Path};
+use crate::meta::{self, IMMUTABLE};
+use crate::names;
+use crate::pod::volumes::claims::claim_spec;
+use crate::wire;
+
+const CLAIM_SPEC: &str = "io.k8s.api.core.v1.PersistentVolumeClaimSpec";
+const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
+pub(super) struct Claims;
+
+impl Claims {
+    fn typed(object: &Value) -> PersistentVolumeClaimSpec {
+        match at(object, "spec") {
+            Value::Null => PersistentVolumeClaimSpec::default(),
+            spec => wire::typed(spec),
+        }
+    }
+
+    /// Sources of data have two fields, an old one that takes few kinds and a new one; each is made of the other.
+    fn data_sources(new: &mut Value, old: &Value) {
+        let spec = &mut new["spec"];
+        if let Some(reference) = spec["dataSourceRef"].as_object_mut() {
+            reference.remove("namespace");
+        }
+        let had_source = !at(old, "spec.dataSource").is_null() || !at(old, "spec.dataSourceRef").is_null();
+        if !had_source && !spec["dataSource"].is_null() {
+            let source = (text(spec, "dataSource.apiGroup"), text(spec, "dataSource.kind"));
+            if !matches!(
+                source,
+                ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
+            ) {
+                spec.as_object_mut().map(|spec| spec.remove("dataSource"));
+            }
+        }
+        match (spec["dataSource"].is_null(), spec["dataSourceRef"].is_null()) {
+            (false, true) => spec["dataSourceRef"] = spec["dataSource"].clone(),
+            (true, false) => spec["dataSource"] = spec["dataSourceRef"].clone(),
+            _ => {}
+        }
+    }
+
+    fn storage(object: &Value, path: &str) -> Quantity {
+        let text = at(object, path)["storage"].as_str().unwrap_or("0");
+        text.parse().unwrap_or_default()
+    }
+}
+
+impl Kind for Claims {
+    fn prepare_create(&self, new: &mut Value) -> Vec<String> {
+        Claims::data_sources(new, &Value::Null);
+        Vec::new()
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        Claims::data_sources(new, old);
+    }
+
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        errors.extend(claim_spec(&Claims::typed(it.new), &Path::new("spec")));
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata_update();
+        errors.extend(self.validate(it));
+        let (mut new, mut old) = (it.new["spec"].clone(), it.old["spec"].clone());
+        if text(&old, "volumeName").is_empty() {
+            keep(&mut old, &new, "volumeName");
+        }
+        let class =
+            |object: &Value| object["metadata"]["annotations"][BETA_CLASS].as_str().unwrap_or("").to_owned();
+        if class(it.new) != class(it.old) {
+            let path = Path::new("metadata").child("annotations").key(BETA_CLASS);
+            errors.push(path.invalid(&class(it.new), IMMUTABLE));
+        }
+        if class(it.old).is_empty() && old["storageClassName"].is_null() {
+            keep(&mut new, &old, "storageClassName");
+        }
+        if text(it.new, "status.phase") == "Bound" {
+            if !new["resources"]["requests"].is_null() {
+                let storage = at(&old, "resources.requests.storage").clone();
+                new["resources"]["requests"]["storage"] = storage;
+            }
+            keep(&mut new, &old, "volumeAttributesClassName");
+        }
+        if new != old {
+            let typed = |spec: &Value| wire::typed::<PersistentVolumeClaimSpec>(spec);
+            let difference = difference::internal(CLAIM_SPEC, &typed(&old), &typed(&new));
+            let why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound \
+                       claims";
+            errors.push(Path::new("spec").forbidden(format!("{why}\n{difference}")));
+        }
+        let requests = "spec.resources.requests";
+        let (size, before) = (Claims::storage(it.new, requests), Claims::storage(it.old, requests));
+        if size < before && size <= Claims::storage(it.old, "status.capacity") {
+            let path = Path::new("spec").child("resources").child("requests").child("storage");
+            errors.push(path.forbidden("field can not be less than status.capacity"));
+        }
+        let mode = at(it.new, "spec.volumeMode");
+        if mode != at(it.old, "spec.volumeMode") {
+            errors.push(Path::new("volumeMode").invalid(field::Value::json(mode), IMMUTABLE));
+        }
+        errors
+    }
+
+    fn validate_subresource(&self, _: &str, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata_update();
+        let path = Path::new("status").child("capacity");
+        for (name, amount) in at(it.new, "status.capacity").as_object().into_iter().flatten() {
+            if let Some(Ok(amount)) = amount.as_str().map(str::parse::<Quantity>)
+                && amount.is_negative()
+            {
+                errors.push(
+                    path.key(name).invalid(amount.to_string().as_str(), "must be a valid resource quantity"),
+                );
+            }
+        }
+        errors
+    }
+}
+
+/// Volumes: what they are made of is for good.
+pub(super) struct Volumes;
+
+/// What a volume has besides what it is made of.
+const NOT_SOURCES: [&str; 9] = [
+    "accessModes",
+    "capacity",
+    "claimRef",
+    "mountOptions",
+    "nodeAffinity",
+    "persistentVolumeReclaimPolicy",
+    "storageClassName",
+    "volumeAttributesClassName",
+    "volumeMode",
+];
+const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
+
+impl Volumes {
+    fn sources(object: &Value) -> Map<String, Value> {
+        let mut spec = at(object, "spec").as_object().cloned().unwrap_or_default();
+        spec.retain(|name, _| !NOT_SOURCES.contains(&name.as_str()));
+        spec
+    }
+
+    fn spec(it: &It<'_>) -> Errors {
+        let (spec, path) = (at(it.new, "spec"), Path::new("spec"));
+        let mut errors = Errors::new();
+        let modes: Vec<&str> = items(spec, "accessModes").iter().filter_map(Value::as_str).collect();
+        if modes.is_empty() {
+            errors.push(path.child("accessModes").required(""));
+        }
+        for mode in modes.iter().filter(|mode| !ACCESS_MODES.contains(mode)) {
+            errors.push(path.child("accessModes").not_supported(field::Value::json(mode), &ACCESS_MODES));
+        }
+        if modes.len() > 1 && modes.contains(&"ReadWriteOncePod") {
+            let why = "may not use ReadWriteOncePod with other access modes";
+            errors.push(path.child("accessModes").forbidden(why));
+        }
+        let capacity = spec["capacity"].as_object().cloned().unwrap_or_default();
+        if capacity.is_empty() {
+            errors.push(path.child("capacity").required(""));
+        }
+        if capacity.len() != 1 || !capacity.contains_key("storage") {
+            errors.push(
+                path.child("capacity").not_supported(field::Value::json(&spec["capacity"]), &["storage"]),
+            );
+        }
+        for (name, amount) in &capacity {
+            if let Some(Ok(amount)) = amount.as_str().map(str::parse::<Quantity>)
+                && !amount.is_positive()
+            {
+                let why = "must be greater than zero";
+                errors.push(path.child("capacity").key(name).invalid(amount.to_string().as_str(), why));
+            }
+        }
+        let policy = text(spec, "persistentVolumeReclaimPolicy");
+        if !policy.is_empty() && !RECLAIM_POLICIES.contains(&policy) {
+            let path = path.child("persistentVolumeReclaimPolicy");
+            errors.push(path.not_supported(field::Value::json(&policy), &RECLAIM_POLICIES));
+        }
+        if Volumes::sources(it.new).is_empty() {
+            errors.push(path.required("must specify a volume type"));
+        }
+        let class = text(spec, "storageClassName");
+        if !class.is_empty() {
+            let path = path.child("storageClassName");
+            errors
+                .extend(names::dns_subdomain(class).into_iter().map(|problem| path.invalid(class, problem)));
+        }
+        if let Some(mode) =
+            spec["volumeMode"].as_str().filter(|mode| !matches!(*mode, "Block" | "Filesystem"))
+        {
+            let value = field::Value::json(&mode);
+            errors.push(path.child("volumeMode").not_supported(value, &["Block", "Filesystem"]));
+        }
+        errors
+    }
+}
+
+impl Kind for Volumes {
+    fn prepare_create(&self, new: &mut Value) -> Vec<String> {
+        let now = at(new, "metadata.creationTimestamp").clone();
+        new["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": now});
+        Vec::new()
+    }
+
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        errors.extend(Volumes::spec(it));
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        let mut errors = self.validate(it);
+        let (new, old) = (Volumes::sources(it.new), Volumes::sources(it.old));
+        if new != old {
+            let why = "spec.persistentvolumesource is immutable after creation";
+            errors.push(Path::new("spec").child("persistentvolumesource").forbidden(why));
+        }
+        let mode = at(it.new, "spec.volumeMode");
+        if mode != at(it.old, "spec.volumeMode") {
+            errors.push(Path::new("volumeMode").invalid(field::Value::json(mode), IMMUTABLE));
+        }
+        errors
+    }
+}
+
+pub(super) struct StorageClasses;
+
+impl Kind for StorageClasses {
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        match text(it.new, "provisioner") {
+            "" => errors.push(Path::new("provisioner").required("")),
+            name => errors.extend(meta::qualified(&name.to_lowercase(), &Path::new("provisioner"))),
+        }
+        errors.extend(parameters(it.new, true));
+        let policy = text(it.new, "reclaimPolicy");
+        if !policy.is_empty() && !matches!(policy, "Delete" | "Retain") {
+            let value = field::Value::json(&policy);
+            errors.push(Path::new("reclaimPolicy").not_supported(value, &["Delete", "Retain"]));
+        }
+        let (mode, path) = (at(it.new, "volumeBindingMode"), Path::new("volumeBindingMode"));
+        let modes = ["Immediate", "WaitForFirstConsumer"];
+        match mode.as_str() {
+            None => errors.push(path.required("")),
+            Some(mode) if !modes.contains(&mode) => {
+                errors.push(path.not_supported(field::Value::json(&mode), &modes));
+            }
+            Some(_) => {}
+        }
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata_update();
+        for name in ["parameters", "provisioner", "reclaimPolicy"] {
+            if at(it.new, name) != at(it.old, name) {
+                errors.push(Path::new(name).forbidden(format!("updates to {name} are forbidden.")));
+            }
+        }
+        let (new, old) = (at(it.new, "volumeBindingMode"), at(it.old, "volumeBindingMode"));
+        if new != old {
+            errors.push(Path::new("volumeBindingMode").invalid(field::Value::json(new), IMMUTABLE));
+        }
+        let mut all = self.validate(it);
+        all.extend(errors);
+        all
+    }
+}
+
+fn parameters(class: &Value, may_be_empty: bool) -> Errors {
+    let path = Path::new("parameters");
+    let parameters = class["parameters"].as_object().cloned().unwrap_or_default();
+    let mut errors = Errors::new();
+    if parameters.len() > 512 {
+        return vec![path.too_long(512)];
+    }
+    if parameters.contains_key("") {
+        errors.push(path.invalid("", "field can not be empty."));
+    }
+    let size: usize =
+        parameters.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
+    if size > 256 * 1024 {
+        errors.push(path.too_long(256 * 1024));
+    }
+    if !may_be_empty && parameters.is_empty() {
+        errors.push(path.required("must contain at least one key/value pair"));
+    }
+    errors
+}
+
+/// Kinds that keep their first spec.
+pub(super) struct Fixed {
+    /// The fields that cannot change, each with its type if it is a structure.
+    pub(super) fields: &'static [(&'static str, &'static str)],
+    /// Whether changes of the spec are counted.
+    pub(super) counts: Counts,
+}
+
+impl Kind for Fixed {
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata_update();
+        for (name, wire_type) in self.fields {
+            let (new, old) = (at(it.new, name), at(it.old, name));
+            if new != old {
+                let value = match *wire_type {
+                    "" => field::Value::json(new),
+                    wire_type => field::Value::internal(wire_type, new),
+                };
+                errors.push(Path::new(name).invalid(value, IMMUTABLE));
+            }
+        }
+        errors
+    }
+}
+
+/// How pods are run: a name that the node understands.
+pub(super) struct RuntimeClasses;
+
+impl Kind for RuntimeClasses {
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        let (handler, path) = (text(it.new, "handler"), Path::new("handler"));
+        errors.extend(names::dns_label(handler).into_iter().map(|problem| path.invalid(handler, problem)));
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata_update();
+        let (new, old) = (at(it.new, "handler"), at(it.old, "handler"));
+        if new != old {
+            errors.push(Path::new("handler").invalid(field::Value::json(new), IMMUTABLE));
+        }
+        errors
+    }
+}
