@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use rules::field::Path;
-use rules::kind::core::services::{carry_over, complete, is_headless};
+use rules::kind::core::services::{address_errors, carry_over, complete, is_headless};
 use rules::kind::{items, text};
 use serde_json::{Value, json};
 use store::{At, Key, Scope, Write};
@@ -102,6 +102,13 @@ async fn give_address(
     old: Option<&Value>,
     taken: &mut Taken,
 ) -> Result<(), Refusal> {
+    if old.is_none() {
+        let errors = address_errors(service);
+        if !errors.is_empty() {
+            let name = text(service, "metadata.name");
+            return Err(Refusal::invalid(About { group: "", resource: "Service", name }, &errors));
+        }
+    }
     if text(service, "spec.type") == "ExternalName" || is_headless(service) {
         return Ok(());
     }

@@ -313,18 +313,21 @@ fn normal(base: &Base, code: u16, answer: &Value, mut warnings: Vec<String>) -> 
         for field in ["priority", "preemptionPolicy", "tolerations"] {
             object["spec"].as_object_mut().map(|spec| spec.remove(field));
         }
-        for condition in object["status"]["conditions"].as_array_mut().into_iter().flatten() {
+        let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+        for condition in conditions.into_iter().flatten() {
             condition.as_object_mut().map(|condition| condition.remove("lastTransitionTime"));
         }
     }
-    for finalizer in ["kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"] {
+    for finalizer in
+        ["kubernetes.io/pvc-protection", "kubernetes.io/pv-protection", "kubernetes.io/vac-protection"]
+    {
         if object["metadata"]["finalizers"] == json!([finalizer]) {
             object["metadata"].as_object_mut().map(|meta| meta.remove("finalizers"));
         }
     }
     if base.kind == "Node" {
         let not_ready = json!({"effect": "NoSchedule", "key": "node.kubernetes.io/not-ready"});
-        let taints = object["spec"]["taints"].as_array_mut();
+        let taints = object.pointer_mut("/spec/taints").and_then(Value::as_array_mut);
         let is_empty = taints.is_some_and(|taints| {
             taints.retain(|taint| *taint != not_ready);
             taints.is_empty()
@@ -342,7 +345,8 @@ fn normal(base: &Base, code: u16, answer: &Value, mut warnings: Vec<String>) -> 
                 object["spec"][field] = json!("given");
             }
         }
-        for port in object["spec"]["ports"].as_array_mut().into_iter().flatten() {
+        let ports = object.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
+        for port in ports.into_iter().flatten() {
             if !port["nodePort"].is_null() {
                 port["nodePort"] = json!("given");
             }

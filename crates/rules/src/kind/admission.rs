@@ -129,6 +129,10 @@ fn rule_with_operations(rule: &Value, path: &Path) -> Errors {
     }
     errors.extend(resources(&texts(rule, "resources"), &path.child("resources")));
     errors.extend(one_of(rule, "scope", &["*", "Cluster", "Namespaced"], path));
+    for (i, name) in texts(rule, "resourceNames").iter().enumerate() {
+        let path = path.child("resourceNames").index(i);
+        errors.extend(names::path_segment(name).into_iter().map(|problem| path.invalid(name, problem)));
+    }
     errors
 }
 
@@ -328,12 +332,20 @@ impl Kind for Policies {
             errors.extend(expression(variable, &path.child("variables").index(i)));
         }
         if items(spec, "validations").is_empty() && items(spec, "auditAnnotations").is_empty() {
-            let why = "validations or auditAnnotations must be non-empty";
-            errors.push(path.child("validations").required(format!("{why}: if auditAnnotations is empty")));
-            errors.push(path.child("auditAnnotations").required(format!("{why}: if validations is empty")));
+            let why = "validations or auditAnnotations must contain at least one item";
+            errors.push(path.child("validations").required(why));
+            errors.push(path.child("auditAnnotations").required(why));
         }
         for (i, validation) in items(spec, "validations").iter().enumerate() {
             errors.extend(expression(validation, &path.child("validations").index(i)));
+        }
+        for (i, annotation) in items(spec, "auditAnnotations").iter().enumerate() {
+            let path = path.child("auditAnnotations").index(i);
+            let key = format!("{}/{}", text(it.new, "metadata.name"), text(annotation, "key"));
+            errors.extend(meta::qualified(&key, &path.child("key")));
+            if text(annotation, "valueExpression").trim().is_empty() {
+                errors.push(path.child("valueExpression").required("valueExpression is not specified"));
+            }
         }
         errors
     }
@@ -398,6 +410,9 @@ impl Kind for PolicyBindings {
                 );
             }
         }
+        if !spec["paramRef"].is_null() {
+            errors.extend(param_ref(&spec["paramRef"], &path.child("paramRef")));
+        }
         if !spec["matchResources"].is_null() {
             errors.extend(match_resources(&spec["matchResources"], &path.child("matchResources")));
         }
@@ -426,4 +441,29 @@ impl Kind for PolicyBindings {
     fn validate_update(&self, it: &It<'_>) -> Errors {
         self.validate(it)
     }
+}
+
+/// Objects that say more about a policy: one by its name, or those that a selector finds.
+fn param_ref(reference: &Value, path: &Path) -> Errors {
+    const ACTIONS: [&str; 2] = ["Allow", "Deny"];
+    let mut errors = Errors::new();
+    let name = text(reference, "name");
+    match (name.is_empty(), reference["selector"].is_null()) {
+        (false, false) => {
+            for field in ["name", "selector"] {
+                errors.push(path.child(field).forbidden("name and selector are mutually exclusive"));
+            }
+        }
+        (false, true) => {
+            let path = path.child("name");
+            errors.extend(names::path_segment(name).into_iter().map(|problem| path.invalid(name, problem)));
+        }
+        (true, false) => {
+            let selector: LabelSelector = wire::typed(&reference["selector"]);
+            errors.extend(selector::validate(&selector, false, &path.child("selector")));
+        }
+        (true, true) => errors.push(path.required("one of name or selector must be specified")),
+    }
+    errors.extend(required_one_of(reference, "parameterNotFoundAction", &ACTIONS, path));
+    errors
 }

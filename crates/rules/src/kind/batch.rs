@@ -95,8 +95,9 @@ fn schedule(it: &It<'_>, schedule: &str, path: &Path) -> Errors {
 
 fn zone(name: Option<&str>, path: &Path) -> Errors {
     let Some(name) = name else { return Errors::new() };
+    let shown = || field::Value::json(&name);
     if name.is_empty() {
-        return vec![path.invalid(name, "timeZone must be nil or non-empty string")];
+        return vec![path.invalid(shown(), "timeZone must be nil or non-empty string")];
     }
     let is_known_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '-' | '_');
     let is_bad = |part: &str| {
@@ -106,18 +107,18 @@ fn zone(name: Option<&str>, path: &Path) -> Errors {
             || !part.chars().all(is_known_char)
     };
     if name.split('/').any(is_bad) {
-        return vec![path.invalid(name, format!("unknown time zone {name}"))];
+        return vec![path.invalid(shown(), format!("unknown time zone {name}"))];
     }
     let mut errors = Errors::new();
     if name.eq_ignore_ascii_case("Local") {
         let why = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
-        errors.push(path.invalid(name, why));
+        errors.push(path.invalid(shown(), why));
     }
     // Go knows this one without its database.
     if name != "Local"
         && let Err(why) = time_zone(name)
     {
-        errors.push(path.invalid(name, why));
+        errors.push(path.invalid(shown(), why));
     }
     errors
 }

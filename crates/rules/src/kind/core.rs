@@ -11,6 +11,7 @@ use crate::names::{self, Problems};
 use crate::{pod, wire};
 
 mod data;
+pub(super) mod endpoints;
 mod events;
 mod nodes;
 mod quotas;
@@ -29,7 +30,7 @@ pub(super) fn of(kind: &str) -> &'static dyn Kind {
         "ConfigMap" => &data::ConfigMaps,
         "Secret" => &data::Secrets,
         "Service" => &services::Services,
-        "Endpoints" => &services::Endpoints,
+        "Endpoints" => &endpoints::Endpoints,
         "PersistentVolumeClaim" => &super::storage::Claims,
         "PersistentVolume" => &super::storage::Volumes,
         "ResourceQuota" => &quotas::ResourceQuotas,

@@ -53,6 +53,7 @@ pub fn create(
         new["status"] = json!({});
     }
     let mut warnings = kind.prepare_create(&mut new);
+    let mut new = schema::encode(facts.of, &new);
 
     let it = judged(kind, facts, &new, &Value::Null);
     invalid_if_any(kind.validate(&it))?;
@@ -74,7 +75,8 @@ pub fn update(kind: &dyn Kind, facts: &Facts, body: &Value, stored: &Value) -> R
         keep(&mut new, stored, "status");
     }
     kind.prepare_update(&mut new, stored);
-    count(kind, facts, &mut new, stored);
+    let mut new = schema::encode(facts.of, &new);
+    count(kind, &mut new, stored);
 
     let it = judged(kind, facts, &new, stored);
     let mut errors = it.common();
@@ -95,8 +97,9 @@ pub fn update_subresource(
 ) -> Result<Accepted, Refused> {
     let mut new = begin(kind, facts, body, stored)?;
     kind.prepare_subresource(subresource, &mut new, stored);
+    let mut new = schema::encode(facts.of, &new);
     if subresource != "status" {
-        count(kind, facts, &mut new, stored);
+        count(kind, &mut new, stored);
     }
     let it = judged(kind, facts, &new, stored);
     let mut errors = it.common();
@@ -117,14 +120,12 @@ fn begin(kind: &dyn Kind, facts: &Facts, body: &Value, stored: &Value) -> Result
 }
 
 /// A change that counts makes a new generation.
-fn count(kind: &dyn Kind, facts: &Facts, new: &mut Value, old: &Value) {
-    let encoded = schema::encode(facts.of, new);
-    let differs = |fields: &[&str]| fields.iter().any(|field| at(&encoded, field) != at(old, field));
+fn count(kind: &dyn Kind, new: &mut Value, old: &Value) {
+    let differs = |fields: &[&str]| fields.iter().any(|field| at(new, field) != at(old, field));
     let grows = match kind.counts() {
         Counts::Nothing | Counts::Once => false,
         Counts::Spec => differs(&["spec"]),
         Counts::Fields(fields) => differs(fields),
-        Counts::When(rule) => rule(&encoded, old),
     };
     if grows {
         new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or(0) + 1);

@@ -15,11 +15,15 @@ use crate::names::{self, Problems};
 use crate::{meta, wire};
 
 mod admission;
+mod autoscaling;
 mod batch;
 mod coordination;
 pub mod core;
 pub mod defaults;
 pub mod endpoints;
+mod flowcontrol;
+mod networking;
+mod node;
 mod policy;
 mod rbac;
 mod storage;
@@ -128,8 +132,6 @@ pub enum Counts {
     Fields(&'static [&'static str]),
     /// The first generation is the last one.
     Once,
-    /// Whatever the function says.
-    When(fn(&Value, &Value) -> bool),
 }
 
 /// An object on its way into the store, next to the stored one if there is one.
@@ -215,10 +217,11 @@ pub fn of(group: &str, kind: &str) -> &'static dyn Kind {
         ("apps", "DaemonSet") => &workloads::DaemonSets,
         ("apps", "ControllerRevision") => &workloads::ControllerRevisions,
         ("batch", "CronJob") => &batch::CronJobs,
-        ("discovery.k8s.io", "EndpointSlice") => &core::services::EndpointSlices,
+        ("discovery.k8s.io", "EndpointSlice") => &core::endpoints::EndpointSlices,
         ("policy", "PodDisruptionBudget") => &policy::PodDisruptionBudgets,
         ("scheduling.k8s.io", "PriorityClass") => &policy::PriorityClasses,
         ("storage.k8s.io", "StorageClass") => &storage::StorageClasses,
+        ("storage.k8s.io", "VolumeAttributesClass") => &storage::VolumeAttributesClasses,
         ("storage.k8s.io", "VolumeAttachment") => &storage::Fixed {
             fields: &[("spec", "io.k8s.api.storage.v1.VolumeAttachmentSpec")],
             counts: Counts::Nothing,
@@ -231,9 +234,13 @@ pub fn of(group: &str, kind: &str) -> &'static dyn Kind {
             fields: &[("spec", "io.k8s.api.resource.v1.ResourceClaimTemplateSpec")],
             counts: Counts::Nothing,
         },
-        ("node.k8s.io", "RuntimeClass") => &storage::RuntimeClasses,
+        ("networking.k8s.io", "NetworkPolicy") => &networking::NetworkPolicies,
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => &flowcontrol::FlowSchemas,
+        ("networking.k8s.io", "IngressClass") => &networking::IngressClasses,
+        ("autoscaling", "HorizontalPodAutoscaler") => &autoscaling::Autoscalers,
+        ("node.k8s.io", "RuntimeClass") => &node::RuntimeClasses,
         ("resource.k8s.io", "DeviceClass" | "ResourceSlice")
-        | ("networking.k8s.io", "Ingress" | "IngressClass" | "NetworkPolicy")
+        | ("networking.k8s.io", "Ingress")
         | ("flowcontrol.apiserver.k8s.io", _) => &Counted,
         _ => &Plain,
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{It, Kind, at, items, text};
 use crate::field::{self, Errors, Path};
-use crate::meta::selector;
+use crate::meta::{self, selector};
 use crate::names::{self, Problems};
 use crate::wire;
 
@@ -73,8 +73,15 @@ fn aggregation(aggregation: &Value, old: &Value) -> Errors {
         let why = "at least one clusterRoleSelector required if aggregationRule is non-nil";
         return vec![path.required(why)];
     }
-    let judged = selectors.iter().enumerate();
-    judged.flat_map(|(i, selector)| selector::validate(selector, tolerate, &path.index(i))).collect()
+    let mut errors = Errors::new();
+    for (i, selector) in selectors.iter().enumerate() {
+        errors.extend(selector::validate(selector, tolerate, &path.index(i)));
+        if selector::matches(Some(selector), &meta::Map::new()).is_none() {
+            let nothing = field::Value::printed("null");
+            errors.push(path.index(i).invalid(nothing, "invalid label selector."));
+        }
+    }
+    errors
 }
 
 impl Kind for Roles {

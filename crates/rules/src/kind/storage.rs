@@ -28,8 +28,11 @@ impl Claims {
     /// Sources of data have two fields, an old one that takes few kinds and a new one; each is made of the other.
     fn data_sources(new: &mut Value, old: &Value) {
         let spec = &mut new["spec"];
-        if let Some(reference) = spec["dataSourceRef"].as_object_mut() {
-            reference.remove("namespace");
+        // Behind a gate that is off: CrossNamespaceVolumeDataSource.
+        if !text(spec, "dataSourceRef.namespace").is_empty()
+            && at(old, "spec.dataSourceRef.namespace").is_null()
+        {
+            spec.as_object_mut().map(|spec| spec.remove("dataSourceRef"));
         }
         let had_source = !at(old, "spec.dataSource").is_null() || !at(old, "spec.dataSourceRef").is_null();
         if !had_source && !spec["dataSource"].is_null() {
@@ -281,6 +284,32 @@ impl Kind for StorageClasses {
     }
 }
 
+/// Attributes of volumes, which are for good.
+pub(super) struct VolumeAttributesClasses;
+
+impl Kind for VolumeAttributesClasses {
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        match text(it.new, "driverName") {
+            "" => errors.push(Path::new("driverName").required("")),
+            name => errors.extend(meta::qualified(&name.to_lowercase(), &Path::new("driverName"))),
+        }
+        errors.extend(parameters(it.new, false));
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata_update();
+        for name in ["driverName", "parameters"] {
+            if at(it.new, name) != at(it.old, name) {
+                errors.push(Path::new(name).forbidden(format!("updates to {name} are forbidden.")));
+            }
+        }
+        errors.extend(parameters(it.new, false));
+        errors
+    }
+}
+
 fn parameters(class: &Value, may_be_empty: bool) -> Errors {
     let path = Path::new("parameters");
     let parameters = class["parameters"].as_object().cloned().unwrap_or_default();
@@ -326,27 +355,6 @@ impl Kind for Fixed {
                 };
                 errors.push(Path::new(name).invalid(value, IMMUTABLE));
             }
-        }
-        errors
-    }
-}
-
-/// How pods are run: a name that the node understands.
-pub(super) struct RuntimeClasses;
-
-impl Kind for RuntimeClasses {
-    fn validate(&self, it: &It<'_>) -> Errors {
-        let mut errors = it.metadata();
-        let (handler, path) = (text(it.new, "handler"), Path::new("handler"));
-        errors.extend(names::dns_label(handler).into_iter().map(|problem| path.invalid(handler, problem)));
-        errors
-    }
-
-    fn validate_update(&self, it: &It<'_>) -> Errors {
-        let mut errors = it.metadata_update();
-        let (new, old) = (at(it.new, "handler"), at(it.old, "handler"));
-        if new != old {
-            errors.push(Path::new("handler").invalid(field::Value::json(new), IMMUTABLE));
         }
         errors
     }

@@ -9,6 +9,7 @@ use crate::meta::NEGATIVE;
 
 /// Which part of a container's output (2.73).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct LogOptions {
     /// Goes on as long as the container does.
     pub follow: bool,

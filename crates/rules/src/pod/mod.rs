@@ -257,6 +257,16 @@ fn validate_rest(spec: &PodSpec, options: &Options, path: &Path) -> Errors {
     errors
 }
 
+/// What a runtime needs for itself.
+pub(crate) fn overhead(amounts: &resources::List, path: &Path) -> Errors {
+    resources::validate_overhead(amounts, &Options::default(), path)
+}
+
+/// Taints that are put up with.
+pub(crate) fn tolerations(tolerations: &[Toleration], path: &Path) -> Errors {
+    scheduling::validate_tolerations(tolerations, &Options::default(), path)
+}
+
 /// Every container with its path, in the order in which Kubernetes visits them.
 fn all_containers<'a>(spec: &'a PodSpec, path: &Path) -> Vec<(Cow<'a, Container>, Path)> {
     let mut all = Vec::new();

@@ -49,7 +49,7 @@ const COUNTED: [&str; 9] = [
     "services.loadbalancers",
 ];
 
-pub(super) type List = BTreeMap<String, resource::Quantity>;
+pub(crate) type List = BTreeMap<String, resource::Quantity>;
 pub(super) type Amounts = BTreeMap<String, Quantity>;
 
 /// The resources of a container, next to the claims of its pod.

@@ -1,12 +1,12 @@
-//! Services, and the endpoints behind them.
+//! Services.
 //!
 //! Addresses and ports that a cluster gives are allocated elsewhere, before the rules here see a service.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
+use super::endpoints;
 use crate::field::{self, Errors, Path};
 use crate::kind::{It, Kind, at, items, keep, text};
 use crate::meta;
@@ -18,12 +18,20 @@ pub(super) struct Services;
 const NONE: &str = "None";
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const SERVICE_PORT: &str = "io.k8s.api.core.v1.ServicePort";
-const NOT_AN_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+pub(super) const NOT_AN_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const DAY: i64 = 24 * 60 * 60;
 
 /// Whether a service has no address of its own, and does not want one.
 pub fn is_headless(service: &Value) -> bool {
     items(service, "spec.clusterIPs").first().and_then(Value::as_str) == Some(NONE)
+}
+
+/// What is wrong with the addresses of a service. Nothing is allocated before they are right.
+pub fn address_errors(service: &Value) -> Errors {
+    if text(service, "spec.type") == "ExternalName" {
+        return Errors::new();
+    }
+    cluster_ips(at(service, "spec"), is_headless(service), &Path::new("spec"))
 }
 
 /// What a service has when it is made: one address, of one family.
@@ -206,6 +214,18 @@ impl Kind for Services {
         warnings
     }
 
+    fn validate_subresource(&self, _: &str, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata_update();
+        let ingresses = at(it.new, "status.loadBalancer.ingress");
+        let is_balanced = text(it.new, "spec.type") == "LoadBalancer";
+        let is_same = ingresses == at(it.old, "status.loadBalancer.ingress");
+        if !ingresses.is_null() && !is_balanced && !is_same {
+            let path = Path::new("status").child("loadBalancer").child("ingress");
+            errors.push(path.forbidden("may only be used when `spec.type` is 'LoadBalancer'"));
+        }
+        errors
+    }
+
     fn selectable(&self) -> &'static [&'static str] {
         &["spec.clusterIP", "spec.type"]
     }
@@ -233,7 +253,7 @@ fn service(service: &Value) -> Errors {
         errors.extend(cluster_ips(spec, is_headless(service), &path));
     }
     for (i, ip) in items(spec, "externalIPs").iter().filter_map(Value::as_str).enumerate() {
-        errors.extend(endpoint_ip(ip, &path.child("externalIPs").index(i)));
+        errors.extend(endpoints::endpoint_ip(ip, &path.child("externalIPs").index(i)));
     }
     let types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     if kind.is_empty() {
@@ -319,7 +339,7 @@ fn port<'a>(port: &'a Value, needs_name: bool, seen: &mut BTreeSet<&'a str>, pat
     errors
 }
 
-fn protocol(protocol: &str, path: &Path) -> Option<field::Error> {
+pub(super) fn protocol(protocol: &str, path: &Path) -> Option<field::Error> {
     match protocol {
         "" => Some(path.required("")),
         protocol if !PROTOCOLS.contains(&protocol) => {
@@ -464,15 +484,17 @@ fn load_balancer(spec: &Value, kind: &str, path: &Path) -> Errors {
     if kind != "LoadBalancer" && !spec["allocateLoadBalancerNodePorts"].is_null() {
         errors.push(path.child("allocateLoadBalancerNodePorts").forbidden(only));
     }
-    if let Some(class) = spec["loadBalancerClass"].as_str() {
-        let path = path.child("loadBalancerClass");
-        if kind == "LoadBalancer" {
-            errors.extend(meta::qualified(class, &path));
-        } else {
-            errors.push(path.forbidden(only));
-        }
-    }
+    errors.extend(balancer_class(spec, kind, path));
     errors
+}
+
+fn balancer_class(spec: &Value, kind: &str, path: &Path) -> Errors {
+    let Some(class) = spec["loadBalancerClass"].as_str() else { return Errors::new() };
+    let path = path.child("loadBalancerClass");
+    if kind == "LoadBalancer" {
+        return meta::qualified(class, &path);
+    }
+    vec![path.forbidden("may only be used when `type` is 'LoadBalancer'")]
 }
 
 fn traffic(spec: &Value, kind: &str, path: &Path) -> Errors {
@@ -508,7 +530,7 @@ fn traffic(spec: &Value, kind: &str, path: &Path) -> Errors {
     let at_internal = path.child("internalTrafficPolicy");
     match spec["internalTrafficPolicy"].as_str() {
         None if matches!(kind, "NodePort" | "LoadBalancer" | "ClusterIP") => {
-            errors.push(at_internal.required(""))
+            errors.push(at_internal.required(""));
         }
         Some(policy) if !matches!(policy, "Cluster" | "Local") => {
             errors.push(at_internal.not_supported(field::Value::json(&policy), &["Cluster", "Local"]));
@@ -545,258 +567,11 @@ fn changed_addresses(it: &It<'_>) -> Errors {
 fn changed_class(it: &It<'_>) -> Errors {
     let is_balanced = |service: &Value| text(service, "spec.type") == "LoadBalancer";
     let (new, old) = (at(it.new, "spec.loadBalancerClass"), at(it.old, "spec.loadBalancerClass"));
-    if !is_balanced(it.new) || !is_balanced(it.old) || new == old {
-        return Errors::new();
-    }
     let path = Path::new("spec").child("loadBalancerClass");
-    vec![path.invalid(field::Value::json(new), "may not change once set")]
-}
-
-/// An address behind a service.
-fn endpoint_ip(address: &str, path: &Path) -> Errors {
-    let mut errors = reachable_ip(address, path);
-    if addresses::ip(address).is_some_and(|ip| ip.is_loopback()) {
-        let why = "may not be in the loopback range (127.0.0.0/8, ::1/128)";
-        errors.push(path.invalid(address, why));
-    }
-    errors
-}
-
-/// The same but for the loopback, where pods of an embedded node may well be. Kubernetes would refuse that, too.
-fn reachable_ip(address: &str, path: &Path) -> Errors {
-    let Some(ip) = addresses::ip(address) else { return vec![path.invalid(address, NOT_AN_IP)] };
     let mut errors = Errors::new();
-    if ip.is_unspecified() {
-        errors.push(path.invalid(address, format!("may not be unspecified ({address})")));
+    if is_balanced(it.new) && is_balanced(it.old) && new != old {
+        errors.push(path.invalid(field::Value::json(new), "may not change once set"));
     }
-    let is_link_local = match ip {
-        IpAddr::V4(ip) => ip.is_link_local(),
-        IpAddr::V6(ip) => ip.is_unicast_link_local(),
-    };
-    if is_link_local {
-        let why = "may not be in the link-local range (169.254.0.0/16, fe80::/10)";
-        errors.push(path.invalid(address, why));
-    }
+    errors.extend(balancer_class(at(it.new, "spec"), text(it.new, "spec.type"), &Path::new("spec")));
     errors
-}
-
-pub(super) struct Endpoints;
-
-impl Endpoints {
-    fn subsets(endpoints: &Value) -> Errors {
-        let mut errors = Errors::new();
-        for (i, subset) in items(endpoints, "subsets").iter().enumerate() {
-            let path = Path::new("subsets").index(i);
-            let lists = ["addresses", "notReadyAddresses"];
-            if lists.iter().all(|list| items(subset, list).is_empty()) {
-                errors.push(path.required("must specify `addresses` or `notReadyAddresses`"));
-            }
-            for list in lists {
-                for (j, address) in items(subset, list).iter().enumerate() {
-                    errors.extend(Endpoints::address(address, &path.child(list).index(j)));
-                }
-            }
-            let ports = items(subset, "ports");
-            for (j, port) in ports.iter().enumerate() {
-                errors.extend(Endpoints::port(port, ports.len() > 1, &path.child("ports").index(j)));
-            }
-        }
-        errors
-    }
-
-    fn address(address: &Value, path: &Path) -> Errors {
-        let (ip, at_ip) = (text(address, "ip"), path.child("ip"));
-        let mut errors = Errors::new();
-        if addresses::ip(ip).is_none() {
-            errors.push(at_ip.invalid(ip, NOT_AN_IP));
-        }
-        let hostname = text(address, "hostname");
-        if !hostname.is_empty() {
-            let path = path.child("hostname");
-            errors.extend(
-                names::dns_label(hostname).into_iter().map(|problem| path.invalid(hostname, problem)),
-            );
-        }
-        if let Some(node) = address["nodeName"].as_str() {
-            let path = path.child("nodeName");
-            errors.extend(names::dns_subdomain(node).into_iter().map(|problem| path.invalid(node, problem)));
-        }
-        if addresses::ip(ip).is_none() {
-            errors.push(at_ip.invalid(ip, "must be a valid IP address"));
-        } else {
-            errors.extend(endpoint_ip(ip, &at_ip));
-        }
-        errors
-    }
-
-    fn port(port: &Value, needs_name: bool, path: &Path) -> Errors {
-        let mut errors = Errors::new();
-        let name = text(port, "name");
-        if name.is_empty() && needs_name {
-            errors.push(path.child("name").required(""));
-        } else if !name.is_empty() {
-            let path = path.child("name");
-            errors.extend(names::dns_label(name).into_iter().map(|problem| path.invalid(name, problem)));
-        }
-        let number = i32::try_from(port["port"].as_i64().unwrap_or(0)).unwrap_or(-1);
-        let at_port = path.child("port");
-        errors.extend(names::port_number(number).into_iter().map(|problem| at_port.invalid(number, problem)));
-        errors.extend(protocol(text(port, "protocol"), &path.child("protocol")));
-        if let Some(protocol) = port["appProtocol"].as_str() {
-            errors.extend(meta::qualified(protocol, &path.child("appProtocol")));
-        }
-        errors
-    }
-}
-
-impl Kind for Endpoints {
-    fn validate(&self, it: &It<'_>) -> Errors {
-        let mut errors = it.metadata();
-        let wrong = Endpoints::subsets(it.new);
-        let is_same = !it.old.is_null() && at(it.new, "subsets") == at(it.old, "subsets");
-        if !is_same {
-            errors.extend(wrong);
-        }
-        errors
-    }
-
-    fn warn(&self, new: &Value) -> Vec<String> {
-        let mut warnings = Vec::new();
-        for (i, subset) in items(new, "subsets").iter().enumerate() {
-            for list in ["addresses", "notReadyAddresses"] {
-                for (j, address) in items(subset, list).iter().enumerate() {
-                    let path = Path::new("subsets").index(i).child(list).index(j).child("ip");
-                    warnings.extend(addresses::ip_warning(text(address, "ip"), &path));
-                }
-            }
-        }
-        warnings
-            .push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
-        warnings
-    }
-}
-
-/// Slices of endpoints.
-pub(in crate::kind) struct EndpointSlices;
-
-const TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
-
-impl EndpointSlices {
-    fn endpoints(slice: &Value) -> Errors {
-        let path = Path::new("endpoints");
-        let kind = text(slice, "addressType");
-        let endpoints = items(slice, "endpoints");
-        let mut errors = Errors::new();
-        if endpoints.len() > 1000 {
-            errors.push(path.too_many(endpoints.len(), 1000));
-            return errors;
-        }
-        for (i, endpoint) in endpoints.iter().enumerate() {
-            let at_addresses = path.index(i).child("addresses");
-            let addresses = items(endpoint, "addresses");
-            if addresses.is_empty() {
-                errors.push(at_addresses.required("must contain at least 1 address"));
-            } else if addresses.len() > 100 {
-                errors.push(at_addresses.too_many(addresses.len(), 100));
-            }
-            for (j, address) in addresses.iter().filter_map(Value::as_str).enumerate() {
-                errors.extend(EndpointSlices::address(kind, address, &at_addresses.index(j)));
-            }
-            if let Some(node) = endpoint["nodeName"].as_str() {
-                let path = path.index(i).child("nodeName");
-                errors.extend(
-                    names::dns_subdomain(node).into_iter().map(|problem| path.invalid(node, problem)),
-                );
-            }
-            if let Some(name) = endpoint["hostname"].as_str() {
-                let path = path.index(i).child("hostname");
-                errors.extend(names::dns_label(name).into_iter().map(|problem| path.invalid(name, problem)));
-            }
-        }
-        errors
-    }
-
-    fn address(kind: &str, address: &str, path: &Path) -> Errors {
-        let ip = addresses::ip(address);
-        match kind {
-            "IPv4" => match ip {
-                Some(IpAddr::V4(_)) => reachable_ip(address, path),
-                _ => vec![path.invalid(address, "must be an IPv4 address")],
-            },
-            "IPv6" => match ip {
-                Some(IpAddr::V6(_)) => reachable_ip(address, path),
-                _ => vec![path.invalid(address, "must be an IPv6 address")],
-            },
-            "FQDN" => names::dns_subdomain(address)
-                .into_iter()
-                .map(|problem| path.invalid(address, problem))
-                .collect(),
-            _ => Errors::new(),
-        }
-    }
-
-    fn ports(slice: &Value) -> Errors {
-        let path = Path::new("ports");
-        let ports = items(slice, "ports");
-        let mut errors = Errors::new();
-        if ports.len() > 20_000 {
-            errors.push(path.too_many(ports.len(), 20_000));
-            return errors;
-        }
-        let mut seen = BTreeSet::new();
-        for (i, port) in ports.iter().enumerate() {
-            let (path, name) = (path.index(i), text(port, "name"));
-            if !name.is_empty() {
-                let path = path.child("name");
-                errors.extend(names::dns_label(name).into_iter().map(|problem| path.invalid(name, problem)));
-            }
-            if !seen.insert(name) {
-                errors.push(path.child("name").duplicate(field::Value::json(&name)));
-            }
-            errors.extend(protocol(text(port, "protocol"), &path.child("protocol")));
-            if let Some(protocol) = port["appProtocol"].as_str() {
-                errors.extend(meta::qualified(protocol, &path.child("appProtocol")));
-            }
-        }
-        errors
-    }
-
-    fn all(slice: &Value) -> Errors {
-        let kind = text(slice, "addressType");
-        let mut errors = Errors::new();
-        if kind.is_empty() {
-            errors.push(Path::new("addressType").required(""));
-        } else if !TYPES.contains(&kind) {
-            errors.push(Path::new("addressType").not_supported(field::Value::json(&kind), &TYPES));
-        }
-        errors.extend(EndpointSlices::endpoints(slice));
-        errors.extend(EndpointSlices::ports(slice));
-        errors
-    }
-}
-
-impl Kind for EndpointSlices {
-    fn counts(&self) -> crate::kind::Counts {
-        crate::kind::Counts::Fields(&["endpoints", "ports", "addressType", "metadata.labels"])
-    }
-
-    /// What topology was called before there were zones is not taken any more.
-    fn prepare_create(&self, new: &mut Value) -> Vec<String> {
-        for endpoint in new["endpoints"].as_array_mut().into_iter().flatten() {
-            endpoint.as_object_mut().map(|endpoint| endpoint.remove("deprecatedTopology"));
-        }
-        Vec::new()
-    }
-
-    fn validate(&self, it: &It<'_>) -> Errors {
-        let mut errors = it.metadata();
-        errors.extend(EndpointSlices::all(it.new));
-        errors
-    }
-
-    fn validate_update(&self, it: &It<'_>) -> Errors {
-        let mut errors = self.validate(it);
-        errors.extend(super::immutable(it, "addressType"));
-        errors
-    }
 }

@@ -1,0 +1,276 @@
+//! What is behind services: endpoints, and slices of them.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use super::services::{NOT_AN_IP, protocol};
+use crate::field::{self, Errors, Path};
+use crate::kind::{Counts, It, Kind, at, items, text};
+use crate::meta;
+use crate::names;
+use crate::pod::addresses;
+
+/// An address behind a service.
+pub(super) fn endpoint_ip(address: &str, path: &Path) -> Errors {
+    let mut errors = reachable_ip(address, path);
+    if addresses::ip(address).is_some_and(|ip| ip.is_loopback()) {
+        let why = "may not be in the loopback range (127.0.0.0/8, ::1/128)";
+        errors.push(path.invalid(address, why));
+    }
+    errors
+}
+
+/// The same but for the loopback, where pods of an embedded node may well be. Kubernetes would refuse that, too.
+fn reachable_ip(address: &str, path: &Path) -> Errors {
+    let Some(ip) = addresses::ip(address) else { return vec![path.invalid(address, NOT_AN_IP)] };
+    let mut errors = Errors::new();
+    if ip.is_unspecified() {
+        errors.push(path.invalid(address, format!("may not be unspecified ({address})")));
+    }
+    let is_link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    if is_link_local {
+        let why = "may not be in the link-local range (169.254.0.0/16, fe80::/10)";
+        errors.push(path.invalid(address, why));
+    }
+    errors
+}
+
+pub(super) struct Endpoints;
+
+impl Endpoints {
+    fn subsets(endpoints: &Value) -> Errors {
+        let mut errors = Errors::new();
+        for (i, subset) in items(endpoints, "subsets").iter().enumerate() {
+            let path = Path::new("subsets").index(i);
+            let lists = ["addresses", "notReadyAddresses"];
+            if lists.iter().all(|list| items(subset, list).is_empty()) {
+                errors.push(path.required("must specify `addresses` or `notReadyAddresses`"));
+            }
+            for list in lists {
+                for (j, address) in items(subset, list).iter().enumerate() {
+                    errors.extend(Endpoints::address(address, &path.child(list).index(j)));
+                }
+            }
+            let ports = items(subset, "ports");
+            for (j, port) in ports.iter().enumerate() {
+                errors.extend(Endpoints::port(port, ports.len() > 1, &path.child("ports").index(j)));
+            }
+        }
+        errors
+    }
+
+    fn address(address: &Value, path: &Path) -> Errors {
+        let (ip, at_ip) = (text(address, "ip"), path.child("ip"));
+        let mut errors = Errors::new();
+        if addresses::ip(ip).is_none() {
+            errors.push(at_ip.invalid(ip, NOT_AN_IP));
+        }
+        let hostname = text(address, "hostname");
+        if !hostname.is_empty() {
+            let path = path.child("hostname");
+            errors.extend(
+                names::dns_label(hostname).into_iter().map(|problem| path.invalid(hostname, problem)),
+            );
+        }
+        if let Some(node) = address["nodeName"].as_str() {
+            let path = path.child("nodeName");
+            errors.extend(names::dns_subdomain(node).into_iter().map(|problem| path.invalid(node, problem)));
+        }
+        if addresses::ip(ip).is_none() {
+            errors.push(at_ip.invalid(ip, "must be a valid IP address"));
+        } else {
+            errors.extend(endpoint_ip(ip, &at_ip));
+        }
+        errors
+    }
+
+    fn port(port: &Value, needs_name: bool, path: &Path) -> Errors {
+        let mut errors = Errors::new();
+        let name = text(port, "name");
+        if name.is_empty() && needs_name {
+            errors.push(path.child("name").required(""));
+        } else if !name.is_empty() {
+            let path = path.child("name");
+            errors.extend(names::dns_label(name).into_iter().map(|problem| path.invalid(name, problem)));
+        }
+        let number = i32::try_from(port["port"].as_i64().unwrap_or(0)).unwrap_or(-1);
+        let at_port = path.child("port");
+        errors.extend(names::port_number(number).into_iter().map(|problem| at_port.invalid(number, problem)));
+        errors.extend(protocol(text(port, "protocol"), &path.child("protocol")));
+        if let Some(protocol) = port["appProtocol"].as_str() {
+            errors.extend(meta::qualified(protocol, &path.child("appProtocol")));
+        }
+        errors
+    }
+}
+
+impl Kind for Endpoints {
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        let wrong = Endpoints::subsets(it.new);
+        let is_same = !it.old.is_null() && at(it.new, "subsets") == at(it.old, "subsets");
+        if !is_same {
+            errors.extend(wrong);
+        }
+        errors
+    }
+
+    fn warn(&self, new: &Value) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (i, subset) in items(new, "subsets").iter().enumerate() {
+            for list in ["addresses", "notReadyAddresses"] {
+                for (j, address) in items(subset, list).iter().enumerate() {
+                    let path = Path::new("subsets").index(i).child(list).index(j).child("ip");
+                    warnings.extend(addresses::ip_warning(text(address, "ip"), &path));
+                }
+            }
+        }
+        warnings
+            .push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
+        warnings
+    }
+}
+
+/// Slices of endpoints.
+pub(in crate::kind) struct EndpointSlices;
+
+const TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
+
+impl EndpointSlices {
+    fn endpoints(slice: &Value) -> Errors {
+        let path = Path::new("endpoints");
+        let kind = text(slice, "addressType");
+        let endpoints = items(slice, "endpoints");
+        let mut errors = Errors::new();
+        if endpoints.len() > 1000 {
+            errors.push(path.too_many(endpoints.len(), 1000));
+            return errors;
+        }
+        for (i, endpoint) in endpoints.iter().enumerate() {
+            let at_addresses = path.index(i).child("addresses");
+            let addresses = items(endpoint, "addresses");
+            if addresses.is_empty() {
+                errors.push(at_addresses.required("must contain at least 1 address"));
+            } else if addresses.len() > 100 {
+                errors.push(at_addresses.too_many(addresses.len(), 100));
+            }
+            for (j, address) in addresses.iter().filter_map(Value::as_str).enumerate() {
+                errors.extend(EndpointSlices::address(kind, address, &at_addresses.index(j)));
+            }
+            if let Some(node) = endpoint["nodeName"].as_str() {
+                let path = path.index(i).child("nodeName");
+                errors.extend(
+                    names::dns_subdomain(node).into_iter().map(|problem| path.invalid(node, problem)),
+                );
+            }
+            if let Some(name) = endpoint["hostname"].as_str() {
+                let path = path.index(i).child("hostname");
+                errors.extend(names::dns_label(name).into_iter().map(|problem| path.invalid(name, problem)));
+            }
+        }
+        errors
+    }
+
+    fn address(kind: &str, address: &str, path: &Path) -> Errors {
+        let ip = addresses::ip(address);
+        if ip.is_none() && matches!(kind, "IPv4" | "IPv6") {
+            return vec![path.invalid(address, NOT_AN_IP)];
+        }
+        match kind {
+            "IPv4" => match ip {
+                Some(IpAddr::V4(_)) => reachable_ip(address, path),
+                _ => vec![path.invalid(address, "must be an IPv4 address")],
+            },
+            "IPv6" => match ip {
+                Some(IpAddr::V6(_)) => reachable_ip(address, path),
+                _ => vec![path.invalid(address, "must be an IPv6 address")],
+            },
+            "FQDN" => names::dns_subdomain(address)
+                .into_iter()
+                .map(|problem| path.invalid(address, problem))
+                .collect(),
+            _ => Errors::new(),
+        }
+    }
+
+    fn ports(slice: &Value) -> Errors {
+        let path = Path::new("ports");
+        let ports = items(slice, "ports");
+        let mut errors = Errors::new();
+        if ports.len() > 20_000 {
+            errors.push(path.too_many(ports.len(), 20_000));
+            return errors;
+        }
+        let mut seen = BTreeSet::new();
+        for (i, port) in ports.iter().enumerate() {
+            let (path, name) = (path.index(i), text(port, "name"));
+            if !name.is_empty() {
+                let path = path.child("name");
+                errors.extend(names::dns_label(name).into_iter().map(|problem| path.invalid(name, problem)));
+            }
+            if !seen.insert(name) {
+                errors.push(path.child("name").duplicate(field::Value::json(&name)));
+            }
+            errors.extend(protocol(text(port, "protocol"), &path.child("protocol")));
+            if let Some(protocol) = port["appProtocol"].as_str() {
+                errors.extend(meta::qualified(protocol, &path.child("appProtocol")));
+            }
+        }
+        errors
+    }
+
+    fn all(slice: &Value) -> Errors {
+        let kind = text(slice, "addressType");
+        let mut errors = Errors::new();
+        if kind.is_empty() {
+            errors.push(Path::new("addressType").required(""));
+        } else if !TYPES.contains(&kind) {
+            errors.push(Path::new("addressType").not_supported(field::Value::json(&kind), &TYPES));
+        }
+        errors.extend(EndpointSlices::endpoints(slice));
+        errors.extend(EndpointSlices::ports(slice));
+        errors
+    }
+}
+
+impl Kind for EndpointSlices {
+    fn counts(&self) -> Counts {
+        Counts::Fields(&["endpoints", "ports", "addressType", "metadata.labels"])
+    }
+
+    fn prepare_create(&self, new: &mut Value) -> Vec<String> {
+        drop_topology(new);
+        Vec::new()
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        let had_topology = |endpoint: &Value| !endpoint["deprecatedTopology"].is_null();
+        if !items(old, "endpoints").iter().any(had_topology) {
+            drop_topology(new);
+        }
+    }
+
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        errors.extend(EndpointSlices::all(it.new));
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        let mut errors = self.validate(it);
+        errors.extend(super::immutable(it, "addressType"));
+        errors
+    }
+}
+
+/// What zones were before they had a field is not taken any more.
+fn drop_topology(slice: &mut Value) {
+    for endpoint in slice["endpoints"].as_array_mut().into_iter().flatten() {
+        endpoint.as_object_mut().map(|endpoint| endpoint.remove("deprecatedTopology"));
+    }
+}

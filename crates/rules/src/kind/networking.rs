@@ -1,0 +1,199 @@
+//! Who may talk to whom, and who serves an ingress.
+
+use std::net::IpAddr;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde_json::Value;
+
+use super::{Counts, It, Kind, at, items, text};
+use crate::field::{self, Errors, Path};
+use crate::meta::{IMMUTABLE, selector};
+use crate::names;
+use crate::pod::addresses;
+use crate::wire;
+
+/// Who serves an ingress; the controller is for good.
+pub(super) struct IngressClasses;
+
+impl Kind for IngressClasses {
+    fn counts(&self) -> Counts {
+        Counts::Spec
+    }
+
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        let (controller, path) = (text(it.new, "spec.controller"), Path::new("spec").child("controller"));
+        if controller.len() > 250 {
+            errors.push(path.too_long(250));
+        }
+        errors.extend(names::domain_prefixed_path(&path, controller));
+        let (parameters, path) = (at(it.new, "spec.parameters"), Path::new("spec").child("parameters"));
+        if !parameters.is_null() {
+            for name in ["kind", "name"].into_iter().filter(|name| text(parameters, name).is_empty()) {
+                errors.push(path.child(name).required(""));
+            }
+        }
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata_update();
+        let (new, old) = (at(it.new, "spec.controller"), at(it.old, "spec.controller"));
+        if new != old {
+            errors.push(Path::new("spec").child("controller").invalid(field::Value::json(new), IMMUTABLE));
+        }
+        errors.extend(self.validate(it));
+        errors
+    }
+}
+
+/// Who may talk to pods.
+pub(super) struct NetworkPolicies;
+
+const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
+const NOT_A_CIDR: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+
+impl NetworkPolicies {
+    fn spec(it: &It<'_>) -> Errors {
+        let (spec, path) = (at(it.new, "spec"), Path::new("spec"));
+        let tolerate = !self::selector(at(it.old, "spec.podSelector"), false, &path).is_empty();
+        let mut errors = self::selector(&spec["podSelector"], tolerate, &path.child("podSelector"));
+        for (rules, peers) in [("ingress", "from"), ("egress", "to")] {
+            for (i, rule) in items(spec, rules).iter().enumerate() {
+                let path = path.child(rules).index(i);
+                for (j, port) in items(rule, "ports").iter().enumerate() {
+                    errors.extend(self::port(port, &path.child("ports").index(j)));
+                }
+                for (j, peer) in items(rule, peers).iter().enumerate() {
+                    errors.extend(self::peer(peer, tolerate, &path.child(peers).index(j)));
+                }
+            }
+        }
+        let types = items(spec, "policyTypes");
+        let path = path.child("policyTypes");
+        if types.len() > 2 {
+            let why = "may not specify more than two policyTypes";
+            errors.push(path.invalid(field::Value::json(&types), why));
+            return errors;
+        }
+        for (i, kind) in types.iter().filter_map(Value::as_str).enumerate() {
+            if !matches!(kind, "Ingress" | "Egress") {
+                errors.push(path.index(i).not_supported(field::Value::json(&kind), &["Ingress", "Egress"]));
+            }
+        }
+        errors
+    }
+}
+
+fn selector(value: &Value, tolerate: bool, path: &Path) -> Errors {
+    if value.is_null() {
+        return Errors::new();
+    }
+    let typed: LabelSelector = wire::typed(value);
+    selector::validate(&typed, tolerate, path)
+}
+
+fn port(port: &Value, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    if let Some(protocol) = port["protocol"].as_str().filter(|protocol| !PROTOCOLS.contains(protocol)) {
+        errors.push(path.child("protocol").not_supported(field::Value::json(&protocol), &PROTOCOLS));
+    }
+    let (at_port, at_end) = (path.child("port"), path.child("endPort"));
+    let end = port["endPort"].as_i64().map(|end| i32::try_from(end).unwrap_or(-1));
+    match (&port["port"], end) {
+        (Value::Number(number), end) => {
+            let number = i32::try_from(number.as_i64().unwrap_or(0)).unwrap_or(-1);
+            errors.extend(
+                names::port_number(number).into_iter().map(|problem| at_port.invalid(number, problem)),
+            );
+            if let Some(end) = end {
+                if end < number {
+                    errors.push(at_end.invalid(number, "must be greater than or equal to `port`"));
+                }
+                errors
+                    .extend(names::port_number(end).into_iter().map(|problem| at_end.invalid(end, problem)));
+            }
+        }
+        (Value::String(name), end) => {
+            if let Some(end) = end {
+                errors.push(at_end.invalid(end, "may not be specified when `port` is non-numeric"));
+            }
+            errors.extend(names::port_name(name).into_iter().map(|problem| at_port.invalid(name, problem)));
+        }
+        (_, Some(end)) => {
+            errors.push(at_end.invalid(end, "may not be specified when `port` is not specified"));
+        }
+        _ => {}
+    }
+    errors
+}
+
+fn peer(peer: &Value, tolerate: bool, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    let kinds = ["podSelector", "namespaceSelector", "ipBlock"];
+    for kind in &kinds[..2] {
+        errors.extend(selector(&peer[*kind], tolerate, &path.child(kind)));
+    }
+    let block = &peer["ipBlock"];
+    if !block.is_null() {
+        errors.extend(ip_block(block, &path.child("ipBlock")));
+    }
+    match kinds.iter().filter(|kind| !peer[**kind].is_null()).count() {
+        0 => errors.push(path.required("must specify a peer")),
+        1 => {}
+        _ if !block.is_null() => errors.push(path.forbidden("may not specify both ipBlock and another peer")),
+        _ => {}
+    }
+    errors
+}
+
+fn ip_block(block: &Value, path: &Path) -> Errors {
+    let cidr = text(block, "cidr");
+    if cidr.is_empty() {
+        return vec![path.child("cidr").required("")];
+    }
+    let Some(network) = read(cidr) else { return vec![path.child("cidr").invalid(cidr, NOT_A_CIDR)] };
+    let mut errors = Errors::new();
+    for (i, except) in items(block, "except").iter().filter_map(Value::as_str).enumerate() {
+        let path = path.child("except").index(i);
+        match read(except) {
+            None => errors.push(path.invalid(except, NOT_A_CIDR)),
+            Some(inner) if !is_inside(inner, network) => {
+                errors.push(path.invalid(except, "must be a strict subset of `cidr`"));
+            }
+            Some(_) => {}
+        }
+    }
+    errors
+}
+
+fn read(cidr: &str) -> Option<(IpAddr, u32)> {
+    let ip = addresses::cidr(cidr)?;
+    Some((ip, cidr.rsplit_once('/')?.1.parse().ok()?))
+}
+
+fn is_inside((inner, inner_bits): (IpAddr, u32), (outer, outer_bits): (IpAddr, u32)) -> bool {
+    let first_bits = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => u128::from(u32::from(ip)).checked_shr(32 - outer_bits.min(32)).unwrap_or(0),
+        IpAddr::V6(ip) => u128::from(ip).checked_shr(128 - outer_bits.min(128)).unwrap_or(0),
+    };
+    inner.is_ipv4() == outer.is_ipv4() && outer_bits < inner_bits && first_bits(inner) == first_bits(outer)
+}
+
+impl Kind for NetworkPolicies {
+    fn counts(&self) -> Counts {
+        Counts::Spec
+    }
+
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        errors.extend(NetworkPolicies::spec(it));
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata_update();
+        errors.extend(NetworkPolicies::spec(it));
+        errors
+    }
+}

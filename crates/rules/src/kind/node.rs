@@ -1,0 +1,51 @@
+//! Runtimes of nodes.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Toleration;
+
+use super::{It, Kind, at, items, text};
+use crate::field::{self, Errors, Path};
+use crate::meta::{self, IMMUTABLE};
+use crate::{names, pod, wire};
+
+/// How pods are run: a name that the node understands.
+pub(super) struct RuntimeClasses;
+
+impl Kind for RuntimeClasses {
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        let (handler, path) = (text(it.new, "handler"), Path::new("handler"));
+        errors.extend(names::dns_label(handler).into_iter().map(|problem| path.invalid(handler, problem)));
+        let amounts = at(it.new, "overhead.podFixed");
+        if !at(it.new, "overhead").is_null() {
+            let amounts = if amounts.is_null() { BTreeMap::new() } else { wire::typed(amounts) };
+            errors.extend(pod::overhead(&amounts, &Path::new("overhead")));
+        }
+        let scheduling = at(it.new, "scheduling");
+        if !scheduling.is_null() {
+            let path = Path::new("scheduling");
+            let labels = scheduling["nodeSelector"].as_object().map(|labels| {
+                labels
+                    .iter()
+                    .map(|(key, value)| (key.clone(), value.as_str().unwrap_or("").to_owned()))
+                    .collect()
+            });
+            errors.extend(meta::labels(labels.as_ref(), &path.child("nodeSelector")));
+            let tolerations: Vec<Toleration> =
+                items(scheduling, "tolerations").iter().map(wire::typed).collect();
+            errors.extend(pod::tolerations(&tolerations, &path.child("tolerations")));
+        }
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        let mut errors = self.validate(it);
+        errors.extend(it.metadata_update());
+        let (new, old) = (at(it.new, "handler"), at(it.old, "handler"));
+        if new != old {
+            errors.push(Path::new("handler").invalid(field::Value::json(new), IMMUTABLE));
+        }
+        errors
+    }
+}
