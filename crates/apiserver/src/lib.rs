@@ -44,5 +44,6 @@ pub mod strategy;
 mod subresources;
 mod table;
 mod verbs;
+mod webhook;
 
 pub use cluster::{Cluster, Setup};

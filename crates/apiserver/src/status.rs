@@ -1,5 +1,7 @@
 //! Errors, and the `Status` objects that clients see. Nothing else here knows HTTP codes of failures.
 
+use std::borrow::Cow;
+
 use http::StatusCode;
 use rules::field;
 use serde_json::{Map, Value, json};
@@ -11,7 +13,7 @@ use crate::apply::{Conflict, Conflicts};
 #[error("{message}")]
 pub struct Refusal {
     code: StatusCode,
-    reason: Option<&'static str>,
+    reason: Option<Cow<'static, str>>,
     message: String,
     /// `None` where upstream has nothing to say about the object, not even that it has nothing.
     details: Option<Map<String, Value>>,
@@ -57,7 +59,7 @@ impl Refusal {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Refusal {
             code,
-            reason: Some(reason),
+            reason: Some(reason.into()),
             message: message.into(),
             details: None,
             retry_after: None,
@@ -276,6 +278,20 @@ impl Refusal {
         refusal
     }
 
+    /// What somebody else said, a webhook for example, as far as it is a refusal.
+    pub(crate) fn relayed(status: &Value) -> Self {
+        let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok());
+        let code = code.and_then(|code| StatusCode::from_u16(code).ok());
+        let text = |field: &str| status[field].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        Refusal {
+            code: code.filter(|code| code.as_u16() >= 400).unwrap_or(StatusCode::BAD_REQUEST),
+            reason: text("reason").map(Cow::Owned),
+            message: text("message").unwrap_or_default(),
+            details: status["details"].as_object().cloned(),
+            retry_after: None,
+        }
+    }
+
     /// Tells the client to come back.
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.details.get_or_insert_default().insert("retryAfterSeconds".to_owned(), json!(seconds));
@@ -315,7 +331,7 @@ impl Refusal {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "code": self.code.as_u16(),
         });
-        if let Some(reason) = self.reason {
+        if let Some(reason) = &self.reason {
             status["reason"] = json!(reason);
         }
         if let Some(token) = &self.token {

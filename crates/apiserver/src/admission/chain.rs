@@ -6,14 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 use store::Store;
 
-use super::plugin::{Operation, Plugin, Request};
+use super::plugin::{Again, Operation, Plugin, Request};
 use super::pods::limits::LimitRanger;
 use super::pods::priority::Priority;
 use super::pods::service_account::ServiceAccounts;
 use super::pods::tolerations::DefaultTolerationSeconds;
+use super::webhooks::{Mutating, Validating};
 use crate::auth::rbac::{Authorizer, Escalation};
 use crate::cluster::Context;
+use crate::object;
 use crate::status::Refusal;
+use crate::webhook::Caller;
 
 /// The plugins of a cluster, in their order.
 pub(crate) struct Chain {
@@ -35,6 +38,9 @@ impl Chain {
         plugins.push(Arc::new(Priority(store.clone())));
         plugins.push(Arc::new(DefaultTolerationSeconds));
         plugins.extend(others);
+        let caller = Caller::new(store.clone());
+        plugins.push(Arc::new(Mutating::new(store, &caller)));
+        plugins.push(Arc::new(Validating::new(store, &caller)));
         plugins.push(Arc::new(Escalation(authorizer.clone())));
         Chain { plugins }
     }
@@ -58,15 +64,24 @@ pub(crate) async fn mutated<'a>(
     warnings: &mut Vec<String>,
 ) -> Result<Cow<'a, Value>, Refusal> {
     let chain = context.cluster.admission();
-    let mut plugins = chain.wanting(context, operation).peekable();
-    if plugins.peek().is_none() {
+    let plugins: Vec<_> = chain.wanting(context, operation).collect();
+    if plugins.is_empty() {
         return Ok(Cow::Borrowed(body));
     }
-    let sent = context.canonical(body);
+    let mut sent = context.canonical(body);
+    if !context.namespace().is_empty() && object::text(&sent, &["metadata", "namespace"]).is_empty() {
+        sent["metadata"]["namespace"] = json!(context.namespace());
+    }
     let options = options(context, operation);
     let mut request = request(context, operation, &options, Some(sent.clone()), old);
-    for plugin in plugins {
+    for plugin in &plugins {
         plugin.mutate(&mut request).await?;
+    }
+    if request.again.is_wanted {
+        request.again.is_second_round = true;
+        for plugin in &plugins {
+            plugin.mutate(&mut request).await?;
+        }
     }
     let (object, said) = (request.object.take(), request.warnings);
     warnings.append(&mut said.into_inner().unwrap_or_else(PoisonError::into_inner));
@@ -128,7 +143,7 @@ pub(crate) async fn deleted(
 }
 
 fn request<'a>(
-    context: &'a Context<'_>,
+    context: &'a Context<'a>,
     operation: Operation,
     options: &'a Value,
     object: Option<Value>,
@@ -139,13 +154,25 @@ fn request<'a>(
         resource: context.resource,
         subresource: context.target.subresource.as_deref().unwrap_or(""),
         namespace: context.namespace(),
-        name: context.name(),
+        name: name(context, object.as_ref()),
         user: context.user,
         dry_run: context.is_dry_run(),
         options,
         object,
         old,
         warnings: Mutex::default(),
+        again: Again::default(),
+        context,
+    }
+}
+
+/// The name of the object as far as the client said it.
+fn name(context: &Context<'_>, object: Option<&Value>) -> String {
+    let said = |field: &str| object.map_or("", |object| object::text(object, &["metadata", field]));
+    let generated = said("generateName");
+    match (context.name(), said("name")) {
+        ("", name) if !generated.is_empty() && name.starts_with(generated) => String::new(),
+        ("", name) | (name, _) => name.to_owned(),
     }
 }
 

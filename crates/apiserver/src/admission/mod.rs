@@ -8,6 +8,7 @@
 mod chain;
 mod plugin;
 mod pods;
+mod webhooks;
 
 pub(crate) use chain::{Chain, deleted, mutated, validated};
 pub use plugin::{Operation, Plugin, Request};

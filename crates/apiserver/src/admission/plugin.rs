@@ -1,5 +1,6 @@
 //! What a plugin is and what it is shown.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
@@ -7,6 +8,7 @@ use futures::future::{BoxFuture, ready};
 use serde_json::Value;
 
 use crate::auth::User;
+use crate::cluster::Context;
 use crate::registry::Resource;
 use crate::status::Refusal;
 
@@ -44,8 +46,8 @@ pub struct Request<'a> {
     pub subresource: &'a str,
     /// In which namespace; empty for objects without one.
     pub namespace: &'a str,
-    /// The name of the object; empty while it is not settled.
-    pub name: &'a str,
+    /// The name of the object; empty if it is to be generated.
+    pub name: String,
     /// Who does it.
     pub user: &'a User,
     /// Nothing will be stored.
@@ -57,12 +59,46 @@ pub struct Request<'a> {
     /// The object as it is; `None` when it is made.
     pub old: Option<&'a Value>,
     pub(super) warnings: Mutex<Vec<String>>,
+    pub(super) again: Again,
+    pub(super) context: &'a Context<'a>,
+}
+
+/// Who is to be asked again because somebody changed the object after him (3.17).
+#[derive(Default)]
+pub(super) struct Again {
+    /// This is the second round. There is no third.
+    pub(super) is_second_round: bool,
+    /// There is to be one.
+    pub(super) is_wanted: bool,
+    /// Those who want to be asked again should anything change.
+    pub(super) previous: HashSet<String>,
+    /// Those of them after whom something did.
+    pub(super) wanted: HashSet<String>,
+    /// The object as the last of them left it.
+    pub(super) last: Option<Value>,
+}
+
+impl Again {
+    /// Something changed: all who were asked so far and want to be asked again are.
+    pub(super) fn remember_previous(&mut self) {
+        self.wanted.extend(self.previous.drain());
+    }
 }
 
 impl Request<'_> {
     /// Warns the client; the write goes on.
     pub fn warn(&self, warning: impl Into<String>) {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning.into());
+    }
+
+    /// An object that somebody else wrote, in the form in which the others expect to see it: with its defaults.
+    pub(super) fn settled(&self, object: Value) -> Result<Value, Refusal> {
+        if self.resource.custom.is_some() {
+            return Ok(object);
+        }
+        let decoded = schema::decode_value(self.resource.of_type(), &object);
+        let decoded = decoded.map_err(|why| Refusal::internal(why.to_string()))?;
+        Ok(self.context.canonical(&decoded.value))
     }
 
     /// Whether the request is about objects of this resource, and not about a part of them.
@@ -87,7 +123,7 @@ impl Request<'_> {
 ///     }
 ///
 ///     fn validate<'a>(&'a self, request: &'a Request<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
-///         let about = About { group: "", resource: "secrets", name: request.name };
+///         let about = About { group: "", resource: "secrets", name: &request.name };
 ///         Box::pin(ready(Err(Refusal::forbidden(about, "there are no secrets here"))))
 ///     }
 /// }

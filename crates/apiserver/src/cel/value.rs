@@ -120,6 +120,7 @@ impl<'a> Value<'a> {
         };
         match (r#type, json) {
             (_, Json::Null) => Ok(Value::Null),
+            (Type::Wrong, json) => Ok(Value::any(json)),
             (Type::Object(object), Json::Object(json)) => Ok(Value::Object(Object { json, r#type: object })),
             (Type::Map(entry), Json::Object(json)) => Ok(Value::Map(Map::Json(json, &entry.1))),
             (Type::Object(_) | Type::Map(_), _) => {
@@ -151,6 +152,23 @@ impl<'a> Value<'a> {
             _ => Err(Error::failed(
                 "invalid data, expected XIntOrString value to be either a string or integer",
             )),
+        }
+    }
+
+    /// The view of `json` about which nothing is declared.
+    pub fn any(json: &'a Json) -> Value<'a> {
+        static ANY: Type = Type::Wrong;
+        static KIND: ListKind = ListKind::Atomic;
+        match json {
+            Json::Null => Value::Null,
+            Json::Bool(value) => Value::Bool(*value),
+            Json::Number(number) => match number.as_i64() {
+                Some(integer) => Value::Int(integer),
+                None => Value::Double(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            Json::String(text) => Value::String(Cow::Borrowed(text)),
+            Json::Array(items) => Value::List(List::Json(items, &ANY, &KIND)),
+            Json::Object(map) => Value::Map(Map::Json(map, &ANY)),
         }
     }
 

@@ -23,7 +23,7 @@ fn find(store: &Store, group: &str, plural: &str, namespace: &str, name: &str) -
 pub(super) fn forbidden(request: &Request<'_>, why: &str) -> Refusal {
     let object = request.object.as_ref();
     let said = |field: &str| object.map_or("", |object| object::text(object, &["metadata", field]));
-    let name = [request.name, said("name"), said("generateName"), "Unknown"];
+    let name = [request.name.as_str(), said("name"), said("generateName"), "Unknown"];
     let name = name.into_iter().find(|name| !name.is_empty()).unwrap_or("");
     Refusal::forbidden(
         About { group: &request.resource.group, resource: &request.resource.plural, name },

@@ -45,7 +45,7 @@ impl Escalation {
     }
 
     fn check_role(&self, request: &Request<'_>, role: &Value) -> Result<(), Refusal> {
-        if self.allows(request, "escalate", &request.resource.plural, request.name) {
+        if self.allows(request, "escalate", &request.resource.plural, request_name(request)) {
             return Ok(());
         }
         let rules: Vec<Rule> = read(&role["rules"]);
@@ -119,6 +119,11 @@ impl Escalation {
 fn forbidden(request: &Request<'_>, object: &Value, why: &str) -> Refusal {
     let name = object::text(object, &["metadata", "name"]);
     Refusal::forbidden(About { group: GROUP, resource: &request.resource.plural, name }, why)
+}
+
+/// The name in the path: a role that is made has none yet, as far as `escalate` is concerned.
+fn request_name<'a>(request: &'a Request<'_>) -> &'a str {
+    if request.operation == Operation::Create { "" } else { &request.name }
 }
 
 fn read<T: serde::de::DeserializeOwned + Default>(value: &Value) -> T {

@@ -2,3 +2,4 @@
 
 mod plugins;
 mod pods;
+mod webhooks;

@@ -32,7 +32,7 @@ impl Plugin for Marks {
         let seen = request.object.as_ref().or(request.old);
         let says = |what: &str| seen.is_some_and(|object| object["data"][what] == "yes");
         request.warn(format!("{} by {}", request.operation, request.user.name));
-        let about = About { group: "", resource: "configmaps", name: request.name };
+        let about = About { group: "", resource: "configmaps", name: &request.name };
         let is_refused = says("bad") || says("kept") && request.operation == Operation::Delete;
         let verdict = if is_refused { Err(Refusal::forbidden(about, "it says so")) } else { Ok(()) };
         Box::pin(ready(verdict))
