@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 
 use crate::admission::{Chain, Plugin};
 use crate::answer::{self, Answer, accept, form};
-use crate::auth::rbac::Authorizer;
+use crate::auth::rbac::{Authorizer, aggregation};
 use crate::auth::signer::Signer;
 use crate::auth::tokens::Tokens;
 use crate::auth::{self, User, openid, reviews};
@@ -51,11 +51,12 @@ struct Inner {
     /// How far definitions are carried out.
     defined: watch::Sender<Revision>,
     background: OnceLock<AbortHandle>,
+    aggregation: OnceLock<AbortHandle>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(background) = self.background.get() {
+        for background in [&self.background, &self.aggregation].into_iter().filter_map(OnceLock::get) {
             background.abort();
         }
     }
@@ -131,11 +132,13 @@ impl Cluster {
             strategies,
             defined: defined.clone(),
             background: OnceLock::new(),
+            aggregation: OnceLock::new(),
         }));
         let handle = Handle(Arc::downgrade(&cluster.0));
-        let (definitions, watch) = Definitions::load(handle, &store, registry, defined);
+        let (definitions, watch) = Definitions::load(handle.clone(), &store, registry, defined);
         cluster.0.background.get_or_init(|| tokio::spawn(definitions.run(watch)).abort_handle());
         bootstrap::ensure(&cluster).await?;
+        cluster.0.aggregation.get_or_init(|| tokio::spawn(aggregation::run(handle)).abort_handle());
         Ok(cluster)
     }
 

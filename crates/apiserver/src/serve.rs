@@ -15,7 +15,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service as _;
@@ -27,6 +27,10 @@ use crate::credentials::Credentials;
 
 /// How long a client may take to say who it is, and to send the head of a request.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Connections at one time. More of them wait until one ends.
+const CONNECTIONS: usize = 8192;
+/// The largest head of a request that is read (1.1).
+const MAX_HEAD: usize = 1024 * 1024;
 /// How long short requests may go on once the server is told to stop.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -108,13 +112,18 @@ async fn accept(
     mut stopped: watch::Receiver<bool>,
 ) {
     let graceful = GracefulShutdown::new();
+    let slots = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         tokio::select! {
             biased;
             () = told_to_stop(&mut stopped) => break,
-            accepted = listener.accept() => match accepted {
+            (slot, accepted) = next(&listener, &slots) => match accepted {
                 Ok((stream, _)) => {
-                    tokio::spawn(converse(stream, acceptor.clone(), gate.clone(), graceful.watcher()));
+                    let conversation = converse(stream, acceptor.clone(), gate.clone(), graceful.watcher());
+                    tokio::spawn(async move {
+                        conversation.await;
+                        drop(slot);
+                    });
                 }
                 // Out of file descriptors, most likely: those who are connected go on, and the next one is tried again.
                 Err(error) => {
@@ -128,6 +137,16 @@ async fn accept(
     if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
         tracing::debug!("connections were still open and are closed");
     }
+}
+
+/// The next connection, once there is a place for it.
+async fn next(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> (Option<OwnedSemaphorePermit>, io::Result<(TcpStream, SocketAddr)>) {
+    // The semaphore is never closed.
+    let slot = slots.clone().acquire_owned().await.ok();
+    (slot, listener.accept().await)
 }
 
 /// Returns when the server is told to stop, or nobody is left who could tell it.
@@ -147,11 +166,12 @@ async fn converse(
         Err(_) => return tracing::debug!("a client took too long to say who it is"),
     };
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(MAX_HEAD);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(250)
+        .max_header_list_size(1024 * 1024)
         .keep_alive_interval(Duration::from_secs(30));
     let certificate = Arc::new(gate.authenticator.certificate(stream.get_ref().1.peer_certificates()));
     let service = service_fn(move |request| {

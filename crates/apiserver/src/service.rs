@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -12,6 +13,9 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use crate::answer::{self, Answer, Body};
 use crate::cluster::{Cluster, MAX_BODY};
 use crate::status::Refusal;
+
+/// How long a client may take to send the body of a request.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl<B> tower_service::Service<Request<B>> for Cluster
 where
@@ -30,7 +34,12 @@ where
         let cluster = self.clone();
         Box::pin(async move {
             let (head, body) = request.into_parts();
-            Ok(match Limited::new(body, MAX_BODY).collect().await {
+            let body = tokio::time::timeout(PATIENCE, Limited::new(body, MAX_BODY).collect());
+            let Ok(body) = body.await else {
+                let why = "the request was not sent in time";
+                return Ok(answer::text(StatusCode::REQUEST_TIMEOUT, why));
+            };
+            Ok(match body {
                 Ok(body) => cluster.answer(Request::from_parts(head, body.to_bytes())).await,
                 Err(error) if error.is::<LengthLimitError>() => {
                     answer::refusal(&Refusal::too_large(MAX_BODY))

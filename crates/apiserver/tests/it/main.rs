@@ -7,6 +7,7 @@ mod both;
 mod corpus;
 mod crd;
 mod discovery;
+mod fuzz;
 mod hostile;
 mod jobs;
 mod objects;

@@ -3,6 +3,7 @@
 //! What is stored is followed by watching, when somebody asks and not before: a decision sees every role and binding
 //! that was written before it, and costs nothing for those that did not change.
 
+pub(crate) mod aggregation;
 mod escalation;
 mod policy;
 

@@ -126,3 +126,29 @@ async fn rule_6_4_impersonation() {
     assert_eq!(code, 400);
     assert_eq!(status["message"], "requested [{Group  team    }] without impersonating a user");
 }
+
+#[tokio::test]
+async fn rule_6_7_roles_made_of_others_follow_them() {
+    let cluster = cluster().await;
+    let view = async || {
+        let (code, role, _) = ask(&cluster, Method::GET, &format!("{RBAC}/clusterroles/view"), None).await;
+        assert_eq!(code, 200);
+        role["rules"].to_string().contains("widgets")
+    };
+    assert!(!view().await);
+    let part = json!({
+        "metadata": {"name": "widgets", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+        "rules": [{"verbs": ["get"], "apiGroups": ["example.com"], "resources": ["widgets"]}],
+    });
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    make(&cluster, roles, part).await;
+    let wait = async |expected: bool| {
+        while view().await != expected {
+            tokio::task::yield_now().await;
+        }
+    };
+    let soon = std::time::Duration::from_secs(10);
+    tokio::time::timeout(soon, wait(true)).await.expect("the part's rules are taken");
+    assert_eq!(ask(&cluster, Method::DELETE, &format!("{roles}/widgets"), None).await.0, 200);
+    tokio::time::timeout(soon, wait(false)).await.expect("and given up again");
+}
