@@ -21,6 +21,7 @@ use crate::auth::{self, User, openid, reviews};
 use crate::crd::definitions::Definitions;
 use crate::node::Nodes;
 use crate::object;
+use crate::openapi::Documents;
 use crate::registry::{Registry, Resource};
 use crate::request::{Asked, Query, Target, Verb};
 use crate::status::Refusal;
@@ -52,6 +53,7 @@ struct Inner {
     defined: watch::Sender<Revision>,
     background: OnceLock<AbortHandle>,
     aggregation: OnceLock<AbortHandle>,
+    documents: Documents,
 }
 
 impl Drop for Inner {
@@ -133,6 +135,7 @@ impl Cluster {
             defined: defined.clone(),
             background: OnceLock::new(),
             aggregation: OnceLock::new(),
+            documents: Documents::default(),
         }));
         let handle = Handle(Arc::downgrade(&cluster.0));
         let (definitions, watch) = Definitions::load(handle.clone(), &store, registry, defined);
@@ -330,6 +333,11 @@ impl Cluster {
 
     pub(crate) fn admission(&self) -> &Chain {
         &self.0.admission
+    }
+
+    /// Documents of OpenAPI that were made.
+    pub(crate) fn documents(&self) -> &Documents {
+        &self.0.documents
     }
 
     /// What is served at this moment.

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Answer};
 use crate::cluster::Cluster;
+use crate::openapi;
 use crate::registry::{Registry, Resource, preference};
 use crate::status::Refusal;
 
@@ -39,6 +40,7 @@ pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Re
     let aggregated = wants_aggregated(head);
     match parts.as_slice() {
         ["healthz" | "livez" | "readyz"] => Ok(health(cluster)),
+        ["openapi", path @ ..] => openapi::answer(cluster, path, head),
         ["version"] => Ok(answer::value(StatusCode::OK, &version())),
         ["api"] if aggregated => Ok(aggregated_answer(registry, &[""], head)),
         ["apis"] if aggregated => Ok(aggregated_answer(registry, &groups(registry), head)),

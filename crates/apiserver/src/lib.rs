@@ -32,6 +32,7 @@ pub mod jsonpath;
 mod managed;
 pub mod node;
 pub mod object;
+mod openapi;
 mod options;
 pub mod patch;
 pub mod registry;

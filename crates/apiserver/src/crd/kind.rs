@@ -26,6 +26,7 @@ pub struct Kind {
     versions: Vec<Served>,
     storage: usize,
     conversion: Conversion,
+    fingerprint: String,
     is_leaving: AtomicBool,
     is_gone: AtomicBool,
     ended: watch::Sender<bool>,
@@ -71,6 +72,11 @@ impl Kind {
             storage: versions.iter().position(|served| served.version.storage).unwrap_or(0),
             versions,
             conversion: Conversion::of(definition),
+            fingerprint: format!(
+                "{}/{}",
+                definition.metadata.uid.as_deref().unwrap_or(""),
+                definition.metadata.generation.unwrap_or(0)
+            ),
             is_leaving: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
             ended: watch::Sender::new(false),
@@ -89,6 +95,11 @@ impl Kind {
     /// The version that objects are stored in.
     pub fn storage(&self) -> &Version {
         &self.versions[self.storage].version
+    }
+
+    /// Differs from that of every other definition, and of every other state of this one's spec.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
     }
 
     /// Ends the watches of whoever still uses this.

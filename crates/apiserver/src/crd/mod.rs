@@ -1,4 +1,5 @@
-//! CustomResourceDefinitions and custom resources (3.4), as functions over values: no HTTP, no store, no clock.
+//! CustomResourceDefinitions and custom resources (3.4). Judging and changing objects are functions over values; what is
+//! served, and who does it, comes on top.
 //!
 //! - [`decode`]: a body's text, with the fields that stand in it twice.
 //! - [`definition`]: whether a definition is acceptable.
@@ -6,6 +7,8 @@
 //! - [`schema`]: the compiled schema, and what is done by it: [`prune`], [`defaults`], [`meta`], [`value`], [`lists`],
 //!   [`rules`].
 //! - [`columns`], [`scale`], [`openapi`]: what clients see besides the object.
+//! - [`kind`]: a definition as it is served, in all its versions; [`conversion`]: from one to another; `body` and `strategy`:
+//!   how its objects come in; `definitions`: the task that makes and unmakes kinds.
 //!
 //! How deep an object or a schema nests is bounded by who parsed it.
 

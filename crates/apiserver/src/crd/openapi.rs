@@ -40,23 +40,22 @@ pub fn component(
             add_meta(fields, descriptions);
         }
         fields.insert("x-kubernetes-group-version-kind".to_owned(), kinds(names, &version.name, &names.kind));
-        let selectable: Vec<Value> = version
-            .selectable_fields
-            .iter()
-            .flatten()
-            .map(|field| json!({"fieldPath": field.json_path.strip_prefix('.').unwrap_or(&field.json_path)}))
-            .collect();
-        if !selectable.is_empty() {
-            fields.insert("x-kubernetes-selectable-fields".to_owned(), selectable.into());
+        if let Some(selectable) = selectable(version) {
+            fields.insert("x-kubernetes-selectable-fields".to_owned(), selectable);
         }
     }
     component
 }
 
 /// The component of a list of objects.
-pub fn list_component(names: &Names, version: &str, descriptions: &Descriptions) -> Value {
+pub fn list_component(
+    names: &Names,
+    written: &CustomResourceDefinitionVersion,
+    descriptions: &Descriptions,
+) -> Value {
+    let version = &written.name;
     let item = format!("#/components/schemas/{}", component_name(names, version, &names.kind));
-    json!({
+    let mut list = json!({
         "type": "object",
         "description": format!("{} is a list of {}", names.list_kind, names.kind),
         "required": ["items"],
@@ -65,10 +64,22 @@ pub fn list_component(names: &Names, version: &str, descriptions: &Descriptions)
             "kind": {"type": "string", "description": descriptions.kind},
             "metadata": {"allOf": [{"$ref": LIST_META}], "description": descriptions.metadata},
             "items": {"type": "array", "description": format!("List of {}", names.plural),
-                "items": {"allOf": [{"$ref": item}]}},
+                "items": {"$ref": item}},
         },
         "x-kubernetes-group-version-kind": kinds(names, version, &names.list_kind),
-    })
+    });
+    if let Some(fields) = selectable(written) {
+        list["x-kubernetes-selectable-fields"] = fields;
+    }
+    list
+}
+
+/// Fields that a selector may name.
+fn selectable(version: &CustomResourceDefinitionVersion) -> Option<Value> {
+    let fields = version.selectable_fields.iter().flatten();
+    let named = |path: &str| json!({"fieldPath": path.strip_prefix('.').unwrap_or(path)});
+    let fields: Vec<Value> = fields.map(|field| named(&field.json_path)).collect();
+    (!fields.is_empty()).then(|| fields.into())
 }
 
 fn kinds(names: &Names, version: &str, kind: &str) -> Value {
@@ -167,9 +178,9 @@ mod tests {
             json!({"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": true})
         );
         assert_eq!(spec["properties"]["e"]["required"], json!(["kind", "apiVersion"]));
-        let list = list_component(names, "v1", &descriptions);
+        let list = list_component(names, &definition.spec.versions[0], &descriptions);
         assert_eq!(
-            list["properties"]["items"]["items"]["allOf"][0]["$ref"],
+            list["properties"]["items"]["items"]["$ref"],
             "#/components/schemas/com.example.v1.Widget"
         );
     }

@@ -11,6 +11,7 @@ mod fuzz;
 mod hostile;
 mod jobs;
 mod objects;
+mod openapi;
 mod patch;
 mod pods;
 mod serve;

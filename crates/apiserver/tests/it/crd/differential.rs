@@ -15,7 +15,8 @@ use super::{
     schemas::{combined, crd, rules, values, wrong_definitions},
 };
 
-static CLUSTER: Shared = Shared::new(ControlPlane::builder);
+/// The real server of all tests in this program.
+pub(crate) static CLUSTER: Shared = Shared::new(ControlPlane::builder);
 
 /// Objects per schema; set `FERRY_DIFFERENTIAL_CASES` for a longer run.
 fn cases() -> u64 {

@@ -1,6 +1,6 @@
 //! Custom resources: the ecosystem's definitions, and random objects next to a real API server.
 
-mod differential;
+pub(crate) mod differential;
 mod ecosystem;
 mod generate;
 mod modules;

@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
-use testkit::{ControlPlane, Shared};
 
+use super::differential::CLUSTER;
 use super::generate::{self, Random};
 use super::modules::manifests;
-
-static REAL: Shared = Shared::new(ControlPlane::builder);
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const JSON: &str = "application/json";
@@ -37,7 +35,7 @@ struct Answer {
 
 impl Twins {
     async fn new(namespace: &str) -> Option<Twins> {
-        let real = REAL.for_test().await?.client();
+        let real = CLUSTER.for_test().await?.client();
         let ours = Client::new(crate::cluster().await, "default");
         let mut twins = Twins { real, ours, asked: 0, refused: 0, differences: Vec::new() };
         let made = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
