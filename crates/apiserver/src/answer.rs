@@ -1,6 +1,7 @@
 //! Answers: objects, lists and refusals as HTTP responses.
 
 pub(crate) mod accept;
+pub(crate) mod finish;
 pub(crate) mod form;
 mod yaml;
 
@@ -64,16 +65,30 @@ pub(crate) fn refusal_in(form: accept::Form, refusal: &Refusal) -> Answer {
     answer
 }
 
+/// So many characters of warnings are sent whole; if there are more, each is cut, and those beyond are left out (2.66).
+const WARNINGS_LIMIT: usize = 4 * 1024;
+const WARNING_LIMIT: usize = 256;
+
 /// Adds warnings, each once (2.66).
 pub fn warn(answer: &mut Answer, warnings: &[String]) {
-    let mut said: Vec<&str> = Vec::new();
+    let mut distinct: Vec<&str> = Vec::new();
     for warning in warnings {
-        let escaped: String = warning.chars().filter(|c| !c.is_control()).flat_map(escape).collect();
-        if !said.contains(&warning.as_str())
-            && let Ok(header) = HeaderValue::from_bytes(format!("299 - \"{escaped}\"").as_bytes())
-        {
+        if !warning.is_empty() && !distinct.contains(&warning.as_str()) {
+            distinct.push(warning);
+        }
+    }
+    let is_much = distinct.iter().map(|warning| warning.chars().count()).sum::<usize>() > WARNINGS_LIMIT;
+    let mut length = 0;
+    for warning in distinct {
+        let most = if is_much { WARNING_LIMIT } else { usize::MAX };
+        let shown: String = warning.chars().take(most).collect();
+        length += shown.chars().count();
+        if length > WARNINGS_LIMIT {
+            break;
+        }
+        let escaped: String = shown.chars().filter(|c| !c.is_control()).flat_map(escape).collect();
+        if let Ok(header) = HeaderValue::from_bytes(format!("299 - \"{escaped}\"").as_bytes()) {
             answer.headers_mut().append(header::WARNING, header);
-            said.push(warning);
         }
     }
 }

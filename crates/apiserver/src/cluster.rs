@@ -160,7 +160,7 @@ impl Cluster {
         if head.method == Method::HEAD {
             *answer.body_mut() = answer::Body::default();
         }
-        answer
+        answer::finish::finished(&head, answer).await
     }
 
     async fn route(&self, head: &request::Parts, body: Bytes) -> Result<Answer, Refusal> {

@@ -1,6 +1,8 @@
 //! Create, read, change and delete objects of kinds without rules of their own.
 
-use http::Method;
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
 use serde_json::json;
@@ -225,5 +227,40 @@ async fn rule_2_24_bodies_that_cannot_be_recognized() {
         let status: serde_json::Value = serde_json::from_slice(&answer).expect("JSON");
         let start = "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: ";
         assert_eq!(status["message"], format!("{start}{why}"));
+    }
+}
+
+#[tokio::test]
+async fn rule_1_4_1_38_every_answer_is_private_and_long_ones_are_zipped_for_those_who_take_it() {
+    let cluster = cluster().await;
+    for i in 0..4 {
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{i}")},
+            "data": {"k": "x".repeat(50_000)},
+        });
+        assert_eq!(
+            ask(&cluster, Method::POST, "/api/v1/namespaces/default/configmaps", Some(&map)).await.0,
+            201
+        );
+    }
+    for (path, accept, zipped) in [
+        ("/api/v1/namespaces/default/configmaps", "gzip", true),
+        ("/api/v1/namespaces/default/configmaps", "br, gzip;q=0.5", true),
+        ("/api/v1/namespaces/default/configmaps", "gzip;q=0", false),
+        ("/api/v1/namespaces/default/configmaps/m0", "gzip", false),
+    ] {
+        let request = Request::get(path).header("Accept-Encoding", accept).header("Audit-Id", "mine");
+        let answer = cluster.answer(request.body(Bytes::new()).expect("a request")).await;
+        let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
+        assert_eq!(header("Content-Encoding"), zipped.then_some("gzip"), "{path} {accept}");
+        assert_eq!((header("Audit-Id"), header("Cache-Control")), (Some("mine"), Some("no-cache, private")));
+        let bytes = answer.into_body().collect().await.expect("bodies do not fail").to_bytes();
+        if zipped {
+            let mut text = String::new();
+            std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&bytes[..]), &mut text)
+                .expect("gzip");
+            let list: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+            assert_eq!(list["items"].as_array().map(Vec::len), Some(4));
+        }
     }
 }
