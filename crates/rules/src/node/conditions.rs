@@ -1,15 +1,12 @@
 //! The conditions that a node sets on its pods, and how they are kept.
 
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::core::v1::{Pod, PodCondition},
-    apimachinery::pkg::apis::meta::v1::Time,
-};
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
 
 use super::{
     container::{Container, Kind},
     phase::Phase,
-    plan,
+    plan, status,
 };
 
 /// Conditions that this node owns; all others on a pod are kept as they are.
@@ -50,19 +47,19 @@ pub(super) fn of(facts: &Facts<'_>) -> Vec<PodCondition> {
         ours.insert(0, (DISRUPTION, Word::because(true, reason, message.to_owned())));
     }
     for (kind, word) in ours {
-        let status = if word.holds { "True" } else { "False" };
+        let holds = if word.holds { "True" } else { "False" };
         let since = old
             .iter()
-            .find(|one| one.type_ == kind && one.status == status)
+            .find(|one| one.type_ == kind && one.status == holds)
             .and_then(|one| one.last_transition_time.clone());
         all.push(PodCondition {
             type_: kind.to_owned(),
-            status: status.to_owned(),
+            status: holds.to_owned(),
             reason: word.reason.map(str::to_owned),
             message: Some(word.message).filter(|message| !message.is_empty()),
             observed_generation: facts.pod.metadata.generation,
             last_probe_time: None,
-            last_transition_time: Some(since.unwrap_or(Time(facts.now))),
+            last_transition_time: Some(since.unwrap_or_else(|| status::seconds(facts.now))),
         });
     }
     all

@@ -8,17 +8,24 @@
 //! - [`plan`]: the next steps of a pod; [`ending`]: why a pod has to end.
 //! - [`phase`], [`conditions`], [`status`]: what the pod's status says.
 //! - [`probe`]: from single probes to what they mean.
+//! - [`environment`] with [`expand()`](expand::expand) and [`downward`]: the variables of a container; [`volume`]: the files of a volume.
+//! - [`image`]: what images are on a node that runs programs of its host.
 //! - [`script`]: what a simulated pod does.
 
 pub mod conditions;
 pub mod container;
+pub mod downward;
 pub mod ending;
+pub mod environment;
+pub mod expand;
+pub mod image;
 pub mod phase;
 pub mod plan;
 pub mod probe;
 pub mod restart;
 pub mod script;
 pub mod status;
+pub mod volume;
 
 pub use container::{Container, Exit, Kind, State};
 pub use ending::Ending;

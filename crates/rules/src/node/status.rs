@@ -84,7 +84,7 @@ pub fn of(seen: &Seen<'_>) -> PodStatus {
         message,
         conditions: Some(conditions::of(&facts)),
         observed_generation: seen.pod.metadata.generation,
-        start_time: old.start_time.clone().or(seen.started.map(Time)),
+        start_time: old.start_time.clone().or(seen.started.map(seconds)),
         host_ip: Some(seen.host_ip.to_owned()),
         host_ips: Some(vec![HostIP { ip: seen.host_ip.to_owned() }]),
         pod_ip: seen.ip.map(str::to_owned),
@@ -185,7 +185,7 @@ fn state(one: &Container, spec: &PodSpec) -> ContainerState {
         State::New => waiting("ContainerCreating", ""),
         State::Waiting { reason, message } => waiting(reason, message),
         State::Running { since } => ContainerState {
-            running: Some(ContainerStateRunning { started_at: Some(Time(*since)) }),
+            running: Some(ContainerStateRunning { started_at: Some(seconds(*since)) }),
             ..ContainerState::default()
         },
         State::Exited(exit) => {
@@ -200,8 +200,13 @@ fn terminated(exit: &Exit) -> ContainerStateTerminated {
         signal: exit.signal,
         reason: Some(exit.reason.clone()).filter(|reason| !reason.is_empty()),
         message: Some(exit.message.clone()).filter(|message| !message.is_empty()),
-        started_at: exit.from.map(Time),
-        finished_at: exit.to.map(Time),
+        started_at: exit.from.map(seconds),
+        finished_at: exit.to.map(seconds),
         container_id: exit.id.clone(),
     }
+}
+
+/// As the API keeps it, so that what was written and what is read are the same.
+pub(super) fn seconds(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
