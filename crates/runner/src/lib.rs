@@ -7,22 +7,30 @@
 //! - [`Settings`]: what a node is.
 //! - `registration`: the Node object and its lease.
 //! - `simulated`: pods that only pretend to run.
+//! - `process`: pods that are processes; [`init`] is what those are started by, and `logs` what becomes of what they write.
 //! - `writes`: what is written about pods.
 //!
 //! What to do next with a pod, and what its status says, is decided in [`rules::node`].
 
+pub mod init;
+mod logs;
+mod process;
 mod registration;
 mod settings;
 mod simulated;
 mod writes;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, io, sync::Arc};
 
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _, future::Either};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use reconcile::{Cache, Clock, Key, Queue, Tasks};
 
-pub use settings::{Runtime, Settings};
+pub use logs::Options as LogOptions;
+pub use process::{Streams, Unreachable};
+pub use settings::{Process, Resolve, Runtime, Settings};
 
 use registration::Host;
 
@@ -37,6 +45,14 @@ pub enum Error {
         /// The cluster's answer.
         source: kube::Error,
     },
+    /// This machine does not have what a node needs.
+    #[error("failed to prepare this machine for node {node}")]
+    Prepare {
+        /// Which.
+        node: String,
+        /// Why.
+        source: io::Error,
+    },
     /// Two nodes have the same name.
     #[error("there are two nodes called {node}")]
     Twice {
@@ -46,9 +62,17 @@ pub enum Error {
 }
 
 /// A node of a cluster.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Node {
     name: String,
+    /// Simulated pods have no processes.
+    processes: Option<Arc<process::Shared>>,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl Node {
@@ -67,39 +91,102 @@ impl Node {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// What a container has written, as a stream; what it will write too, if that is asked for. Simulated containers
+    /// write nothing.
+    pub fn logs(
+        &self,
+        pod: &Key,
+        container: &str,
+        options: LogOptions,
+    ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + 'static, Unreachable> {
+        match &self.processes {
+            Some(shared) => shared.logs(pod, container, options).map(Either::Left),
+            None => Ok(futures::stream::empty().right_stream()),
+        }
+    }
+
+    /// Runs a command in a container, connected to these streams, and returns its exit code.
+    pub async fn exec(
+        &self,
+        pod: &Key,
+        container: &str,
+        command: &[String],
+        streams: Streams,
+    ) -> Result<i32, Unreachable> {
+        match &self.processes {
+            Some(shared) => shared.exec(pod, container, command, streams).await,
+            None => Err(Unreachable::NotRunning { pod: pod.clone(), container: container.to_owned() }),
+        }
+    }
 }
 
 /// Starts nodes of one cluster, which run for as long as `tasks` live. They are registered, and ready, when this returns.
+/// When the tasks end, so do all processes of their pods.
 pub async fn start(
     client: Client,
     settings: Vec<Settings>,
     clock: Clock,
     tasks: &mut Tasks,
 ) -> Result<Vec<Node>, Error> {
-    let mut hosts = BTreeMap::new();
+    let (mut hosts, mut machines) = (BTreeMap::new(), BTreeMap::new());
     for settings in settings {
         let name = settings.name.clone();
-        if hosts.insert(name.clone(), Arc::new(Host::new(settings))).is_some() {
+        let mut conditions = Vec::new();
+        if let Runtime::Process(process) = &settings.runtime {
+            let machine = prepare(&name, process).await?;
+            conditions.clone_from(&machine.conditions);
+            machines.insert(name.clone(), (machine, process.as_ref().clone()));
+        }
+        if hosts.insert(name.clone(), Arc::new(Host { settings, conditions })).is_some() {
             return Err(Error::Twice { node: name });
         }
     }
     for host in hosts.values() {
         registration::register(&client, host, &clock).await?;
     }
-    let queue: Queue<Key> = Queue::new();
-    let pods = watch(&client, &hosts, &queue, tasks);
+    let queues = Queues { simulated: Queue::new(), processes: Queue::new() };
+    let pods = watch(&client, &hosts, &queues, tasks);
+    let mut processes = BTreeMap::new();
+    if !machines.is_empty() {
+        let objects = process::Objects::watch(&client, tasks);
+        for (name, (machine, settings)) in machines {
+            let events = process::Events::start(client.clone(), clock.clone(), &name, tasks);
+            let host = Arc::clone(&hosts[&name]);
+            let (client, clock, pods, objects) =
+                (client.clone(), clock.clone(), pods.clone(), objects.clone());
+            let shared = process::Shared::new(client, clock, pods, objects, host, machine, settings, events);
+            processes.insert(name, Arc::new(shared));
+        }
+        tasks.spawn("pods", process::run(processes.clone(), pods.clone(), queues.processes));
+    }
     let simulated = simulated::Simulated::new(client.clone(), pods, clock.clone(), hosts.clone());
-    tasks.spawn("simulated pods", async move { simulated.run(&queue).await });
-    let nodes = hosts.keys().map(|name| Node { name: name.clone() }).collect();
+    tasks.spawn("simulated pods", async move { simulated.run(&queues.simulated).await });
+    let node = |name: &String| Node { name: name.clone(), processes: processes.get(name).cloned() };
+    let nodes = hosts.keys().map(node).collect();
     tasks.spawn("node leases", registration::keep(client, hosts.into_values().collect(), clock));
     Ok(nodes)
+}
+
+/// Trying what the machine permits takes a moment, and blocks.
+async fn prepare(node: &str, process: &Process) -> Result<process::Machine, Error> {
+    let failed = |source| Error::Prepare { node: node.to_owned(), source };
+    let process = process.clone();
+    let prepared = tokio::task::spawn_blocking(move || process::Machine::prepare(&process)).await;
+    prepared.map_err(|panicked| failed(io::Error::other(panicked)))?.map_err(failed)
+}
+
+/// Pods to be looked at, by what becomes of them.
+struct Queues {
+    simulated: Queue<Key>,
+    processes: Queue<Key>,
 }
 
 /// Watches the pods of all these nodes at once: the only one's, or those that have any node.
 fn watch(
     client: &Client,
     hosts: &BTreeMap<String, Arc<Host>>,
-    queue: &Queue<Key>,
+    queues: &Queues,
     tasks: &mut Tasks,
 ) -> Cache<Pod> {
     let mut names = hosts.keys();
@@ -107,13 +194,18 @@ fn watch(
         (Some(only), None) => format!("spec.nodeName={only}"),
         _ => "spec.nodeName!=".to_owned(),
     };
-    let (ours, queue): (Vec<String>, _) = (hosts.keys().cloned().collect(), queue.clone());
+    let queue = |host: &Arc<Host>| match host.settings.runtime {
+        Runtime::Simulated => queues.simulated.clone(),
+        Runtime::Process(_) => queues.processes.clone(),
+    };
+    let ours: BTreeMap<String, Queue<Key>> =
+        hosts.iter().map(|(name, host)| (name.clone(), queue(host))).collect();
     Cache::new(Api::<Pod>::all(client.clone()))
         .fields(&selector)
         .on_change(move |change| {
             let node =
                 change.latest().and_then(|pod| pod.spec.as_ref()).and_then(|spec| spec.node_name.as_ref());
-            if node.is_some_and(|node| ours.contains(node)) {
+            if let Some(queue) = node.and_then(|node| ours.get(node)) {
                 queue.add(change.key.clone());
             }
         })

@@ -53,10 +53,6 @@ pub(crate) struct Said {
 }
 
 impl Host {
-    pub(crate) fn new(settings: Settings) -> Host {
-        Host { settings, conditions: Vec::new() }
-    }
-
     pub(crate) fn name(&self) -> &str {
         &self.settings.name
     }
@@ -202,6 +198,7 @@ fn status(host: &Host, before: &NodeStatus, now: Timestamp) -> NodeStatus {
 fn system(settings: &Settings) -> NodeSystemInfo {
     let scheme = match settings.runtime {
         Runtime::Simulated => "simulated",
+        Runtime::Process(_) => "process",
     };
     let name = rustix::system::uname();
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();

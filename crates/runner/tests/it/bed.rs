@@ -1,17 +1,19 @@
 //! What a test stands on: a cluster, a namespace of its own in it, and names that no other test uses.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
+use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client,
-    api::{DeleteParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
     runtime::wait::{Condition, await_condition},
 };
-use reconcile::{Clock, Tasks};
-use runner::Settings;
-use serde_json::Value;
+use reconcile::{Clock, Key, Tasks};
+use runner::{LogOptions, Node, Process, Runtime, Settings, Streams};
+use serde_json::{Value, json};
 use testkit::{Borrowed, ControlPlane, Shared};
+use tokio::io::AsyncReadExt as _;
 use tracing_subscriber::EnvFilter;
 
 /// No wait in these tests is longer: what takes longer has failed.
@@ -23,7 +25,7 @@ static REAL: Shared = Shared::new(ControlPlane::builder);
 pub(crate) struct Bed {
     pub(crate) client: Client,
     pub(crate) namespace: String,
-    _real: Borrowed,
+    real: Borrowed,
 }
 
 impl Bed {
@@ -34,7 +36,7 @@ impl Bed {
         let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
         let real = REAL.for_test().await?;
         let namespace = real.namespace(prefix).await.expect("a namespace");
-        Some(Bed { client: real.client(), namespace, _real: real })
+        Some(Bed { client: real.client(), namespace, real })
     }
 
     /// The name of a node that belongs to this test alone.
@@ -112,4 +114,155 @@ pub(crate) fn conditions(pod: &Pod) -> Vec<String> {
         .collect();
     lines.sort();
     lines
+}
+
+/// A node of a test that runs processes.
+pub(crate) struct Local {
+    pub(crate) node: Node,
+    pub(crate) directory: tempfile::TempDir,
+    _tasks: Tasks,
+}
+
+/// The settings of a node that runs processes, by this crate's own first process of containers.
+pub(crate) fn process_settings(name: &str, directory: &Path, change: impl FnOnce(&mut Process)) -> Settings {
+    let mut settings = Settings::process(name, directory.to_owned());
+    if let Runtime::Process(process) = &mut settings.runtime {
+        process.init = vec![env!("CARGO_BIN_EXE_pod-init").into(), runner::init::COMMAND.into()];
+        change(process);
+    }
+    settings
+}
+
+impl Local {
+    /// Stops the node, and returns its directory.
+    pub(crate) fn stop(self) -> tempfile::TempDir {
+        self.directory
+    }
+}
+
+impl Bed {
+    /// A way to the cluster for another process.
+    pub(crate) fn kubeconfig(&self) -> std::path::PathBuf {
+        self.real.kubeconfig()
+    }
+
+    /// Starts a node called `local` that runs processes.
+    pub(crate) async fn local(&self, change: impl FnOnce(&mut Process)) -> Local {
+        let directory = tempfile::Builder::new().prefix("ferry-node-").tempdir().expect("a directory");
+        let mut tasks = Tasks::new();
+        let settings = process_settings(&self.node("local"), directory.path(), change);
+        let node =
+            Node::start(self.client.clone(), settings, Clock::system(), &mut tasks).await.expect("a node");
+        Local { node, directory, _tasks: tasks }
+    }
+
+    /// A pod of one container that runs a script, on the node called `local`; `more` is merged into its spec, and
+    /// `container` into its container.
+    pub(crate) fn script(&self, name: &str, script: &str, container: Value, more: Value) -> Value {
+        let mut main = json!({ "name": "main", "image": "any", "command": ["sh", "-c", script] });
+        merge(&mut main, container);
+        let mut spec = json!({
+            "nodeName": self.node("local"), "restartPolicy": "Never", "containers": [main],
+            "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 5,
+        });
+        merge(&mut spec, more);
+        json!({ "metadata": { "name": name }, "spec": spec })
+    }
+
+    /// The key of a pod of this test.
+    pub(crate) fn key(&self, name: &str) -> Key {
+        Key::new(&self.namespace, name)
+    }
+
+    /// Runs a script to its end; returns the pod and what its container wrote.
+    pub(crate) async fn output(&self, local: &Local, pod: Value) -> (Pod, String) {
+        let name = pod["metadata"]["name"].as_str().expect("a name").to_owned();
+        self.create(pod).await;
+        let ended = |pod: Option<&Pod>| pod.is_some_and(|pod| matches!(phase(pod), "Succeeded" | "Failed"));
+        let pod = self.until(&name, ended).await.expect("a pod that has ended");
+        let text = self.log(local, &name, "main", LogOptions::default()).await;
+        (pod, text)
+    }
+
+    pub(crate) async fn log(
+        &self,
+        local: &Local,
+        name: &str,
+        container: &str,
+        options: LogOptions,
+    ) -> String {
+        let stream = local.node.logs(&self.key(name), container, options).expect("a log");
+        let pieces: Vec<bytes::Bytes> = stream.try_collect().await.expect("a log");
+        String::from_utf8(pieces.concat()).expect("text")
+    }
+
+    /// Runs a command in a container; returns its exit code and what it wrote.
+    pub(crate) async fn exec(&self, local: &Local, name: &str, script: &str) -> (i32, String) {
+        let command: Vec<String> = ["sh", "-c", script].map(str::to_owned).into();
+        let (output, mut written) = tokio::io::duplex(1 << 20);
+        let streams = Streams { output: Some(Box::new(output)), ..Streams::default() };
+        let key = self.key(name);
+        let running = local.node.exec(&key, "main", &command, streams);
+        let mut text = String::new();
+        let (code, read) = tokio::join!(running, written.read_to_string(&mut text));
+        read.expect("text");
+        (code.expect("a command that ran"), text)
+    }
+}
+
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+/// Waits until this is so.
+pub(crate) async fn eventually(is_so: impl Fn() -> bool) {
+    eventually_is(is_so, true).await;
+}
+
+/// Waits until this is what is expected.
+pub(crate) async fn eventually_is<T: PartialEq + std::fmt::Debug>(what: impl Fn() -> T, expected: T) {
+    let began = std::time::Instant::now();
+    loop {
+        let now = what();
+        if now == expected {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "it is {now:?} and never came to {expected:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+impl Bed {
+    fn objects(&self, version: &str, kind: &str) -> Api<DynamicObject> {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", version, kind));
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+    }
+
+    /// Creates an object in the test's namespace, unless it is there.
+    pub(crate) async fn make(&self, version: &str, kind: &str, mut object: Value) {
+        merge(&mut object, json!({ "apiVersion": version, "kind": kind }));
+        let object: DynamicObject = serde_json::from_value(object).expect("an object");
+        match self.objects(version, kind).create(&PostParams::default(), &object).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            made => drop(made.expect("a new object")),
+        }
+    }
+
+    pub(crate) async fn patch(&self, version: &str, kind: &str, name: &str, patch: Value) {
+        let patch = Patch::Merge(patch);
+        self.objects(version, kind).patch(name, &PatchParams::default(), &patch).await.expect("a change");
+    }
+
+    /// Takes the finalizers off a pod.
+    pub(crate) async fn release(&self, name: &str) {
+        let patch = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+        self.pods().patch(name, &PatchParams::default(), &patch).await.expect("a change");
+    }
 }

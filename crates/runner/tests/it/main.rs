@@ -1,4 +1,11 @@
-//! Nodes on a real kube-apiserver, and on the API server of this workspace.
+//! Nodes on a real kube-apiserver.
 
 mod bed;
+mod containers;
+mod isolation;
+mod leftovers;
+mod probes;
+mod sessions;
 mod simulated;
+mod stopping;
+mod volumes;

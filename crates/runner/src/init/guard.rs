@@ -1,0 +1,182 @@
+//! The guard of a container: between it and the node.
+
+use std::{
+    fs, io,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::{net::UnixStream, process::ExitStatusExt as _},
+    },
+    path::Path,
+    process::{Child, Command, ExitCode, ExitStatus, Stdio},
+};
+
+use nix::sched::CloneFlags;
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal},
+};
+
+use super::{COMMAND, Doing as _, ENTER, Failure, Isolation, Order, Report};
+
+/// The exit code of what could not be started, if nothing better is known.
+const CANNOT_RUN: i32 = 128;
+
+/// Starts the container of this order and guards it until it ends. Standard input is the socket to the node.
+pub(super) fn main(order: &Path) -> ExitCode {
+    let node = match io::stdin().as_fd().try_clone_to_owned() {
+        Ok(socket) => UnixStream::from(socket),
+        Err(error) => {
+            eprintln!("the node cannot be heard: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let report = match guard(order, &node) {
+        Ok(report) => report,
+        Err(failure) => Report::Failed { code: CANNOT_RUN, message: failure.to_string() },
+    };
+    tell(&node, &report);
+    ExitCode::SUCCESS
+}
+
+/// A node that does not listen any more will not miss it.
+fn tell(mut node: &UnixStream, report: &Report) {
+    if let Ok(mut line) = serde_json::to_vec(report) {
+        line.push(b'\n');
+        let _ = node.write_all(&line);
+    }
+}
+
+fn guard(path: &Path, node: &UnixStream) -> Result<Report, Failure> {
+    let text = fs::read(path).doing(|| format!("failed to read the order {}", path.display()))?;
+    fs::remove_file(path).doing(|| format!("failed to remove the order {}", path.display()))?;
+    let order: Order = serde_json::from_slice(&text)
+        .doing(|| format!("failed to understand the order {}", path.display()))?;
+    if order.isolation == Isolation::Plain {
+        // Whatever leaves its parent becomes our child, so that nothing can get away.
+        let own = rustix::process::getpid();
+        rustix::process::set_child_subreaper(Some(own)).doing(|| "failed to become a reaper".to_owned())?;
+    } else {
+        separate(order.isolation)?;
+    }
+    let (ours, theirs) = UnixStream::pair().doing(|| "failed to make a socket".to_owned())?;
+    let mut child = Command::new("/proc/self/exe")
+        .args([COMMAND, ENTER])
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .spawn()
+        .doing(|| "failed to start a process in a new namespace".to_owned())?;
+    if let Some(failed) = hand_over(&ours, &text) {
+        kill_all(&mut child, order.isolation);
+        return Ok(failed);
+    }
+    // Waiting for process 1 of a namespace is not possible by its number in there, but by the one it has out here.
+    let process = Pid::from_child(&child);
+    tell(node, &Report::Started { process: process.as_raw_nonzero().get() });
+    let (status, abandoned) = attend(&mut child, node, order.isolation)?;
+    kill_all(&mut child, order.isolation);
+    if abandoned {
+        // The node would have done it.
+        for cgroup in &order.cgroups {
+            let _ = fs::remove_dir(cgroup);
+        }
+    }
+    let signal = status.signal();
+    let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or_default());
+    Ok(Report::Exited { code, signal })
+}
+
+/// Makes the namespaces that the next child will be in.
+fn separate(isolation: Isolation) -> Result<(), Failure> {
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let flags = match isolation {
+        Isolation::User => CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID,
+        Isolation::Full | Isolation::Plain => CloneFlags::CLONE_NEWPID,
+    };
+    nix::sched::unshare(flags).doing(|| "failed to make namespaces".to_owned())?;
+    if isolation == Isolation::User {
+        let write =
+            |file: &str, text: String| fs::write(file, text).doing(|| format!("failed to write {file}"));
+        write("/proc/self/setgroups", "deny".to_owned())?;
+        write("/proc/self/uid_map", format!("0 {uid} 1"))?;
+        write("/proc/self/gid_map", format!("0 {gid} 1"))?;
+    }
+    Ok(())
+}
+
+/// Gives the order to the one that enters. It says nothing if it has become the command, for then the socket closes.
+fn hand_over(mut to: &UnixStream, order: &[u8]) -> Option<Report> {
+    let handed = to.write_all(order).and_then(|()| to.shutdown(std::net::Shutdown::Write));
+    let mut answer = String::new();
+    // One that is gone before it has read everything says why all the same.
+    let read = to.read_to_string(&mut answer);
+    if !answer.is_empty() {
+        let unread = |_| Report::Failed { code: CANNOT_RUN, message: answer.clone() };
+        return Some(serde_json::from_str(&answer).unwrap_or_else(unread));
+    }
+    let error = handed.and(read.map(drop)).err()?;
+    Some(Report::Failed { code: CANNOT_RUN, message: format!("failed to hand over the order: {error}") })
+}
+
+/// Passes on what the node says, until the command has ended. Says also whether the node was gone before.
+fn attend(child: &mut Child, node: &UnixStream, isolation: Isolation) -> Result<(ExitStatus, bool), Failure> {
+    let process = Pid::from_child(child);
+    let pidfd =
+        pidfd_open(process, PidfdFlags::empty()).doing(|| "failed to watch the process".to_owned())?;
+    let mut orders = BufReader::new(node);
+    let mut listening = true;
+    loop {
+        let mut events = [PollFd::new(&pidfd, PollFlags::IN), PollFd::new(node, PollFlags::IN)];
+        let watched = if listening { 2 } else { 1 };
+        match poll(&mut events[..watched], None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).doing(|| "failed to wait".to_owned()),
+        }
+        if !events[0].revents().is_empty()
+            && let Some(status) = child.try_wait().doing(|| "failed to wait for the process".to_owned())?
+        {
+            return Ok((status, !listening));
+        }
+        if listening && !events[1].revents().is_empty() {
+            let mut line = String::new();
+            let signal = if let Ok(1..) = orders.read_line(&mut line) {
+                line.trim().strip_prefix("signal ").and_then(|number| number.parse().ok())
+            } else {
+                // The node is gone, and so must be its container.
+                listening = false;
+                Some(Signal::KILL.as_raw())
+            };
+            if let Some(signal) = signal.and_then(Signal::from_named_raw) {
+                // In a namespace, the end of the first process is the end of all; without one, its session is told. One
+                // that has just ended is heard of in the next turn.
+                let _ = match isolation {
+                    Isolation::Plain => kill_process_group(process, signal),
+                    Isolation::Full | Isolation::User => pidfd_send_signal(&pidfd, signal),
+                };
+            }
+        }
+    }
+}
+
+/// Ends what is left. A namespace ends with its first process; without one we look for our children, which all
+/// descendants become sooner or later, until there are none.
+fn kill_all(child: &mut Child, isolation: Isolation) {
+    let _ = child.kill();
+    let _ = child.wait();
+    if isolation != Isolation::Plain {
+        return;
+    }
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    loop {
+        let own = rustix::process::getpid().as_raw_nonzero();
+        let children = fs::read_to_string(format!("/proc/self/task/{own}/children")).unwrap_or_default();
+        let children: Vec<Pid> =
+            children.split_whitespace().filter_map(|id| id.parse().ok()).filter_map(Pid::from_raw).collect();
+        if children.is_empty() {
+            return;
+        }
+        for child in children {
+            let _ = kill_process(child, Signal::KILL);
+            let _ = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty());
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What the node tells the first process of a container, and what that tells the node.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// How far a container is kept apart from its host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Isolation {
+    /// Own namespaces, made by root.
+    Full,
+    /// Own namespaces in a user namespace of our own: the container's root is nobody but ourselves.
+    User,
+    /// A child like any other, in a session of its own.
+    #[default]
+    Plain,
+}
+
+/// One container to be started.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Order {
+    /// How far it is kept apart.
+    pub isolation: Isolation,
+    /// The command and its arguments.
+    pub command: Vec<String>,
+    /// All its variables.
+    pub variables: BTreeMap<String, String>,
+    /// Where it starts; made if it is not there.
+    pub directory: Option<PathBuf>,
+    /// Its files, unless it is plain.
+    pub root: Option<Root>,
+    /// What is mounted in there, outer before inner.
+    pub mounts: Vec<Mount>,
+    /// Its host name.
+    pub hostname: Option<String>,
+    /// Who it is.
+    pub user: User,
+    /// Directories of the cgroups to be in.
+    pub cgroups: Vec<PathBuf>,
+    /// The most data, in bytes, where no cgroup says it.
+    pub data_limit: Option<u64>,
+    /// The terminal that is its standard input, output and error.
+    pub terminal: Option<PathBuf>,
+    /// What its standard input is read from; nothing if not said.
+    pub input: Option<PathBuf>,
+}
+
+/// Where a container's files come from.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Root {
+    /// What is below: the host's root, or an image's.
+    pub lower: PathBuf,
+    /// Where its changes go.
+    pub upper: PathBuf,
+    /// For the kernel, beside it.
+    pub work: PathBuf,
+    /// Where both appear as one.
+    pub merged: PathBuf,
+    /// What of the host nobody in a container is to see.
+    pub hidden: Vec<PathBuf>,
+    /// Nothing of it can be changed.
+    pub read_only: bool,
+}
+
+/// Something that appears in a container's files.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Mount {
+    /// What.
+    pub source: Source,
+    /// Where.
+    pub target: PathBuf,
+    /// It cannot be changed there.
+    pub read_only: bool,
+}
+
+/// What appears.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Source {
+    /// A file or directory of the host.
+    Host(PathBuf),
+    /// An empty directory in memory, of at most so many bytes.
+    Memory(Option<u64>),
+}
+
+/// Who a container's processes are, and what they may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// The user id; our own if not said.
+    pub uid: Option<u32>,
+    /// The group id; 0 if not said but the user is.
+    pub gid: Option<u32>,
+    /// Further groups.
+    pub groups: Vec<u32>,
+    /// Everything that the node may do.
+    pub privileged: bool,
+    /// Capabilities besides the usual ones, without `CAP_`.
+    pub add: Vec<String>,
+    /// Capabilities to be without; `ALL` for all.
+    pub drop: Vec<String>,
+    /// Programs do not give it more than it has.
+    pub no_new_privileges: bool,
+}
+
+/// A command to be run in a container that runs already.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Session {
+    /// The container's first process.
+    pub process: Option<i32>,
+    /// How far that is kept apart.
+    pub isolation: Isolation,
+    /// The command and its arguments.
+    pub command: Vec<String>,
+    /// All its variables.
+    pub variables: BTreeMap<String, String>,
+    /// Where it starts.
+    pub directory: Option<PathBuf>,
+    /// Who it is.
+    pub user: User,
+    /// Directories of the cgroups to be in.
+    pub cgroups: Vec<PathBuf>,
+    /// The terminal that is its standard input, output and error.
+    pub terminal: Option<PathBuf>,
+}
+
+/// What a guard tells its node, one per line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Report {
+    /// The command runs, as this process.
+    Started {
+        /// Its id on the host.
+        process: i32,
+    },
+    /// The command could not be run.
+    Failed {
+        /// What a shell would return.
+        code: i32,
+        /// Why.
+        message: String,
+    },
+    /// The command has ended.
+    Exited {
+        /// Its exit code; 128 and the signal if that ended it.
+        code: i32,
+        /// The signal that ended it.
+        signal: Option<i32>,
+    },
+}

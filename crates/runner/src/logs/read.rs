@@ -1,0 +1,263 @@
+//! From files to whoever wants to read.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    io::{self, Read as _},
+};
+
+use bytes::Bytes;
+use futures::{Stream, stream};
+use jiff::Timestamp;
+
+use super::Log;
+
+/// What of a log is wanted, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Go on with what is written from now on.
+    pub follow: bool,
+    /// Only so many of the last lines.
+    pub tail: Option<usize>,
+    /// Only what is at least so new.
+    pub since: Option<Timestamp>,
+    /// The time at the beginning of every line.
+    pub timestamps: bool,
+    /// No more than so many bytes.
+    pub limit: Option<u64>,
+    /// The instance before the present one.
+    pub previous: bool,
+    /// Only this output, `stdout` or `stderr`.
+    pub stream: Option<String>,
+}
+
+/// Reads a log: what is there, and if wanted what will be.
+pub(crate) fn read(log: Log, options: Options) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
+    let news = log.news.subscribe();
+    let limit = options.limit.unwrap_or(u64::MAX);
+    let reader = Reader {
+        log,
+        options,
+        news,
+        file: None,
+        rest: Vec::new(),
+        rotations: 0,
+        line_began: false,
+        limit,
+        over: false,
+    };
+    stream::unfold(reader, async |mut reader| match reader.next().await {
+        Ok(Some(bytes)) => Some((Ok(bytes), reader)),
+        Ok(None) => None,
+        Err(error) => {
+            reader.over = true;
+            Some((Err(error), reader))
+        }
+    })
+}
+
+struct Reader {
+    log: Log,
+    options: Options,
+    news: tokio::sync::watch::Receiver<super::News>,
+    /// The file that grows, once everything before was read.
+    file: Option<fs::File>,
+    /// The beginning of a line that is not whole yet.
+    rest: Vec<u8>,
+    rotations: u64,
+    /// The last piece did not end its line, so the next one does not begin one.
+    line_began: bool,
+    limit: u64,
+    over: bool,
+}
+
+impl Reader {
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        while !self.over && self.limit > 0 {
+            // Asked before reading: what is written after this is news.
+            let news = *self.news.borrow_and_update();
+            let read =
+                if self.file.is_none() { self.first(news.rotations)? } else { self.more(news.rotations)? };
+            if !read.is_empty() {
+                let take = usize::try_from(self.limit).unwrap_or(usize::MAX).min(read.len());
+                self.limit -= u64::try_from(take).unwrap_or_default();
+                let mut read = Bytes::from(read);
+                read.truncate(take);
+                return Ok(Some(read));
+            }
+            self.over = !self.options.follow || news.ended || self.news.changed().await.is_err();
+        }
+        Ok(None)
+    }
+
+    /// What is there now: of the last lines only as many as are wanted.
+    fn first(&mut self, rotations: u64) -> io::Result<Vec<u8>> {
+        let mut files = self.log.files();
+        let current = files.pop();
+        let mut text = Vec::new();
+        for path in files {
+            fs::File::open(path)?.read_to_end(&mut text)?;
+        }
+        self.rotations = rotations;
+        let mut file = match current.map(fs::File::open) {
+            Some(Ok(file)) => file,
+            // Nothing was ever written.
+            Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Some(Err(error)) => return Err(error),
+            None => return Ok(Vec::new()),
+        };
+        file.read_to_end(&mut text)?;
+        self.file = Some(file);
+        let Some(tail) = self.options.tail else { return Ok(self.render(&text)) };
+        let mut lines: VecDeque<Vec<u8>> = VecDeque::new();
+        let mut whole = true;
+        for record in text.split_inclusive(|byte| *byte == b'\n') {
+            if !self.is_wanted(record) {
+                continue;
+            }
+            if whole {
+                lines.push_back(Vec::new());
+            }
+            whole = is_whole(record);
+            if let Some(line) = lines.back_mut() {
+                line.extend_from_slice(record);
+            }
+            if lines.len() > tail {
+                lines.pop_front();
+            }
+        }
+        let text: Vec<u8> = lines.into_iter().flatten().collect();
+        Ok(self.render(&text))
+    }
+
+    fn more(&mut self, rotations: u64) -> io::Result<Vec<u8>> {
+        let Some(file) = &mut self.file else { return Ok(Vec::new()) };
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        if rotations != self.rotations {
+            // The file that we read was put aside; more than one of them cannot fill up between two looks.
+            self.rotations = rotations;
+            let mut next = fs::File::open(self.log.path())?;
+            next.read_to_end(&mut text)?;
+            self.file = Some(next);
+        }
+        Ok(self.render(&text))
+    }
+
+    /// From the format of files to what was written, with the time if wanted.
+    fn render(&mut self, text: &[u8]) -> Vec<u8> {
+        let mut rendered = Vec::with_capacity(text.len());
+        let mut all = std::mem::take(&mut self.rest);
+        all.extend_from_slice(text);
+        for record in all.split_inclusive(|byte| *byte == b'\n') {
+            if !record.ends_with(b"\n") {
+                self.rest = record.to_vec();
+                break;
+            }
+            if !self.is_wanted(record) {
+                continue;
+            }
+            let mut fields = record.splitn(4, |byte| *byte == b' ');
+            let (Some(time), Some(_), Some(tag), Some(line)) =
+                (fields.next(), fields.next(), fields.next(), fields.next())
+            else {
+                continue;
+            };
+            if self.options.timestamps && !self.line_began {
+                rendered.extend_from_slice(time);
+                rendered.push(b' ');
+            }
+            self.line_began = tag == b"P";
+            let line = if self.line_began { line.strip_suffix(b"\n").unwrap_or(line) } else { line };
+            rendered.extend_from_slice(line);
+        }
+        rendered
+    }
+
+    fn is_wanted(&self, record: &[u8]) -> bool {
+        let mut fields = record.splitn(3, |byte| *byte == b' ');
+        let (time, stream) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        if self.options.stream.as_ref().is_some_and(|wanted| wanted.as_bytes() != stream) {
+            return false;
+        }
+        self.options.since.is_none_or(|since| {
+            let time = std::str::from_utf8(time).ok().and_then(|time| time.parse::<Timestamp>().ok());
+            time.is_none_or(|time| time >= since)
+        })
+    }
+}
+
+fn is_whole(record: &[u8]) -> bool {
+    record.splitn(4, |byte| *byte == b' ').nth(2) != Some(b"P")
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{StreamExt as _, TryStreamExt as _};
+    use tokio::io::{AsyncWriteExt as _, duplex};
+
+    use super::*;
+    use crate::logs::{KEPT, pump};
+
+    async fn written(text: &[u8]) -> (tempfile::TempDir, Log) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let log = Log::new(directory.path().join("0.log"));
+        pump(log.clone(), text, None::<&[u8]>).await.expect("a log");
+        (directory, log)
+    }
+
+    async fn all(log: &Log, options: Options) -> String {
+        let bytes: Vec<Bytes> = read(log.clone(), options).try_collect().await.expect("a log");
+        String::from_utf8(bytes.concat()).expect("text")
+    }
+
+    #[tokio::test]
+    async fn lines_come_back_as_they_were_written() {
+        let long = "x".repeat(40_000);
+        let text = format!("one\n{long}\n\nthree");
+        let (_directory, log) = written(text.as_bytes()).await;
+        assert_eq!(all(&log, Options::default()).await, text);
+        let raw = fs::read_to_string(log.path()).expect("a file");
+        assert!(raw.contains(" stdout F one\n") && raw.contains(" stdout P xxx"), "{}", &raw[..200]);
+        let tail = |lines| Options { tail: Some(lines), ..Options::default() };
+        assert_eq!(all(&log, tail(2)).await, "\nthree");
+        assert_eq!(all(&log, tail(3)).await, format!("{long}\n\nthree"));
+        assert_eq!(all(&log, tail(0)).await, "");
+        assert_eq!(all(&log, Options { limit: Some(5), ..Options::default() }).await, "one\nx");
+        let stamped = all(&log, Options { timestamps: true, tail: Some(1), ..Options::default() }).await;
+        let (time, line) = stamped.split_once(' ').expect("a time and a line");
+        assert_eq!((line, time.len()), ("three", "2026-01-01T00:00:00.000000000Z".len()));
+        let since = time.parse::<Timestamp>().expect("a time");
+        let later = since.saturating_add(jiff::SignedDuration::from_secs(1)).expect("a time");
+        assert_eq!(all(&log, Options { since: Some(later), ..Options::default() }).await, "");
+        assert!(all(&log, Options { since: Some(since), ..Options::default() }).await.ends_with("three"));
+    }
+
+    #[tokio::test]
+    async fn following_gets_what_is_written_later_and_ends_with_the_log() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let log = Log::new(directory.path().join("0.log"));
+        let (mut container, output) = duplex(1024);
+        let pumping = tokio::spawn(pump(log.clone(), output, None::<&[u8]>));
+        container.write_all(b"early\n").await.expect("room");
+        let mut lines = Box::pin(read(log.clone(), Options { follow: true, ..Options::default() }));
+        assert_eq!(lines.next().await.expect("a line").expect("a line"), "early\n");
+        container.write_all(b"late\n").await.expect("room");
+        assert_eq!(lines.next().await.expect("a line").expect("a line"), "late\n");
+        drop(container);
+        assert!(lines.next().await.is_none());
+        pumping.await.expect("no panic").expect("a log");
+    }
+
+    #[tokio::test]
+    async fn files_that_grow_too_long_are_put_aside_and_the_oldest_removed() {
+        let line = format!("{}\n", "y".repeat(1023));
+        let text = line.repeat(60 * 1024);
+        let (directory, log) = written(text.as_bytes()).await;
+        let files = fs::read_dir(directory.path()).expect("a directory").count();
+        assert_eq!(files, KEPT);
+        let read = all(&log, Options::default()).await;
+        assert!(read.len() > 40 * 1024 * 1024 && read.len() < text.len(), "{} bytes are kept", read.len());
+        assert!(text.ends_with(&read), "what is kept is the end");
+    }
+}

@@ -1,0 +1,662 @@
+//! One pod, from the moment the node sees it until nothing of it is left.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::Ipv4Addr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Container as Specified, LifecycleHandler, Pod, Probe};
+use reconcile::Key;
+use rules::node::{
+    Container, Ending, Exit, State, Step, container, downward::Place as Downward, ending, plan,
+    probe::Purpose, restart, status,
+};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::Instant,
+};
+use tracing::{debug, warn};
+
+use super::{
+    Reachable, Shared,
+    instance::{End, Error, Instance},
+    launch::{Directories, Launch},
+    probes,
+    volumes::{self, Volumes},
+};
+use crate::{
+    logs::Log,
+    writes::{self, Written},
+};
+
+/// After something could not be made.
+const RETRY: SignedDuration = SignedDuration::from_secs(2);
+/// The most of a termination message that is read, and of a log that stands for one.
+const MESSAGE: usize = 4096;
+const LOG_MESSAGE: usize = 2048;
+const LOG_LINES: usize = 80;
+
+/// Leads one pod.
+pub(super) struct Actor {
+    shared: Arc<Shared>,
+    key: Key,
+    pod: Arc<Pod>,
+    latest: watch::Receiver<Option<Arc<Pod>>>,
+    /// The pod is not on the server any more.
+    gone: bool,
+    ip: String,
+    directories: Directories,
+    volumes: Volumes,
+    volumes_ready: bool,
+    /// When volumes are to be looked at again.
+    renew: Option<Timestamp>,
+    containers: Vec<Container>,
+    instances: BTreeMap<usize, Instance>,
+    /// Containers that could not be started wait until then.
+    retries: BTreeMap<usize, Timestamp>,
+    started: Option<Timestamp>,
+    ending: Option<Ending>,
+    /// When everything has to have ended.
+    deadline: Option<Instant>,
+    stage: Stage,
+    /// Files and cgroups that are being removed, while others go on.
+    removals: JoinSet<()>,
+    happened: mpsc::UnboundedReceiver<(usize, i32, Happening)>,
+    tell: mpsc::UnboundedSender<(usize, i32, Happening)>,
+}
+
+/// How far the pod has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Living,
+    /// Nothing runs, and nothing will again.
+    Over,
+    /// And the files that it needed are removed.
+    Cleaned,
+}
+
+/// What happens to an instance.
+#[derive(Debug)]
+enum Happening {
+    Ended(End),
+    HookDone(Result<(), String>),
+    Probed(Purpose, bool, String),
+}
+
+impl Actor {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        key: Key,
+        pod: Arc<Pod>,
+        latest: watch::Receiver<Option<Arc<Pod>>>,
+    ) -> Actor {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        let directories = Directories::of(&shared, &uid);
+        let status = pod.status.as_ref();
+        let (tell, happened) = mpsc::unbounded_channel();
+        let actor = Actor {
+            ip: address(&shared, &pod),
+            volumes: Volumes::new(directories.volumes(), &uid),
+            directories,
+            started: status.and_then(|status| status.start_time.as_ref()).map(|time| time.0),
+            containers: container::of_pod(&pod),
+            key,
+            pod,
+            latest,
+            gone: false,
+            volumes_ready: false,
+            renew: None,
+            instances: BTreeMap::new(),
+            retries: BTreeMap::new(),
+            ending: None,
+            deadline: None,
+            stage: Stage::Living,
+            removals: JoinSet::new(),
+            happened,
+            tell,
+            shared,
+        };
+        actor.register_logs();
+        actor
+    }
+
+    /// Until the pod is gone and nothing of it is left.
+    pub(super) async fn run(mut self) {
+        let mut objects = self.shared.objects.changes();
+        loop {
+            let again = match self.turn().await {
+                Ok(again) => again,
+                Err(error) => {
+                    let error: &dyn std::error::Error = &error;
+                    warn!(pod = %self.key, error, "failed to write about a pod, will be tried again");
+                    later(self.now(), RETRY)
+                }
+            };
+            if self.gone && self.instances.is_empty() {
+                break;
+            }
+            let wait = again.map(|at| Duration::try_from(at.duration_since(self.now())).unwrap_or_default());
+            tokio::select! {
+                biased;
+                changed = self.latest.changed(), if !self.gone => {
+                    let pod = if changed.is_ok() { self.latest.borrow_and_update().clone() } else { None };
+                    match pod {
+                        Some(pod) => self.pod = pod,
+                        None => self.gone = true,
+                    }
+                }
+                Some((index, number, happening)) = self.happened.recv() => self.happen(index, number, happening).await,
+                Ok(()) = objects.changed(), if self.volumes_ready && self.stage == Stage::Living => self.renew = Some(self.now()),
+                () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+            }
+        }
+        self.forget().await;
+    }
+
+    fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    /// Does what is to be done now, and writes what became of it. Returns when to look again.
+    async fn turn(&mut self) -> kube::Result<Option<Timestamp>> {
+        let mut again = None;
+        if self.stage == Stage::Living {
+            again = self.advance().await;
+        }
+        if self.gone {
+            return Ok(again);
+        }
+        self.write().await?;
+        if self.stage == Stage::Over {
+            self.clean().await;
+        }
+        if self.stage != Stage::Living && self.pod.metadata.deletion_timestamp.is_some() {
+            match writes::delete(&self.shared.client, &self.pod).await? {
+                Written::Pod(pod) if pod.metadata.finalizers.as_ref().is_none_or(Vec::is_empty) => {
+                    self.shared.pods.removed(&pod);
+                }
+                // Whoever holds it by a finalizer lets it go, of which the watch tells.
+                Written::Pod(_) | Written::Gone => {}
+            }
+        }
+        Ok(again)
+    }
+
+    async fn advance(&mut self) -> Option<Timestamp> {
+        loop {
+            let now = self.now();
+            let mut again = self.see_ending(now);
+            let plan = plan::decide(&plan::Seen {
+                pod: &self.pod,
+                containers: &self.containers,
+                ending: self.ending.as_ref(),
+                now,
+            });
+            debug!(pod = %self.key, %plan, "decided");
+            if plan.over {
+                self.stage = Stage::Over;
+                return None;
+            }
+            again = earlier(again, plan.again);
+            if self.ending.is_none() {
+                self.started.get_or_insert(now);
+                if let Err(retry) = self.prepare_volumes(now).await {
+                    return earlier(again, Some(retry));
+                }
+                again = earlier(again, self.renew);
+            }
+            let mut moved = false;
+            for step in plan.steps {
+                match step {
+                    Step::Start(index) => {
+                        if let Some(retry) = self.retries.get(&index).filter(|retry| **retry > now) {
+                            again = earlier(again, Some(*retry));
+                        } else {
+                            self.start(index).await;
+                            moved = true;
+                        }
+                    }
+                    Step::BackOff { container, seconds } => {
+                        let container = &mut self.containers[container];
+                        let message = restart::message(&self.pod, &container.name, seconds);
+                        container.wait(restart::CRASH_LOOP, message);
+                        let message = format!(
+                            "Back-off restarting failed container {} in pod {}",
+                            container.name, self.key
+                        );
+                        self.shared.events.warning(&self.pod, Some(&container.name), "BackOff", message);
+                    }
+                    Step::Stop(index) => self.stop(index, None),
+                }
+            }
+            if !moved {
+                return again;
+            }
+        }
+    }
+
+    /// Whether the pod has to end; if not, when it may have to.
+    fn see_ending(&mut self, now: Timestamp) -> Option<Timestamp> {
+        if self.gone {
+            // Nobody waits for it any more.
+            self.ending = Some(Ending::Deleted);
+            self.deadline = Some(Instant::now());
+            return None;
+        }
+        let found = match ending::of_pod(&self.pod, self.started, now) {
+            Ok(found) => found,
+            Err(again) => return again,
+        };
+        let grace = ending::grace(&self.pod, &found);
+        let deadline = Instant::now() + grace;
+        match (&self.ending, &found) {
+            // A second deletion may have less patience than the first.
+            (Some(Ending::Deleted), Ending::Deleted) => {
+                if self.deadline.is_some_and(|known| deadline < known) && grace.is_zero() {
+                    self.deadline = Some(deadline);
+                }
+            }
+            (
+                Some(
+                    Ending::DeadlineExceeded
+                    | Ending::Rejected { .. }
+                    | Ending::Disrupted { .. }
+                    | Ending::Final,
+                ),
+                _,
+            ) => {}
+            (Some(Ending::Deleted) | None, _) => {
+                if let Some((reason, message)) = found.words() {
+                    self.shared.events.normal(&self.pod, None, reason, message.to_owned());
+                }
+                self.deadline = Some(deadline);
+                self.ending = Some(found);
+            }
+        }
+        None
+    }
+
+    /// Makes volumes, or brings them up to date; an error says when to try again.
+    async fn prepare_volumes(&mut self, now: Timestamp) -> Result<(), Timestamp> {
+        if self.volumes_ready && self.renew.is_none_or(|renew| renew > now) {
+            return Ok(());
+        }
+        let host_ip = self.shared.host.settings.address.to_string();
+        let allocatable = &self.shared.host.settings.capacity;
+        let place = Downward { ip: &self.ip, host_ip: &host_ip, allocatable };
+        match self.volumes.update(&self.pod, &self.shared.objects, &place, now).await {
+            Ok(renew) => {
+                (self.volumes_ready, self.renew) = (true, renew);
+                Ok(())
+            }
+            Err(error) => {
+                let retry = later(now, RETRY).unwrap_or(now);
+                self.shared.events.warning(&self.pod, None, "FailedMount", error.to_string());
+                if self.volumes_ready {
+                    // What is there stays as it is.
+                    self.renew = Some(retry);
+                    return Ok(());
+                }
+                Err(retry)
+            }
+        }
+    }
+
+    async fn start(&mut self, index: usize) {
+        let now = self.now();
+        let Some(specified) = self.specified(index) else { return };
+        let container = &self.containers[index];
+        let number = container.restarts + i32::from(container.latest_exit().is_some());
+        let launch = Launch {
+            shared: &self.shared,
+            pod: &self.pod,
+            container: &specified,
+            number,
+            ip: &self.ip,
+            volumes: &self.volumes,
+            directories: &self.directories,
+        };
+        let prepared = launch.prepare().await;
+        let (start, image) = match prepared {
+            Ok(prepared) => prepared,
+            Err(refusal) => {
+                debug!(pod = %self.key, container = specified.name, ?refusal, "cannot be started now");
+                let event = format!("Error: {}", refusal.message);
+                self.shared.events.warning(&self.pod, Some(&specified.name), "Failed", event);
+                self.containers[index].wait(refusal.reason, refusal.message);
+                self.retries.extend(later(now, RETRY).map(|retry| (index, retry)));
+                return;
+            }
+        };
+        let (tell, cgroup, directory) = (self.tell.clone(), start.cgroup.clone(), start.directory.clone());
+        // Nobody listens any more only if the pod is gone.
+        let ended = move |end| drop(tell.send((index, number, Happening::Ended(end))));
+        let started = Instance::start(start, ended).await;
+        self.retries.remove(&index);
+        let (now, id) = (self.now(), self.id_of(&specified.name, number));
+        let container = &mut self.containers[index];
+        if let Some(ended) = container.latest_exit().map(|exit| exit.to.unwrap_or(now)) {
+            container.backoff.next(ended);
+        }
+        match started {
+            Ok(instance) => {
+                container.start(id, image, now);
+                let message = format!("Started container {}", specified.name);
+                self.shared.events.normal(&self.pod, Some(&specified.name), "Started", message);
+                self.instances.insert(index, instance);
+                self.accompany(index, &specified);
+            }
+            Err(error) => {
+                let (code, message) = match error {
+                    Error::Failed { code, message } => (code, message),
+                    Error::Guard(source) => (128, format!("failed to start a process: {source}")),
+                };
+                self.shared.events.warning(
+                    &self.pod,
+                    Some(&specified.name),
+                    "Failed",
+                    format!("Error: {message}"),
+                );
+                container.id = Some(id);
+                let reason = "ContainerCannotRun".to_owned();
+                container.end(Exit { message, reason, ..Exit::with_code(code, now, now) });
+                self.removals.spawn_blocking(move || remove_instance(cgroup.as_ref(), &directory));
+            }
+        }
+        self.register_logs();
+    }
+
+    /// What goes along with an instance: hooks and probes.
+    fn accompany(&mut self, index: usize, specified: &Specified) {
+        let Some(instance) = self.instances.get_mut(&index) else { return };
+        let number = instance.number;
+        let hook = specified.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.clone());
+        let waits_for_hook = hook.is_some();
+        if let Some(handler) = hook {
+            let (tell, place) = (self.tell.clone(), instance.place.clone());
+            let (specified, ip) = (specified.clone(), self.ip.clone());
+            instance.tasks.spawn(async move {
+                let done = probes::hook(handler, specified, ip, place).await;
+                let _ = tell.send((index, number, Happening::HookDone(done)));
+            });
+        }
+        let all: [(Purpose, Option<&Probe>); 3] = [
+            (Purpose::Startup, specified.startup_probe.as_ref()),
+            (Purpose::Liveness, specified.liveness_probe.as_ref()),
+            (Purpose::Readiness, specified.readiness_probe.as_ref()),
+        ];
+        for (purpose, probe) in all.into_iter().filter_map(|(purpose, probe)| Some((purpose, probe?.clone())))
+        {
+            let (tell, started) = (self.tell.clone(), instance.started.subscribe());
+            let (specified, ip, place) = (specified.clone(), self.ip.clone(), instance.place.clone());
+            instance.tasks.spawn(probes::watch(
+                purpose,
+                probe,
+                specified,
+                ip,
+                place,
+                started,
+                move |success, message| {
+                    let _ = tell.send((index, number, Happening::Probed(purpose, success, message)));
+                },
+            ));
+        }
+        let container = &mut self.containers[index];
+        container.ready = specified.readiness_probe.is_none();
+        container.started = !waits_for_hook && specified.startup_probe.is_none();
+        instance.started.send_replace(container.started);
+    }
+
+    fn stop(&mut self, index: usize, grace: Option<Duration>) {
+        let Some(specified) = self.specified(index) else { return };
+        let left = match (grace, self.deadline) {
+            (Some(grace), _) => grace,
+            (None, Some(deadline)) => deadline.saturating_duration_since(Instant::now()),
+            (None, None) => ending::grace(&self.pod, &Ending::DeadlineExceeded),
+        };
+        let Some(instance) = self.instances.get_mut(&index) else { return };
+        if !instance.is_stopping() {
+            let message = format!("Stopping container {}", specified.name);
+            self.shared.events.normal(&self.pod, Some(&specified.name), "Killing", message);
+        }
+        let hook = specified.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.clone());
+        let (place, ip) = (instance.place.clone(), self.ip.clone());
+        let (events, pod, name) = (self.shared.events.clone(), Arc::clone(&self.pod), specified.name.clone());
+        let hook = hook.map(|handler: LifecycleHandler| async move {
+            if let Err(message) = probes::hook(handler, specified, ip, place).await {
+                events.warning(
+                    &pod,
+                    Some(&name),
+                    "FailedPreStopHook",
+                    format!("PreStopHook failed: {message}"),
+                );
+            }
+        });
+        instance.stop(left, hook);
+    }
+
+    async fn happen(&mut self, index: usize, number: i32, happening: Happening) {
+        // What is said of an instance that is no more is late.
+        if self.instances.get(&index).is_none_or(|instance| instance.number != number) {
+            return;
+        }
+        match happening {
+            Happening::Ended(end) => self.end(index, &end).await,
+            Happening::HookDone(Ok(())) => {
+                let no_probe =
+                    self.specified(index).is_none_or(|specified| specified.startup_probe.is_none());
+                if no_probe {
+                    self.come_up(index);
+                }
+            }
+            Happening::HookDone(Err(message)) => {
+                let message = format!("PostStartHook failed: {message}");
+                self.shared.events.warning(
+                    &self.pod,
+                    Some(&self.containers[index].name),
+                    "FailedPostStartHook",
+                    message,
+                );
+                self.containers[index].unhealthy = true;
+                self.stop(index, None);
+            }
+            Happening::Probed(purpose, success, message) => self.probed(index, purpose, success, &message),
+        }
+    }
+
+    fn come_up(&mut self, index: usize) {
+        self.containers[index].started = true;
+        if let Some(instance) = self.instances.get(&index) {
+            instance.started.send_replace(true);
+        }
+    }
+
+    fn probed(&mut self, index: usize, purpose: Purpose, success: bool, message: &str) {
+        let name = self.containers[index].name.clone();
+        if !success {
+            let message = format!("{} probe failed: {message}", purpose.as_str());
+            self.shared.events.warning(&self.pod, Some(&name), "Unhealthy", message);
+        }
+        match (purpose, success) {
+            (Purpose::Readiness, ready) => self.containers[index].ready = ready,
+            (Purpose::Startup, true) => self.come_up(index),
+            (Purpose::Liveness, true) => {}
+            (Purpose::Liveness | Purpose::Startup, false) => {
+                // A pod that is being ended is not started again.
+                if self.ending.is_none() {
+                    self.containers[index].unhealthy = true;
+                    let specified = self.specified(index);
+                    let probe = specified.and_then(|specified| match purpose {
+                        Purpose::Startup => specified.startup_probe,
+                        Purpose::Liveness | Purpose::Readiness => specified.liveness_probe,
+                    });
+                    let grace = probe.and_then(|probe| probe.termination_grace_period_seconds);
+                    let grace = grace.and_then(|grace| u64::try_from(grace).ok()).map(Duration::from_secs);
+                    self.stop(index, grace);
+                }
+            }
+        }
+    }
+
+    async fn end(&mut self, index: usize, end: &End) {
+        let now = self.now();
+        let Some(instance) = self.instances.remove(&index) else { return };
+        let State::Running { since } = self.containers[index].state else { return };
+        let mut exit = Exit { signal: end.signal, ..Exit::with_code(end.code, since, now) };
+        if instance.cgroup.as_ref().is_some_and(super::cgroups::Cgroup::had_no_memory) && end.code != 0 {
+            "OOMKilled".clone_into(&mut exit.reason);
+        }
+        // Kubernetes tells of a signal by the code alone.
+        exit.signal = None;
+        if let Some(specified) = self.specified(index) {
+            exit.message = self.message(&specified, &instance, end.code).await;
+        }
+        self.containers[index].end(exit);
+        let (cgroup, directory) = (instance.cgroup.clone(), instance.directory.clone());
+        drop(instance);
+        self.removals.spawn_blocking(move || remove_instance(cgroup.as_ref(), &directory));
+        self.register_logs();
+    }
+
+    /// What the container has to say at its end: what it wrote into a file, or if it failed without, the end of its log.
+    async fn message(&self, specified: &Specified, instance: &Instance, code: i32) -> String {
+        let path = self.directories.message(&specified.name, instance.number);
+        let mut message = fs::read(path).unwrap_or_default();
+        message.truncate(MESSAGE);
+        let fallback = specified.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
+        if !message.is_empty() || !fallback || code == 0 {
+            return String::from_utf8_lossy(&message).into_owned();
+        }
+        let options = crate::logs::Options { tail: Some(LOG_LINES), ..crate::logs::Options::default() };
+        let log = Log::ended(instance.log.path().to_owned());
+        let pieces: Vec<_> = futures::StreamExt::collect(crate::logs::read(log, options)).await;
+        let text: Vec<u8> = pieces.into_iter().filter_map(Result::ok).flatten().collect();
+        let from = text.len().saturating_sub(LOG_MESSAGE);
+        String::from_utf8_lossy(&text[from..]).into_owned()
+    }
+
+    /// Writes the status, if it says something new.
+    async fn write(&mut self) -> kube::Result<()> {
+        let host_ip = self.shared.host.settings.address.to_string();
+        let status = status::of(&status::Seen {
+            pod: &self.pod,
+            containers: &self.containers,
+            ending: self.ending.as_ref(),
+            over: self.stage != Stage::Living,
+            started: self.started,
+            ip: self.started.is_some().then_some(self.ip.as_str()),
+            host_ip: &host_ip,
+            sandboxed: self.volumes_ready,
+            now: self.now(),
+        });
+        if self.pod.status.as_ref() == Some(&status) {
+            return Ok(());
+        }
+        match writes::status(&self.shared.client, &self.pod, &status).await? {
+            Written::Pod(pod) => {
+                self.pod = Arc::new(pod.as_ref().clone());
+                self.shared.pods.put(*pod);
+            }
+            Written::Gone => self.gone = true,
+        }
+        Ok(())
+    }
+
+    /// Removes what a pod needs to run. Its logs stay.
+    async fn clean(&mut self) {
+        while self.removals.join_next().await.is_some() {}
+        let removed =
+            self.volumes.remove().and_then(|()| volumes::remove_tree(&self.directories.containers()));
+        match removed {
+            Ok(()) => self.stage = Stage::Cleaned,
+            Err(error) => warn!(pod = %self.key, %error, "failed to remove the files of a pod"),
+        }
+    }
+
+    /// Removes everything.
+    async fn forget(mut self) {
+        self.clean().await;
+        if let Err(error) = volumes::remove_tree(&self.directories.pod) {
+            warn!(pod = %self.key, %error, "failed to remove the directory of a pod");
+        }
+        self.shared.containers().retain(|(key, _), _| *key != self.key);
+    }
+
+    /// Says what can be read and done of our containers now.
+    fn register_logs(&self) {
+        let mut all = self.shared.containers();
+        for (index, container) in self.containers.iter().enumerate() {
+            let running = self.instances.get(&index);
+            let ended = |number: i32| {
+                let path = self.directories.log(&container.name, number);
+                path.exists().then(|| Log::ended(path))
+            };
+            let latest = match (&container.state, running) {
+                (_, Some(instance)) => instance.number,
+                _ => container.restarts,
+            };
+            let log = running.map(|instance| instance.log.clone()).or_else(|| ended(latest));
+            let previous = if latest > 0 { ended(latest - 1) } else { None };
+            let place = running.map(|instance| instance.place.clone());
+            all.insert((self.key.clone(), container.name.clone()), Reachable { log, previous, place });
+        }
+    }
+
+    fn specified(&self, index: usize) -> Option<Specified> {
+        let name = &self.containers.get(index)?.name;
+        let spec = self.pod.spec.as_ref()?;
+        let mut all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+        all.find(|one| one.name == *name).cloned()
+    }
+
+    fn id_of(&self, container: &str, number: i32) -> String {
+        let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
+        format!("process://{uid}-{container}-{number}")
+    }
+}
+
+/// The pod's address: the one it has; the node's if it wants that; or one of the many that every machine has for itself.
+fn address(shared: &Shared, pod: &Pod) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let known = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
+    let hosts = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
+    known.unwrap_or_else(|| {
+        if hosts {
+            return shared.host.settings.address.to_string();
+        }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let [_, high, middle, low] = number.to_be_bytes();
+        Ipv4Addr::new(127, high.wrapping_add(64), middle, low.max(1)).to_string()
+    })
+}
+
+/// Removes what an instance needed. Blocks: what was killed takes a moment to leave its cgroup.
+fn remove_instance(cgroup: Option<&super::cgroups::Cgroup>, directory: &std::path::Path) {
+    if let Some(cgroup) = cgroup
+        && let Err(error) = cgroup.remove()
+    {
+        warn!(%error, "failed to remove the cgroup of a container");
+    }
+    if let Err(error) = volumes::remove_tree(directory) {
+        warn!(directory = %directory.display(), %error, "failed to remove the files of a container");
+    }
+}
+
+fn later(now: Timestamp, wait: SignedDuration) -> Option<Timestamp> {
+    now.saturating_add(wait).ok()
+}
+
+fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}

@@ -1,0 +1,334 @@
+//! From a pod's words to an order that can be carried out.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs, io,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+};
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+use rules::node::{
+    downward::Place as Downward,
+    environment::{self},
+    expand::expand,
+    image::{self, Found},
+};
+use types::Quantity;
+
+use super::{
+    Shared, identity,
+    instance::Start,
+    machine,
+    sessions::{Place, Terminal},
+    volumes::Volumes,
+};
+use crate::{
+    init::{Isolation, Mount, Order, Source},
+    logs::Log,
+};
+
+/// What programs are found by, unless the container says otherwise.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Why a container cannot be started now.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+impl Refusal {
+    fn config(message: String) -> Refusal {
+        Refusal { reason: "CreateContainerConfigError", message }
+    }
+
+    fn create(what: &str, error: &io::Error) -> Refusal {
+        Refusal { reason: "CreateContainerError", message: format!("{what}: {error}") }
+    }
+}
+
+/// Where the files of a pod are.
+#[derive(Clone, Debug)]
+pub(super) struct Directories {
+    pub(super) pod: PathBuf,
+}
+
+impl Directories {
+    pub(super) fn of(shared: &Shared, uid: &str) -> Directories {
+        Directories { pod: shared.settings.directory.join("pods").join(uid) }
+    }
+
+    pub(super) fn containers(&self) -> PathBuf {
+        self.pod.join("containers")
+    }
+
+    pub(super) fn volumes(&self) -> PathBuf {
+        self.pod.join("volumes")
+    }
+
+    pub(super) fn instance(&self, container: &str, number: i32) -> PathBuf {
+        self.containers().join(container).join(number.to_string())
+    }
+
+    pub(super) fn log(&self, container: &str, number: i32) -> PathBuf {
+        self.pod.join("logs").join(container).join(format!("{number}.log"))
+    }
+
+    /// Where a container writes its termination message.
+    pub(super) fn message(&self, container: &str, number: i32) -> PathBuf {
+        self.instance(container, number).join("termination-log")
+    }
+}
+
+/// Everything about one container of one pod that is to be started.
+pub(super) struct Launch<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) pod: &'a Pod,
+    pub(super) container: &'a Container,
+    pub(super) number: i32,
+    pub(super) ip: &'a str,
+    pub(super) volumes: &'a Volumes,
+    pub(super) directories: &'a Directories,
+}
+
+impl Launch<'_> {
+    /// Makes everything that the container needs; returns how to start it and what its image is.
+    pub(super) async fn prepare(&self) -> Result<(Start<'_>, String), Refusal> {
+        let found = self.image().await?;
+        let variables = self.variables().await?;
+        let user = identity::of(self.pod, self.container).map_err(Refusal::config)?;
+        let expanded = |text: &String| expand(text, |name| variables.get(name).map(String::as_str));
+        let (command, lower, program) = self.command(found.as_ref(), expanded)?;
+        let directory = self.directories.instance(&self.container.name, self.number);
+        let isolation = self.shared.machine.isolation;
+        self.make_directories(&directory)
+            .map_err(|error| Refusal::create("failed to make directories", &error))?;
+        let mounts = self.mounts(&directory, program.as_deref(), &variables)?;
+        let mut variables = self.with_usual(variables, user.uid);
+        let root = if isolation == Isolation::Plain {
+            self.link(&directory, &mounts, &mut variables)?;
+            None
+        } else {
+            let read_only =
+                self.container.security_context.as_ref().and_then(|it| it.read_only_root_filesystem);
+            let hidden = [self.shared.settings.directory.clone()];
+            let root = machine::root_in(&directory, &lower, &hidden, read_only == Some(true));
+            Some(root.map_err(|error| Refusal::create("failed to make directories", &error))?)
+        };
+        let cgroup = match &self.shared.machine.cgroups {
+            Some(cgroups) => {
+                let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
+                let name = format!("{uid}-{}-{}", self.container.name, self.number);
+                let made = cgroups.make(&name, self.container.resources.as_ref());
+                Some(made.map_err(|error| Refusal::create("failed to make a cgroup", &error))?)
+            }
+            None => None,
+        };
+        let cgroups = cgroup.as_ref().map(|cgroup| cgroup.directories().to_vec()).unwrap_or_default();
+        let working = self.container.working_dir.as_ref().filter(|directory| !directory.is_empty());
+        let working = match (working, isolation) {
+            (Some(directory), _) => Some(PathBuf::from(directory)),
+            (None, Isolation::Plain) => Some(directory.clone()),
+            (None, _) => Some(PathBuf::from("/")),
+        };
+        let terminal = if self.container.tty == Some(true) {
+            Some(Terminal::open().map_err(|error| Refusal::create("failed to open a terminal", &error))?)
+        } else {
+            None
+        };
+        let (terminal, terminal_name) = terminal.map(|terminal| (terminal.ours, terminal.name)).unzip();
+        let order = Order {
+            isolation,
+            command,
+            variables: variables.clone(),
+            directory: working.clone(),
+            root,
+            mounts: if isolation == Isolation::Plain { Vec::new() } else { mounts },
+            hostname: Some(hostname(self.pod)),
+            user: user.clone(),
+            cgroups: cgroups.clone(),
+            data_limit: if cgroup.is_some() { None } else { memory_limit(self.container) },
+            terminal: terminal_name,
+            input: None,
+        };
+        let place = Place {
+            process: None,
+            isolation,
+            variables,
+            directory: working,
+            user,
+            cgroups,
+            orders: directory.clone(),
+            init: self.shared.settings.init.clone(),
+        };
+        let log = Log::new(self.directories.log(&self.container.name, self.number));
+        let init = self.shared.settings.init.as_slice();
+        let start = Start { init, order, number: self.number, directory, cgroup, log, place, terminal };
+        let image = found.map_or_else(|| "host".to_owned(), |found| found.path.display().to_string());
+        Ok((start, image))
+    }
+
+    async fn image(&self) -> Result<Option<Found>, Refusal> {
+        let image = self.container.image.as_deref().unwrap_or_default();
+        if let Some(found) = self.shared.settings.images.find(image) {
+            return Ok(Some(found));
+        }
+        let Some(resolver) = &self.shared.settings.resolver else { return Ok(None) };
+        resolver.resolve(image).await.map_err(|message| Refusal { reason: "ErrImagePull", message })
+    }
+
+    /// The command, the directory that is the root, and the program that the image is, if it is one.
+    fn command(
+        &self,
+        found: Option<&Found>,
+        expanded: impl Fn(&String) -> String,
+    ) -> Result<(Vec<String>, PathBuf, Option<PathBuf>), Refusal> {
+        let image = self.container.image.as_deref().unwrap_or_default();
+        let own = self.container.command.iter().flatten();
+        let mut command: Vec<String> = own.map(&expanded).collect();
+        let (lower, program) = match found {
+            Some(found) if found.path.is_dir() => (found.path.clone(), None),
+            Some(found) => (PathBuf::from("/"), Some(found.path.clone())),
+            None => (PathBuf::from("/"), None),
+        };
+        if command.is_empty() {
+            let entrypoint = program.as_ref().map(|program| program.display().to_string());
+            let entrypoint = entrypoint.or_else(|| found.and_then(|found| found.entrypoint.clone()));
+            let Some(entrypoint) = entrypoint else {
+                let (reason, message) = image::unknown(image);
+                return Err(Refusal { reason, message });
+            };
+            command.push(entrypoint);
+        }
+        command.extend(self.container.args.iter().flatten().map(expanded));
+        Ok((command, lower, program))
+    }
+
+    async fn variables(&self) -> Result<BTreeMap<String, String>, Refusal> {
+        let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
+        let data = self.shared.objects.data(namespace, environment::sources(self.container)).await;
+        let data = data.map_err(|error| Refusal::config(error.to_string()))?;
+        let services = self.shared.objects.service_variables(self.pod, self.shared.settings.server.as_ref());
+        let host_ip = self.shared.host.settings.address.to_string();
+        let place =
+            Downward { ip: self.ip, host_ip: &host_ip, allocatable: &self.shared.host.settings.capacity };
+        environment::of(self.pod, self.container, &data, &services, &place).map_err(Refusal::config)
+    }
+
+    /// What every container has, unless it says otherwise.
+    fn with_usual(
+        &self,
+        mut variables: BTreeMap<String, String>,
+        uid: Option<u32>,
+    ) -> BTreeMap<String, String> {
+        let home = if uid.is_none_or(|uid| uid == 0) { "/root" } else { "/" };
+        for (name, value) in
+            [("PATH", PATH.to_owned()), ("HOME", home.to_owned()), ("HOSTNAME", hostname(self.pod))]
+        {
+            variables.entry(name.to_owned()).or_insert(value);
+        }
+        if self.container.tty == Some(true) {
+            variables.entry("TERM".to_owned()).or_insert_with(|| "xterm".to_owned());
+        }
+        variables
+    }
+
+    fn make_directories(&self, directory: &Path) -> io::Result<()> {
+        super::volumes::remove_tree(directory)?;
+        fs::create_dir_all(directory)?;
+        if let Some(logs) = self.directories.log(&self.container.name, self.number).parent() {
+            fs::create_dir_all(logs)?;
+        }
+        let message = self.directories.message(&self.container.name, self.number);
+        fs::write(&message, "")?;
+        fs::set_permissions(&message, fs::Permissions::from_mode(0o666))?;
+        fs::write(directory.join("hosts"), hosts(self.pod, self.ip))
+    }
+
+    fn mounts(
+        &self,
+        directory: &Path,
+        program: Option<&Path>,
+        variables: &BTreeMap<String, String>,
+    ) -> Result<Vec<Mount>, Refusal> {
+        let wanted = self.container.volume_mounts.as_deref().unwrap_or_default();
+        let mut mounts = Vec::new();
+        let mut bind = |from: PathBuf, to: &str, read_only| {
+            mounts.push(Mount { source: Source::Host(from), target: PathBuf::from(to), read_only });
+        };
+        if self.pod.spec.as_ref().and_then(|spec| spec.host_network) != Some(true) {
+            bind(directory.join("hosts"), "/etc/hosts", false);
+        }
+        let message = self.container.termination_message_path.as_deref().unwrap_or("/dev/termination-log");
+        bind(self.directories.message(&self.container.name, self.number), message, false);
+        // Images that are one program have it in their root, where many pods name it.
+        if let Some(name) = program.and_then(Path::file_name)
+            && let Some(program) = program
+        {
+            bind(program.to_owned(), &format!("/{}", name.to_string_lossy()), true);
+        }
+        mounts.extend(self.volumes.mounts(wanted, variables).map_err(Refusal::config)?);
+        Ok(mounts)
+    }
+
+    /// Without namespaces nothing can appear where the pod wants it: it appears below a directory that a variable names.
+    fn link(
+        &self,
+        directory: &Path,
+        mounts: &[Mount],
+        variables: &mut BTreeMap<String, String>,
+    ) -> Result<(), Refusal> {
+        let failed = |error: io::Error| Refusal::create("failed to link volumes", &error);
+        let root = directory.join("root");
+        fs::create_dir_all(&root).map_err(failed)?;
+        for mount in mounts {
+            let Source::Host(source) = &mount.source else { continue };
+            let link = root.join(mount.target.strip_prefix("/").unwrap_or(&mount.target));
+            if let Some(parent) = link.parent() {
+                fs::create_dir_all(parent).map_err(failed)?;
+            }
+            symlink(source, link).map_err(failed)?;
+        }
+        variables.insert("POD_ROOT".to_owned(), root.display().to_string());
+        if self.container.volume_mounts.as_ref().is_some_and(|mounts| !mounts.is_empty()) {
+            let message = format!(
+                "this node has no mount namespaces: the volumes of container {} are below $POD_ROOT, not at their mountPath",
+                self.container.name
+            );
+            self.shared.events.warning(self.pod, Some(&self.container.name), "VolumesBelowPodRoot", message);
+        }
+        Ok(())
+    }
+}
+
+/// What the pod is called on its network.
+pub(super) fn hostname(pod: &Pod) -> String {
+    let own = pod.spec.as_ref().and_then(|spec| spec.hostname.clone()).filter(|name| !name.is_empty());
+    let mut name = own.or_else(|| pod.metadata.name.clone()).unwrap_or_default();
+    name.truncate(63);
+    name.trim_end_matches(['-', '.']).to_owned()
+}
+
+/// The names of the pod's own addresses.
+fn hosts(pod: &Pod, ip: &str) -> String {
+    let mut text = String::from(
+        "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n\
+         fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n",
+    );
+    let mut add = |ip: &str, names: &str| {
+        let _ = writeln!(text, "{ip}\t{names}"); // a String takes everything
+    };
+    add(ip, &hostname(pod));
+    for alias in pod.spec.iter().flat_map(|spec| spec.host_aliases.iter().flatten()) {
+        add(&alias.ip, &alias.hostnames.as_deref().unwrap_or_default().join("\t"));
+    }
+    text
+}
+
+fn memory_limit(container: &Container) -> Option<u64> {
+    let limits = container.resources.as_ref()?.limits.as_ref()?;
+    let bytes = limits.get("memory")?.0.parse::<Quantity>().ok()?.units_saturating();
+    u64::try_from(bytes).ok().filter(|bytes| *bytes > 0)
+}

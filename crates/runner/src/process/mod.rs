@@ -1,0 +1,220 @@
+//! Pods as processes of this machine.
+//!
+//! One task leads one pod (`actor`): it asks [`rules::node`] what comes next, has it done, and writes what became of it.
+//! What it takes to start a container is put together in `launch`; `instance` is a container that runs.
+
+mod actor;
+mod cgroups;
+mod events;
+mod identity;
+mod instance;
+mod launch;
+mod machine;
+mod objects;
+mod probes;
+mod sessions;
+mod volumes;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    convert::Infallible,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _, stream};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
+use reconcile::{Cache, Clock, Key, Next, Queue};
+use tokio::{sync::watch, task::JoinSet};
+
+pub(crate) use events::Events;
+pub(crate) use machine::Machine;
+pub(crate) use objects::Objects;
+pub use sessions::Streams;
+
+use crate::{
+    logs::{self, Log, Options},
+    registration::Host,
+    settings::Process,
+};
+use actor::Actor;
+use sessions::Place;
+
+/// What all pods of a node share.
+pub(crate) struct Shared {
+    client: Client,
+    clock: Clock,
+    pods: Cache<Pod>,
+    objects: Objects,
+    host: Arc<Host>,
+    machine: Machine,
+    settings: Process,
+    events: Events,
+    /// What can be read and done of containers, by pod and name.
+    containers: Mutex<HashMap<(Key, String), Reachable>>,
+}
+
+/// What can be read and done of a container.
+#[derive(Clone, Debug, Default)]
+struct Reachable {
+    log: Option<Log>,
+    previous: Option<Log>,
+    /// While it runs.
+    place: Option<Place>,
+}
+
+/// Why something of a container cannot be read or done.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreachable {
+    /// There is no such container on this node.
+    #[error("container {container} of pod {pod} is not known to this node")]
+    Unknown {
+        /// The pod.
+        pod: Key,
+        /// The container.
+        container: String,
+    },
+    /// It does not run.
+    #[error("container {container} of pod {pod} is not running")]
+    NotRunning {
+        /// The pod.
+        pod: Key,
+        /// The container.
+        container: String,
+    },
+    /// It has not written anything yet, or there was none before it.
+    #[error("there is no such log of container {container} of pod {pod}")]
+    NoLog {
+        /// The pod.
+        pod: Key,
+        /// The container.
+        container: String,
+    },
+    /// The command could not be started.
+    #[error("failed to start a command in container {container} of pod {pod}")]
+    Start {
+        /// The pod.
+        pod: Key,
+        /// The container.
+        container: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Shared {
+    #[expect(clippy::too_many_arguments, reason = "what all pods of a node share, once")]
+    pub(crate) fn new(
+        client: Client,
+        clock: Clock,
+        pods: Cache<Pod>,
+        objects: Objects,
+        host: Arc<Host>,
+        machine: Machine,
+        settings: Process,
+        events: Events,
+    ) -> Shared {
+        let containers = Mutex::default();
+        Shared { client, clock, pods, objects, host, machine, settings, events, containers }
+    }
+
+    fn containers(&self) -> MutexGuard<'_, HashMap<(Key, String), Reachable>> {
+        // Every change is one insertion or removal; a panic elsewhere leaves the table whole.
+        self.containers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reachable(&self, pod: &Key, container: &str) -> Result<Reachable, Unreachable> {
+        let key = (pod.clone(), container.to_owned());
+        let unknown = || Unreachable::Unknown { pod: pod.clone(), container: container.to_owned() };
+        self.containers().get(&key).cloned().ok_or_else(unknown)
+    }
+
+    /// The log of a container, as a stream.
+    pub(crate) fn logs(
+        &self,
+        pod: &Key,
+        container: &str,
+        options: Options,
+    ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + 'static, Unreachable> {
+        let reachable = self.reachable(pod, container)?;
+        let log = if options.previous { reachable.previous } else { reachable.log };
+        match log {
+            Some(log) => Ok(logs::read(log, options).left_stream()),
+            // One that has not begun has written nothing; one that never was cannot be read.
+            None if !options.previous => Ok(stream::empty().right_stream()),
+            None => Err(Unreachable::NoLog { pod: pod.clone(), container: container.to_owned() }),
+        }
+    }
+
+    /// Runs a command in a container; returns its exit code.
+    pub(crate) async fn exec(
+        &self,
+        pod: &Key,
+        container: &str,
+        command: &[String],
+        streams: Streams,
+    ) -> Result<i32, Unreachable> {
+        let (owned_pod, owned) = (pod.clone(), container.to_owned());
+        let Some(place) = self.reachable(pod, container)?.place else {
+            return Err(Unreachable::NotRunning { pod: owned_pod, container: owned });
+        };
+        let started = place.attach(command, streams).await;
+        started.map_err(|source| Unreachable::Start { pod: owned_pod, container: owned, source })
+    }
+}
+
+/// Leads the pods of all process nodes of a cluster until it is dropped, and then ends them.
+pub(crate) async fn run(nodes: BTreeMap<String, Arc<Shared>>, pods: Cache<Pod>, queue: Queue<Key>) {
+    pods.ready().await;
+    if let Some(shared) = nodes.values().next() {
+        shared.objects.ready().await;
+    }
+    let leads: Mutex<Leads> = Mutex::default();
+    queue
+        .run(1, async |key| {
+            let pod = pods.get(&key);
+            let mut leads = leads.lock().unwrap_or_else(PoisonError::into_inner);
+            leads.see(&nodes, key, pod);
+            Ok::<_, Infallible>(Next::Done)
+        })
+        .await;
+}
+
+/// The tasks that lead pods.
+#[derive(Default)]
+struct Leads {
+    by_key: HashMap<Key, Lead>,
+    tasks: JoinSet<()>,
+}
+
+struct Lead {
+    uid: Option<String>,
+    latest: watch::Sender<Option<Arc<Pod>>>,
+}
+
+impl Leads {
+    fn see(&mut self, nodes: &BTreeMap<String, Arc<Shared>>, key: Key, pod: Option<Arc<Pod>>) {
+        while self.tasks.try_join_next().is_some() {} // those that are done
+        let known = self.by_key.get(&key);
+        match (known, pod) {
+            (Some(lead), Some(pod)) if lead.uid == pod.metadata.uid => {
+                lead.latest.send_replace(Some(pod));
+            }
+            (known, pod) => {
+                if let Some(lead) = known {
+                    lead.latest.send_replace(None);
+                    self.by_key.remove(&key);
+                }
+                let Some(pod) = pod else { return };
+                let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
+                if let Some(shared) = nodes.get(node) {
+                    let (latest, receiver) = watch::channel(Some(Arc::clone(&pod)));
+                    self.by_key.insert(key.clone(), Lead { uid: pod.metadata.uid.clone(), latest });
+                    self.tasks.spawn(Actor::new(Arc::clone(shared), key, pod, receiver).run());
+                }
+            }
+        }
+    }
+}

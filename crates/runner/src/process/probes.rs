@@ -1,0 +1,160 @@
+//! Probes and hooks: asking a container how it is, and telling it what happens.
+
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper_util::rt::TokioIo;
+use k8s_openapi::{
+    api::core::v1::{Container, ExecAction, HTTPGetAction, LifecycleHandler, Probe, TCPSocketAction},
+    apimachinery::pkg::util::intstr::IntOrString,
+};
+use rules::node::probe::{Purpose, Run, Schedule};
+use tokio::{
+    net::TcpStream,
+    sync::watch,
+    time::{Instant, sleep, sleep_until, timeout},
+};
+
+use super::sessions::Place;
+
+/// How much of an answer is read.
+const LONGEST: usize = 10 * 1024;
+
+/// Probes until the task is ended, and calls `counted` when enough equal answers have come.
+pub(super) async fn watch(
+    purpose: Purpose,
+    probe: Probe,
+    container: Container,
+    ip: String,
+    place: Place,
+    mut started: watch::Receiver<bool>,
+    mut counted: impl FnMut(bool, String),
+) {
+    let schedule = Schedule::of(&probe);
+    let born = Instant::now();
+    if purpose != Purpose::Startup && started.wait_for(|started| *started).await.is_err() {
+        return;
+    }
+    sleep_until(born + schedule.initial_delay).await;
+    let mut run = Run::default();
+    loop {
+        let answer = timeout(schedule.timeout, once(&probe, &container, &ip, &place)).await;
+        let answer = answer.unwrap_or_else(|_| Err("probe timed out".to_owned()));
+        let (success, message) = match answer {
+            Ok(()) => (true, String::new()),
+            Err(message) => (false, message),
+        };
+        if let Some(success) = run.add(success, &schedule) {
+            counted(success, message);
+            // A container that has come up, or will be started again, is not asked again.
+            if purpose == Purpose::Startup || (purpose == Purpose::Liveness && !success) {
+                return;
+            }
+        }
+        sleep(schedule.period).await;
+    }
+}
+
+async fn once(probe: &Probe, container: &Container, ip: &str, place: &Place) -> Result<(), String> {
+    if let Some(exec) = &probe.exec {
+        return command(exec, place).await;
+    }
+    if let Some(get) = &probe.http_get {
+        return http(get, container, ip).await;
+    }
+    if let Some(socket) = &probe.tcp_socket {
+        return tcp(socket, container, ip).await;
+    }
+    Err("probes of this kind are not supported by this node".to_owned())
+}
+
+/// Does what a hook says.
+pub(super) async fn hook(
+    handler: LifecycleHandler,
+    container: Container,
+    ip: String,
+    place: Place,
+) -> Result<(), String> {
+    if let Some(exec) = &handler.exec {
+        return command(exec, &place).await;
+    }
+    if let Some(get) = &handler.http_get {
+        return http(get, &container, &ip).await;
+    }
+    if let Some(sleeping) = &handler.sleep {
+        sleep(Duration::from_secs(u64::try_from(sleeping.seconds).unwrap_or_default())).await;
+    }
+    Ok(())
+}
+
+async fn command(exec: &ExecAction, place: &Place) -> Result<(), String> {
+    match place.run(exec.command.as_deref().unwrap_or_default()).await {
+        Ok((0, _)) => Ok(()),
+        Ok((code, output)) => Err(format!("command exited with {code}: {}", output.trim_end())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+async fn tcp(socket: &TCPSocketAction, container: &Container, ip: &str) -> Result<(), String> {
+    let port = port_of(&socket.port, container)?;
+    let host = socket.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(ip);
+    TcpStream::connect((host, port))
+        .await
+        .map(drop)
+        .map_err(|error| format!("dial tcp {host}:{port}: {error}"))
+}
+
+async fn http(get: &HTTPGetAction, container: &Container, ip: &str) -> Result<(), String> {
+    if get.scheme.as_deref() == Some("HTTPS") {
+        return Err("HTTPS probes are not supported by this node".to_owned());
+    }
+    let port = port_of(&get.port, container)?;
+    let host = get.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(ip);
+    let path = get.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    let url = format!("http://{host}:{port}{path}");
+    let failed = |error: &dyn std::fmt::Display| format!("Get {url:?}: {error}");
+    let stream = TcpStream::connect((host, port)).await.map_err(|error| failed(&error))?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
+    let mut request = http::Request::get(path)
+        .header("Host", format!("{host}:{port}"))
+        .header("User-Agent", "kube-probe/1.35")
+        .header("Accept", "*/*")
+        .header("Connection", "close");
+    for header in get.http_headers.iter().flatten() {
+        request = request.header(&header.name, &header.value);
+    }
+    let request = request.body(Empty::<bytes::Bytes>::new()).map_err(|error| failed(&error))?;
+    let asking = async {
+        let answer = sender.send_request(request).await.map_err(|error| failed(&error))?;
+        let status = answer.status().as_u16();
+        // Read, so that the one who answers does not see a broken connection; too much of it is no failure.
+        let _ = Limited::new(answer.into_body(), LONGEST).collect().await;
+        if (200..400).contains(&status) {
+            Ok(())
+        } else {
+            Err(format!("HTTP probe failed with statuscode: {status}"))
+        }
+    };
+    tokio::pin!(asking, connection);
+    tokio::select! {
+        biased;
+        answer = &mut asking => answer,
+        ended = &mut connection => {
+            ended.map_err(|error| failed(&error))?;
+            asking.await
+        }
+    }
+}
+
+fn port_of(port: &IntOrString, container: &Container) -> Result<u16, String> {
+    let number = match port {
+        IntOrString::Int(number) => Some(*number),
+        IntOrString::String(name) => name.parse().ok().or_else(|| {
+            let ports = container.ports.iter().flatten();
+            ports.into_iter().find(|port| port.name.as_deref() == Some(name)).map(|port| port.container_port)
+        }),
+    };
+    number.and_then(|number| u16::try_from(number).ok()).ok_or_else(|| format!("there is no port {port:?}"))
+}

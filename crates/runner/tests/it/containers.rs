@@ -1,0 +1,201 @@
+//! What containers run, in which order, and what becomes of it.
+
+use k8s_openapi::api::core::v1::Pod;
+use runner::{LogOptions, Settings};
+use serde_json::json;
+
+use crate::bed::{Bed, conditions, container, phase};
+
+#[tokio::test]
+async fn commands_arguments_and_variables_are_expanded() {
+    let Some(bed) = Bed::new("expand").await else { return };
+    let local = bed.local(|_| {}).await;
+    let mut pod = bed.script(
+        "expand",
+        "",
+        json!({
+            "command": ["sh", "-c", "echo $0 $1 \"$GREETING\" $POD $UNSET; pwd", "$(GREETING)"],
+            "args": ["$(UNKNOWN)-$$(GREETING)"],
+            "workingDir": "/var/tmp",
+            "env": [
+                { "name": "NAME", "value": "world" },
+                { "name": "GREETING", "value": "hello $(NAME)" },
+                { "name": "POD", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } },
+            ],
+        }),
+        json!({}),
+    );
+    pod["spec"]["containers"][0]["image"] = json!("nowhere.example/any:1");
+    let (pod, text) = bed.output(&local, pod).await;
+    assert_eq!(text, "hello world $(UNKNOWN)-$(GREETING) hello world expand\n/var/tmp\n");
+    assert_eq!(phase(&pod), "Succeeded");
+    let main = container(&pod, "main");
+    assert_eq!(main["state"]["terminated"]["reason"], "Completed");
+    assert!(main["containerID"].as_str().is_some_and(|id| id.starts_with("process://")), "{main}");
+    assert!(conditions(&pod).contains(&"Ready=False PodCompleted".to_owned()));
+    let status = pod.status.as_ref().expect("a status");
+    assert_eq!(status.observed_generation, pod.metadata.generation);
+    assert!(status.pod_ip.as_deref().is_some_and(|ip| ip.starts_with("127.")), "{status:?}");
+}
+
+#[tokio::test]
+async fn variables_come_from_config_maps_and_secrets_and_missing_ones_are_waited_for() {
+    let Some(bed) = Bed::new("env").await else { return };
+    let local = bed.local(|_| {}).await;
+    let pod = bed.script(
+        "env",
+        "echo $M_a $secret",
+        json!({
+            "envFrom": [{ "prefix": "M_", "configMapRef": { "name": "map" } }],
+            "env": [{ "name": "secret", "valueFrom": { "secretKeyRef": { "name": "hidden", "key": "s" } } }],
+        }),
+        json!({}),
+    );
+    bed.create(pod).await;
+    let waits = |pod: Option<&Pod>| {
+        pod.is_some_and(|pod| {
+            container(pod, "main")["state"]["waiting"]["reason"] == "CreateContainerConfigError"
+        })
+    };
+    let pod = bed.until("env", waits).await.expect("the pod");
+    assert_eq!(container(&pod, "main")["state"]["waiting"]["message"], "configmap \"map\" not found");
+    bed.make("v1", "ConfigMap", json!({ "metadata": { "name": "map" }, "data": { "a": "one" } })).await;
+    bed.make("v1", "Secret", json!({ "metadata": { "name": "hidden" }, "stringData": { "s": "two" } })).await;
+    bed.until_phase("env", "Succeeded").await;
+    assert_eq!(bed.log(&local, "env", "main", LogOptions::default()).await, "one two\n");
+}
+
+#[tokio::test]
+async fn exit_codes_and_reasons_are_told() {
+    let Some(bed) = Bed::new("exit").await else { return };
+    let local = bed.local(|_| {}).await;
+    let (pod, _) = bed.output(&local, bed.script("three", "exit 3", json!({}), json!({}))).await;
+    let ended = &container(&pod, "main")["state"]["terminated"];
+    assert_eq!((phase(&pod), &ended["exitCode"], &ended["reason"]), ("Failed", &json!(3), &json!("Error")));
+    assert!(ended["startedAt"].is_string() && ended["finishedAt"].is_string());
+    let none = bed.script("none", "", json!({ "command": ["no-such-program"] }), json!({}));
+    let (pod, _) = bed.output(&local, none).await;
+    let ended = &container(&pod, "main")["state"]["terminated"];
+    assert_eq!((&ended["exitCode"], &ended["reason"]), (&json!(127), &json!("ContainerCannotRun")));
+    assert!(ended["message"].as_str().is_some_and(|message| message.contains("no-such-program")), "{ended}");
+}
+
+#[tokio::test]
+async fn termination_messages_come_from_their_file_or_the_end_of_the_log() {
+    let Some(bed) = Bed::new("message").await else { return };
+    let local = bed.local(|_| {}).await;
+    let own = json!({ "terminationMessagePath": "/tmp/last-words" });
+    let (pod, _) =
+        bed.output(&local, bed.script("file", "echo done > /tmp/last-words", own, json!({}))).await;
+    assert_eq!(container(&pod, "main")["state"]["terminated"]["message"], "done\n");
+    let fallback = json!({ "terminationMessagePolicy": "FallbackToLogsOnError" });
+    let (pod, _) =
+        bed.output(&local, bed.script("log", "echo why; exit 1", fallback.clone(), json!({}))).await;
+    assert_eq!(container(&pod, "main")["state"]["terminated"]["message"], "why\n");
+    let (pod, _) = bed.output(&local, bed.script("well", "echo fine", fallback, json!({}))).await;
+    assert!(container(&pod, "main")["state"]["terminated"]["message"].is_null());
+}
+
+#[tokio::test]
+async fn init_containers_run_first_and_sidecars_until_the_end() {
+    let Some(bed) = Bed::new("init").await else { return };
+    let local = bed.local(|_| {}).await;
+    let step = |name: &str, script: &str| {
+        json!({
+            "name": name, "image": "any", "command": ["sh", "-c", script],
+            "volumeMounts": [{ "name": "shared", "mountPath": "/shared" }],
+        })
+    };
+    let mut side = step(
+        "side",
+        "echo side >> /shared/log; trap 'echo side-ends >> /shared/log; exit 0' TERM; while :; do sleep 0.05; done",
+    );
+    side["restartPolicy"] = json!("Always");
+    side["startupProbe"] =
+        json!({ "exec": { "command": ["grep", "side", "/shared/log"] }, "periodSeconds": 1 });
+    let host = tempfile::tempdir().expect("a directory");
+    let pod = json!({
+        "metadata": { "name": "order" },
+        "spec": {
+            "nodeName": bed.node("local"), "restartPolicy": "Never", "automountServiceAccountToken": false,
+            "volumes": [{ "name": "shared", "hostPath": { "path": host.path() } }],
+            "initContainers": [step("first", "echo first >> /shared/log"), side, step("second", "echo second >> /shared/log")],
+            "containers": [step("main", "echo main >> /shared/log"), step("other", "sleep 0.3; echo other >> /shared/log")],
+        },
+    });
+    bed.create(pod).await;
+    let pod = bed.until_phase("order", "Succeeded").await;
+    let log = std::fs::read_to_string(host.path().join("log")).expect("a log");
+    assert_eq!(log, "first\nside\nsecond\nmain\nother\nside-ends\n");
+    assert_eq!(container(&pod, "side")["state"]["terminated"]["exitCode"], 0);
+    assert_eq!(container(&pod, "first")["ready"], true);
+    drop(local);
+}
+
+#[tokio::test]
+async fn a_failing_container_is_started_again_and_then_waits() {
+    let Some(bed) = Bed::new("crash").await else { return };
+    let local = bed.local(|_| {}).await;
+    let pod = bed.script("crash", "echo try; exit 1", json!({}), json!({ "restartPolicy": "OnFailure" }));
+    bed.create(pod).await;
+    let waits = |pod: Option<&Pod>| {
+        pod.is_some_and(|pod| container(pod, "main")["state"]["waiting"]["reason"] == "CrashLoopBackOff")
+    };
+    let pod = bed.until("crash", waits).await.expect("the pod");
+    let main = container(&pod, "main");
+    assert_eq!((phase(&pod), &main["restartCount"]), ("Running", &json!(1)));
+    assert_eq!(main["lastState"]["terminated"]["exitCode"], 1);
+    let previous = LogOptions { previous: true, ..LogOptions::default() };
+    assert_eq!(bed.log(&local, "crash", "main", previous).await, "try\n");
+    assert_eq!(bed.log(&local, "crash", "main", LogOptions::default()).await, "try\n");
+}
+
+#[tokio::test]
+async fn images_are_what_the_table_says_and_unknown_ones_say_what_to_do() {
+    let Some(bed) = Bed::new("images").await else { return };
+    let table = "tool=/bin/echo\nroot/*=/:/bin/pwd";
+    let local = bed
+        .local(|process| process.images = rules::node::image::Images::parse(table).expect("a table"))
+        .await;
+    let of = |name: &str, image: &str, args: &[&str]| {
+        let mut pod = bed.script(name, "", json!({ "args": args }), json!({}));
+        pod["spec"]["containers"][0]["image"] = json!(image);
+        pod["spec"]["containers"][0].as_object_mut().expect("a container").remove("command");
+        pod
+    };
+    let (_, text) = bed.output(&local, of("program", "tool:1.0", &["said"])).await;
+    assert_eq!(text, "said\n");
+    let (pod, text) = bed.output(&local, of("directory", "root/fs", &[])).await;
+    assert_eq!((text.as_str(), phase(&pod)), ("/\n", "Succeeded"));
+    bed.create(of("unknown", "nowhere.example/app:1", &[])).await;
+    let waits = |pod: Option<&Pod>| {
+        pod.is_some_and(|pod| container(pod, "main")["state"]["waiting"]["reason"] == "ErrImageNeverPull")
+    };
+    let pod = bed.until("unknown", waits).await.expect("the pod");
+    let message =
+        container(&pod, "main")["state"]["waiting"]["message"].as_str().expect("a message").to_owned();
+    assert!(message.contains("--image nowhere.example/app=PATH[:ENTRYPOINT]"), "{message}");
+    assert_eq!(phase(&pod), "Pending");
+    bed.delete("unknown").await;
+    bed.until_gone("unknown").await;
+}
+
+#[tokio::test]
+async fn processes_and_simulations_live_side_by_side() {
+    let Some(bed) = Bed::new("mixed").await else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let settings = vec![
+        Settings::simulated(&bed.node("pretend")),
+        crate::bed::process_settings(&bed.node("local"), directory.path(), |_| {}),
+    ];
+    let mut tasks = reconcile::Tasks::new();
+    let clock = reconcile::Clock::system();
+    let nodes = runner::start(bed.client.clone(), settings, clock, &mut tasks).await.expect("nodes");
+    assert_eq!(nodes.len(), 2);
+    let mut pretend = bed.script("pretend", "exit 1", json!({}), json!({}));
+    pretend["spec"]["nodeName"] = json!(bed.node("pretend"));
+    bed.create(pretend).await;
+    bed.create(bed.script("real", "exit 1", json!({}), json!({}))).await;
+    bed.until_phase("pretend", "Succeeded").await;
+    bed.until_phase("real", "Failed").await;
+}

@@ -1,0 +1,107 @@
+//! How far pods are kept apart from their host, and what limits them.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use runner::init::Isolation;
+use serde_json::json;
+
+use crate::bed::{Bed, Local, container, phase};
+
+async fn condition(bed: &Bed, kind: &str) -> (String, String) {
+    let node = Api::<Node>::all(bed.client.clone()).get(&bed.node("local")).await.expect("the node");
+    let conditions = node.status.and_then(|status| status.conditions).expect("conditions");
+    let found = conditions.into_iter().find(|one| one.type_ == kind).expect("the condition");
+    (found.status, found.message.unwrap_or_default())
+}
+
+/// Whether this machine permits what the test is about; says so if not.
+async fn is_isolated(bed: &Bed, _local: &Local) -> bool {
+    let (status, message) = condition(bed, "PodsIsolated").await;
+    if status != "True" {
+        eprintln!("not tested: {message}");
+    }
+    status == "True"
+}
+
+#[tokio::test]
+async fn pods_have_namespaces_of_their_own_over_the_hosts_files() {
+    let Some(bed) = Bed::new("namespaces").await else { return };
+    let local = bed.local(|_| {}).await;
+    if !is_isolated(&bed, &local).await {
+        return;
+    }
+    let script = format!(
+        "echo $$$$; hostname; echo new > /etc/ferry-test && cat /etc/ferry-test; ls /tmp | wc -l; ls {} 2>/dev/null | wc -l; ls -d /proc/[0-9]* | wc -l",
+        local.directory.path().display()
+    );
+    let (pod, text) = bed.output(&local, bed.script("apart", &script, json!({}), json!({}))).await;
+    assert_eq!(phase(&pod), "Succeeded", "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[..5], ["1", "apart", "new", "0", "0"], "{text}");
+    assert!(lines[5].parse::<u32>().is_ok_and(|processes| processes < 5), "{text}");
+    assert!(!std::path::Path::new("/etc/ferry-test").exists(), "the host's files are as they were");
+}
+
+#[tokio::test]
+async fn users_groups_and_unchangeable_roots_are_as_the_pod_says() {
+    let Some(bed) = Bed::new("security").await else { return };
+    let local = bed.local(|_| {}).await;
+    if !is_isolated(&bed, &local).await || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let own = json!({ "securityContext": {
+        "runAsUser": 1234, "runAsGroup": 2345, "readOnlyRootFilesystem": true, "allowPrivilegeEscalation": false } });
+    let more = json!({ "securityContext": { "fsGroup": 3456 },
+        "volumes": [{ "name": "v", "emptyDir": {} }] });
+    let mut own = own;
+    own["volumeMounts"] = json!([{ "name": "v", "mountPath": "/v" }]);
+    let script = "id -u; id -g; id -G; touch /var/x 2>/dev/null || echo unchangeable; touch /v/x && stat -c %g /v/x; \
+                  grep NoNewPrivs /proc/self/status | cut -f2; grep CapEff /proc/self/status | cut -f2";
+    let (_, text) = bed.output(&local, bed.script("user", script, own, more)).await;
+    assert_eq!(text, "1234\n2345\n2345 3456\nunchangeable\n3456\n1\n0000000000000000\n");
+    let root = json!({ "securityContext": { "runAsNonRoot": true } });
+    bed.create(bed.script("root", "id", root, json!({}))).await;
+    let waits = |pod: Option<&k8s_openapi::api::core::v1::Pod>| {
+        pod.is_some_and(|pod| {
+            container(pod, "main")["state"]["waiting"]["reason"] == "CreateContainerConfigError"
+        })
+    };
+    bed.until("root", waits).await.expect("the pod");
+}
+
+#[tokio::test]
+async fn too_much_memory_is_the_end_and_is_told() {
+    let Some(bed) = Bed::new("memory").await else { return };
+    let local = bed.local(|_| {}).await;
+    let (status, message) = condition(&bed, "LimitsEnforced").await;
+    if status != "True" {
+        eprintln!("not tested: {message}");
+        return;
+    }
+    let own = json!({ "resources": { "limits": { "memory": "32Mi", "cpu": "500m" } } });
+    let script = "head -c 200M /dev/zero | tail -c 150M | wc -c; exit 1";
+    let (pod, text) = bed.output(&local, bed.script("greedy", script, own.clone(), json!({}))).await;
+    let ended = &container(&pod, "main")["state"]["terminated"];
+    assert_eq!(ended["reason"], "OOMKilled", "{ended} {text}");
+    let (pod, _) = bed.output(&local, bed.script("modest", "exit 1", own, json!({}))).await;
+    assert_eq!(container(&pod, "main")["state"]["terminated"]["reason"], "Error");
+}
+
+#[tokio::test]
+async fn a_plain_node_says_so_and_shows_volumes_below_a_directory() {
+    let Some(bed) = Bed::new("plain").await else { return };
+    let local = bed.local(|process| process.isolation = Some(Isolation::Plain)).await;
+    let (status, message) = condition(&bed, "PodsIsolated").await;
+    assert_eq!(status, "False");
+    assert!(message.contains("plain processes"), "{message}");
+    bed.make("v1", "ConfigMap", json!({ "metadata": { "name": "map" }, "data": { "a": "one" } })).await;
+    let own = json!({ "volumeMounts": [{ "name": "v", "mountPath": "/etc/conf" }] });
+    let more = json!({ "volumes": [{ "name": "v", "configMap": { "name": "map" } }] });
+    let (pod, text) =
+        bed.output(&local, bed.script("plain", "cat $POD_ROOT/etc/conf/a; exit 4", own, more)).await;
+    assert_eq!((text.as_str(), phase(&pod)), ("one", "Failed"));
+    let mark = format!("{}.125", 3000 + std::process::id());
+    let script = format!("(setsid sleep {mark} &) ; sleep 0.3");
+    let (_, _) = bed.output(&local, bed.script("strays", &script, json!({}), json!({}))).await;
+    assert_eq!(crate::stopping::count_processes(&mark), 0, "what has left its parent ends too");
+}

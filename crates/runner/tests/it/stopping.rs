@@ -1,0 +1,120 @@
+//! How pods are brought to their end.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use crate::bed::{Bed, container, phase};
+
+#[tokio::test]
+async fn a_deleted_pod_is_told_and_its_final_status_is_written_before_it_goes() {
+    let Some(bed) = Bed::new("stop").await else { return };
+    let _local = bed.local(|_| {}).await;
+    let script = "trap 'exit 7' TERM; while :; do sleep 0.05; done";
+    let mut pod = bed.script("polite", script, json!({}), json!({}));
+    pod["metadata"]["finalizers"] = json!(["example.com/held"]);
+    bed.create(pod).await;
+    bed.until_phase("polite", "Running").await;
+    bed.delete("polite").await;
+    let pod = bed.until_phase("polite", "Failed").await;
+    assert_eq!(container(&pod, "main")["state"]["terminated"]["exitCode"], 7);
+    bed.release("polite").await;
+    bed.until_gone("polite").await;
+}
+
+#[tokio::test]
+async fn what_does_not_listen_is_killed_with_all_that_it_has_started() {
+    let Some(bed) = Bed::new("kill").await else { return };
+    let _local = bed.local(|_| {}).await;
+    let mark = format!("{}.25", 1000 + std::process::id());
+    let script = format!(
+        "trap '' TERM; setsid sh -c 'trap \"\" TERM; sleep {mark}; :' & while :; do sleep 0.05; done"
+    );
+    let grace = json!({ "terminationGracePeriodSeconds": 1 });
+    let mut pod = bed.script("stubborn", &script, json!({}), grace);
+    pod["metadata"]["finalizers"] = json!(["example.com/held"]);
+    bed.create(pod).await;
+    bed.until_phase("stubborn", "Running").await;
+    crate::bed::eventually(|| count_processes(&mark) > 0).await;
+    let began = Instant::now();
+    bed.delete("stubborn").await;
+    let pod = bed.until_phase("stubborn", "Failed").await;
+    assert!(began.elapsed() >= Duration::from_millis(900), "it had its grace");
+    assert_eq!(container(&pod, "main")["state"]["terminated"]["exitCode"], 137);
+    assert_eq!(count_processes(&mark), 0, "nothing of it is left");
+    bed.release("stubborn").await;
+}
+
+#[tokio::test]
+async fn a_pod_deleted_without_grace_is_gone_with_its_processes() {
+    let Some(bed) = Bed::new("force").await else { return };
+    let local = bed.local(|_| {}).await;
+    let mark = format!("{}.5", 2000 + std::process::id());
+    bed.create(bed.script("forced", &format!("trap '' TERM; sleep {mark}; :"), json!({}), json!({}))).await;
+    bed.until_phase("forced", "Running").await;
+    crate::bed::eventually(|| count_processes(&mark) > 0).await;
+    bed.pods().delete("forced", &DeleteParams::default().grace_period(0)).await.expect("deletion");
+    bed.until_gone("forced").await;
+    crate::bed::eventually(|| count_processes(&mark) == 0).await;
+    let pods = local.directory.path().join("pods");
+    crate::bed::eventually(|| std::fs::read_dir(&pods).is_ok_and(|mut left| left.next().is_none())).await;
+}
+
+#[tokio::test]
+async fn hooks_run_after_the_start_and_before_the_stop() {
+    let Some(bed) = Bed::new("hooks").await else { return };
+    let _local = bed.local(|_| {}).await;
+    let host = tempfile::tempdir().expect("a directory");
+    let write =
+        |word: &str| json!({ "exec": { "command": ["sh", "-c", format!("echo {word} >> /shared/log")] } });
+    let own = json!({
+        "lifecycle": { "postStart": write("started"), "preStop": write("stopping") },
+        "volumeMounts": [{ "name": "shared", "mountPath": "/shared" }],
+    });
+    let more = json!({ "volumes": [{ "name": "shared", "hostPath": { "path": host.path() } }] });
+    let script = "trap 'echo told >> /shared/log; exit 0' TERM; while :; do sleep 0.05; done";
+    bed.create(bed.script("hooks", script, own, more)).await;
+    let ready = |pod: Option<&Pod>| pod.is_some_and(|pod| container(pod, "main")["ready"] == true);
+    bed.until("hooks", ready).await;
+    bed.delete("hooks").await;
+    bed.until_gone("hooks").await;
+    let log = std::fs::read_to_string(host.path().join("log")).expect("a log");
+    assert_eq!(log, "started\nstopping\ntold\n");
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_after_the_start_ends_the_container() {
+    let Some(bed) = Bed::new("badhook").await else { return };
+    let _local = bed.local(|_| {}).await;
+    let own = json!({ "lifecycle": { "postStart": { "exec": { "command": ["false"] } } } });
+    let script = "trap 'exit 9' TERM; while :; do sleep 0.05; done";
+    bed.create(bed.script("badhook", script, own, json!({}))).await;
+    let pod = bed.until_phase("badhook", "Failed").await;
+    assert_eq!(container(&pod, "main")["state"]["terminated"]["exitCode"], 9);
+}
+
+#[tokio::test]
+async fn the_deadline_of_a_pod_is_kept() {
+    let Some(bed) = Bed::new("deadline").await else { return };
+    let _local = bed.local(|_| {}).await;
+    let script = "trap 'exit 0' TERM; while :; do sleep 0.05; done";
+    bed.create(bed.script("late", script, json!({}), json!({ "activeDeadlineSeconds": 1 }))).await;
+    let ended =
+        |pod: Option<&Pod>| pod.is_some_and(|pod| container(pod, "main")["state"]["terminated"].is_object());
+    let pod = bed.until("late", ended).await.expect("the pod");
+    let status = pod.status.as_ref().expect("a status");
+    assert_eq!((phase(&pod), status.reason.as_deref()), ("Failed", Some("DeadlineExceeded")));
+    assert_eq!(
+        status.message.as_deref(),
+        Some("Pod was active on the node longer than the specified deadline")
+    );
+}
+
+/// Processes whose command line holds `mark`.
+pub(crate) fn count_processes(mark: &str) -> usize {
+    let entries = std::fs::read_dir("/proc").expect("processes");
+    let lines = entries.filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(mark)).count()
+}

@@ -1,0 +1,95 @@
+//! Volumes and what is in them.
+
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+
+use crate::bed::{Bed, container, eventually, phase};
+
+#[tokio::test]
+async fn volumes_of_all_kinds_appear_where_the_pod_wants_them() {
+    let Some(bed) = Bed::new("volumes").await else { return };
+    let local = bed.local(|_| {}).await;
+    let host = tempfile::tempdir().expect("a directory");
+    std::fs::write(host.path().join("there"), "host").expect("a file");
+    bed.make("v1", "ConfigMap", json!({ "metadata": { "name": "map" }, "data": { "a": "one", "b": "two" } }))
+        .await;
+    bed.make("v1", "Secret", json!({ "metadata": { "name": "hidden" }, "stringData": { "s": "secret" } }))
+        .await;
+    bed.make("v1", "ServiceAccount", json!({ "metadata": { "name": "default" } })).await;
+    let volumes = json!([
+        { "name": "map", "configMap": { "name": "map", "items": [{ "key": "a", "path": "deep/a", "mode": 256 }] } },
+        { "name": "secret", "secret": { "secretName": "hidden" } },
+        { "name": "empty", "emptyDir": {} },
+        { "name": "memory", "emptyDir": { "medium": "Memory" } },
+        { "name": "host", "hostPath": { "path": host.path(), "type": "Directory" } },
+        { "name": "self", "downwardAPI": { "items": [{ "path": "name", "fieldRef": { "fieldPath": "metadata.name" } }] } },
+        { "name": "all", "projected": { "sources": [
+            { "configMap": { "name": "map" } },
+            { "serviceAccountToken": { "path": "token", "expirationSeconds": 3600 } } ] } },
+    ]);
+    let mount = |name: &str| json!({ "name": name, "mountPath": format!("/mnt/new/{name}") });
+    let mut mounts: Vec<_> = ["map", "secret", "empty", "memory", "host", "self", "all"].map(mount).into();
+    mounts.push(json!({ "name": "all", "mountPath": "/etc/only-b", "subPath": "b", "readOnly": true }));
+    mounts.push(json!({ "name": "empty", "mountPath": "/mnt/sub", "subPathExpr": "of-$(NAME)" }));
+    let own = json!({ "volumeMounts": mounts, "env": [{ "name": "NAME", "value": "x" }] });
+    let script = "cd /mnt/new; cat map/deep/a secret/s host/there self/name all/a /etc/only-b; echo; stat -L -c %a map/deep/a; \
+                  cut -d. -f1 all/token | base64 -d 2>/dev/null | grep -o alg; echo w > empty/w && echo w > memory/w && echo w > /mnt/sub/w && cat empty/of-x/w; \
+                  echo no > /etc/only-b; stat -f -c %T memory; echo new > host/new";
+    let (pod, text) =
+        bed.output(&local, bed.script("volumes", script, own, json!({ "volumes": volumes }))).await;
+    assert_eq!(phase(&pod), "Succeeded", "{text}");
+    assert!(text.starts_with("onesecrethostvolumesonetwo\n400\nalg\nw\n"), "{text}");
+    assert!(text.contains("Read-only file system\n") && text.contains("tmpfs\n"), "{text}");
+    assert_eq!(std::fs::read_to_string(host.path().join("new")).expect("a file"), "new\n");
+    let uid = pod.metadata.uid.expect("a uid");
+    // Volumes go with the pod's end.
+    let disk = local.directory.path().join("pods").join(&uid).join("volumes");
+    let memory = Path::new("/dev/shm").join(format!("ferry-{uid}"));
+    eventually(|| !disk.exists() && !memory.exists()).await;
+}
+
+#[tokio::test]
+async fn changes_of_config_maps_reach_pods_that_run() {
+    let Some(bed) = Bed::new("update").await else { return };
+    let local = bed.local(|_| {}).await;
+    bed.make("v1", "ConfigMap", json!({ "metadata": { "name": "map" }, "data": { "a": "old" } })).await;
+    let own = json!({
+        "volumeMounts": [{ "name": "v", "mountPath": "/conf" }],
+        "readinessProbe": { "exec": { "command": ["ls", "/var/tmp/read"] }, "periodSeconds": 1 },
+    });
+    let more = json!({ "volumes": [{ "name": "v", "configMap": { "name": "map" } }] });
+    let script = "cat /conf/a; touch /var/tmp/read; until grep -q new /conf/a; do sleep 0.1; done; cat /conf/a; ls /conf";
+    bed.create(bed.script("update", script, own, more)).await;
+    let old = |pod: Option<&Pod>| pod.is_some_and(|pod| container(pod, "main")["ready"] == true);
+    bed.until("update", old).await;
+    bed.patch("v1", "ConfigMap", "map", json!({ "data": { "a": "new", "b": "more" } })).await;
+    bed.until_phase("update", "Succeeded").await;
+    let text = bed.log(&local, "update", "main", runner::LogOptions::default()).await;
+    assert_eq!(text, "oldnewa\nb\n");
+}
+
+#[tokio::test]
+async fn a_volume_that_is_missing_keeps_the_pod_waiting_and_is_told_by_an_event() {
+    let Some(bed) = Bed::new("missing").await else { return };
+    let _local = bed.local(|_| {}).await;
+    let own = json!({ "volumeMounts": [{ "name": "v", "mountPath": "/conf" }] });
+    let more = json!({ "volumes": [{ "name": "v", "secret": { "secretName": "none" } }] });
+    bed.create(bed.script("missing", "true", own, more)).await;
+    let events: kube::Api<k8s_openapi::api::core::v1::Event> =
+        kube::Api::namespaced(bed.client.clone(), &bed.namespace);
+    let mut told = String::new();
+    for _ in 0..100 {
+        let all = events.list(&kube::api::ListParams::default()).await.expect("events");
+        if let Some(event) = all.items.iter().find(|event| event.reason.as_deref() == Some("FailedMount")) {
+            told = event.message.clone().unwrap_or_default();
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert_eq!(told, "MountVolume.SetUp failed for volume \"v\" : secret \"none\" not found");
+    bed.make("v1", "Secret", json!({ "metadata": { "name": "none" }, "stringData": { "s": "secret" } }))
+        .await;
+    bed.until_phase("missing", "Succeeded").await;
+}
