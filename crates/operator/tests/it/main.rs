@@ -1,6 +1,7 @@
 //! The operator as a whole.
 
 mod definitions;
+mod differential;
 mod dispatch;
 mod scenarios;
 mod webhooks;

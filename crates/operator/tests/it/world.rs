@@ -66,18 +66,20 @@ impl World {
 
     /// A real control plane with real Kueue instead of us.
     pub(crate) async fn of_kueue(plane: &testkit::ControlPlane) -> anyhow::Result<(World, testkit::Kueue)> {
-        let client = plane.client();
-        install(&client, &Conversion::Embedded).await?;
-        let mut world = World {
-            client,
-            namespace: "kueue-system".into(),
-            operator: None,
-            settings: Settings::default(),
-            judge: true,
-        };
-        world.begin("kueue-system").await?;
+        let world = World::before_kueue(plane).await?;
         let kueue = plane.kueue(&json!({})).await?;
         Ok((world, kueue))
+    }
+
+    /// A real control plane with all that Kueue needs, but without Kueue.
+    pub(crate) async fn before_kueue(plane: &testkit::ControlPlane) -> anyhow::Result<World> {
+        let client = plane.client();
+        install(&client, &Conversion::Embedded).await?;
+        let namespace = "kueue-system".to_owned();
+        let mut world =
+            World { client, namespace, operator: None, settings: Settings::default(), judge: true };
+        world.begin("kueue-system").await?;
+        Ok(world)
     }
 
     /// Begins a scenario: in a namespace of its own, with an operator that runs.
