@@ -289,6 +289,7 @@ impl Refusal {
             message: text("message").unwrap_or_default(),
             details: status["details"].as_object().cloned(),
             retry_after: None,
+            token: None,
         }
     }
 

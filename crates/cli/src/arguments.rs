@@ -12,10 +12,82 @@ pub(crate) struct Arguments {
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    Check(Check),
+    Demo(Demo),
+    Up(Up),
     Cluster(Cluster),
     Operator(Operator),
+    Check(Check),
+    Crds(Crds),
 }
+
+/// See it work: three clusters in this process, a handful of Jobs, and what became of them.
+///
+/// Starts a management cluster and two workers, submits Jobs of several kinds, shows how they fare, and takes everything
+/// away again. Pods are processes of this machine.
+///
+/// Exit status: 0 if everything ended as it should, 1 if not.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  ferry demo")]
+pub(crate) struct Demo {
+    /// How many seconds everything may take.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) timeout: u64,
+}
+
+/// Run a management cluster and its workers in this process, to keep.
+///
+/// Jobs that name the queue `fleet` in their label kueue.x-k8s.io/queue-name run on a worker; others run on the manager.
+/// What is there at the end is there again at the next start. Prints how to reach the clusters when they can be used;
+/// ends on SIGTERM and SIGINT.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  ferry up\n  ferry up --worker east --worker west --data ./fleet --port-base 7000"
+)]
+pub(crate) struct Up {
+    /// How many workers there are, called worker1, worker2 and so on.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) workers: usize,
+
+    /// The name of a worker; can be given several times.
+    #[arg(long, value_name = "NAME", conflicts_with = "workers")]
+    pub(crate) worker: Vec<String>,
+
+    /// Where everything is kept [default: ferry, in the user's data directory].
+    #[arg(long, value_name = "DIR", conflicts_with = "ephemeral")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Keep nothing.
+    #[arg(long)]
+    pub(crate) ephemeral: bool,
+
+    /// Where to write the kubeconfig, with a context for each cluster [default: beside the data].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// What becomes of pods.
+    #[arg(long, value_enum, default_value_t = PodRuntime::Process)]
+    pub(crate) runtime: PodRuntime,
+
+    /// The port of the manager on 127.0.0.1, followed by those of the workers; 0 is any free ones.
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) port_base: u16,
+}
+
+/// What becomes of pods.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum PodRuntime {
+    /// They are processes of this machine.
+    Process,
+    /// They only pretend to run, for as long and with the end that their annotations say.
+    Simulated,
+}
+
+/// Print the definitions of Kueue's custom resources.
+///
+/// What `ferry operator` installs where it is missing, as YAML.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  ferry crds | kubectl apply --server-side -f -")]
+pub(crate) struct Crds {}
 
 /// Judge manifests as an API server of Kubernetes v1.35 would, without one.
 ///
@@ -64,9 +136,18 @@ pub(crate) struct Cluster {
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
-    /// How many nodes it has; their pods are simulated.
+    /// How many nodes it has.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) nodes: usize,
+
+    /// What becomes of pods.
+    #[arg(long, value_enum, default_value_t = PodRuntime::Process)]
+    pub(crate) runtime: PodRuntime,
+
+    /// What an image is: a directory with its files, or a program. NAME may have `*`. Images of pods that say their
+    /// command need none.
+    #[arg(long, value_name = "NAME=PATH[:ENTRYPOINT]")]
+    pub(crate) image: Vec<String>,
 
     /// Which controllers run: names, `*` for all, `-name` for all but one, `none` for the API server alone.
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
@@ -112,4 +193,14 @@ pub(crate) struct Operator {
     /// Where to serve /healthz, /readyz and /metrics; port 0 is any free one [default: nowhere].
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<std::net::SocketAddr>,
+
+    /// Where to serve the webhooks that make Jobs wait for quota, by this address: for an operator outside of the cluster;
+    /// port 0 is any free one [default: no webhooks].
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) webhook_listen: Option<std::net::SocketAddr>,
+
+    /// The Service by which the cluster reaches the webhooks, in the operator's namespace: for an operator inside of the
+    /// cluster.
+    #[arg(long, value_name = "NAME", requires = "webhook_listen")]
+    pub(crate) webhook_service: Option<String>,
 }

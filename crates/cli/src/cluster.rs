@@ -6,14 +6,17 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use fleet::ClusterSettings;
 
-use crate::arguments::{self, ReservedManagedBy};
-use crate::process;
+use rules::node::image::Images;
+
+use crate::arguments::{self, PodRuntime, ReservedManagedBy};
+use crate::{process, up};
 
 /// Serves until SIGTERM or SIGINT. Prints one line when the cluster can be used.
 pub(crate) fn run(arguments: &arguments::Cluster) -> anyhow::Result<ExitCode> {
     process::run(async {
         let stopped = process::stopped()?;
-        let cluster = fleet::Cluster::start(settings(arguments)).await?;
+        let scratch = up::scratch()?;
+        let cluster = fleet::Cluster::start(settings(arguments, scratch.path())?).await?;
         let kubeconfig = arguments.kubeconfig.clone().unwrap_or_else(|| default_kubeconfig(arguments));
         let kubeconfig = std::path::absolute(&kubeconfig).unwrap_or(kubeconfig);
         apiserver::credentials::write_kubeconfig(&kubeconfig, &cluster.kubeconfig(cluster.name()))
@@ -30,8 +33,8 @@ pub(crate) fn run(arguments: &arguments::Cluster) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn settings(arguments: &arguments::Cluster) -> ClusterSettings {
-    ClusterSettings {
+fn settings(arguments: &arguments::Cluster, scratch: &Path) -> anyhow::Result<ClusterSettings> {
+    Ok(ClusterSettings {
         name: arguments.name.clone(),
         port: arguments.port,
         data: arguments.data.clone(),
@@ -40,15 +43,27 @@ fn settings(arguments: &arguments::Cluster) -> ClusterSettings {
             ..rules::job::Settings::default()
         },
         controllers: arguments.controllers.clone(),
-        nodes: nodes(arguments),
+        nodes: nodes(arguments, scratch)?,
         operator: None,
-    }
+    })
 }
 
-fn nodes(arguments: &arguments::Cluster) -> Vec<runner::Settings> {
-    let named =
-        (0..arguments.nodes).map(|i| runner::Settings::simulated(&format!("{}-node-{i}", arguments.name)));
-    named.collect()
+fn nodes(arguments: &arguments::Cluster, scratch: &Path) -> anyhow::Result<Vec<runner::Settings>> {
+    let images = Images::parse(&arguments.image.join("\n")).map_err(anyhow::Error::msg);
+    let images = images.context("failed to read --image")?;
+    let node = |i| {
+        let name = format!("{}-node-{i}", arguments.name);
+        if arguments.runtime == PodRuntime::Simulated {
+            return runner::Settings::simulated(&name);
+        }
+        let directory = arguments.data.as_deref().unwrap_or(scratch).join("nodes").join(&name);
+        let mut node = runner::Settings::process(&name, directory);
+        if let runner::Runtime::Process(process) = &mut node.runtime {
+            process.images = images.clone();
+        }
+        node
+    };
+    Ok((0..arguments.nodes).map(node).collect())
 }
 
 /// Beside the data, or where temporary files go.

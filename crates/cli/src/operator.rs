@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use ::operator::Settings;
 use ::operator::definitions::{Conversion, install};
 use ::operator::leader::{Leadership, lead};
+use ::operator::webhooks::server::{Reach, Webhooks};
 use anyhow::Context as _;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -41,6 +42,19 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
         let mut tasks = Tasks::new();
         let settings = settings(arguments);
         let operator = ::operator::start(client, settings, clock, &mut tasks);
+        let webhooks = match arguments.webhook_listen {
+            None => None,
+            Some(address) => {
+                operator.ready().await;
+                let reach = match &arguments.webhook_service {
+                    None => Reach::Url,
+                    Some(name) => {
+                        Reach::Service { namespace: arguments.namespace.clone(), name: name.clone() }
+                    }
+                };
+                Some(Webhooks::start(operator.clone(), address, reach, &mut tasks).await?)
+            }
+        };
         let served = listener
             .map(|listener| ::operator::serve::serve(operator.clone(), "leader", listener, &mut tasks))
             .transpose()
@@ -58,6 +72,11 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
                 std::future::pending().await
             } => None,
         };
+        if let Some(webhooks) = &webhooks
+            && lost.is_none()
+        {
+            webhooks.leave().await.context("failed to leave the cluster as it was")?;
+        }
         tasks.stop().await;
         if let Some(error) = lost {
             return Err(error).context("somebody else acts now, or nobody can");

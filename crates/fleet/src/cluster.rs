@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use apiserver::Setup;
 use apiserver::credentials::Credentials;
+use apiserver::node::Introduced;
 use apiserver::serve::Server;
 use kube::Client;
 use operator::definitions::{self, Conversion};
@@ -14,6 +15,7 @@ use serde_json::Value;
 use store::{Options, Store};
 
 use crate::Error;
+use crate::node::Node;
 use crate::plugin::Webhooks;
 
 /// What a cluster is to be.
@@ -58,6 +60,7 @@ pub struct Cluster {
     server: Server,
     store: Store,
     tasks: Tasks,
+    _nodes: Vec<Introduced>,
 }
 
 impl Cluster {
@@ -95,7 +98,12 @@ impl Cluster {
         };
         controllers::start(client.clone(), &settings.controllers, of_controllers, clock.clone(), &mut tasks);
         let nodes = runner::start(client.clone(), settings.nodes, clock.clone(), &mut tasks).await;
-        nodes.map_err(|source| Error::Nodes { cluster: name.clone(), source })?;
+        let nodes = nodes.map_err(|source| Error::Nodes { cluster: name.clone(), source })?;
+        let introduced = nodes.into_iter().map(|node| {
+            let name = node.name().to_owned();
+            api.introduce(&name, Arc::new(Node(node)))
+        });
+        let introduced = introduced.collect();
         if let Some(settings) = settings.operator {
             let installed = definitions::install(&client, &Conversion::Embedded).await;
             installed.map_err(|source| Error::Definitions { cluster: name.clone(), source })?;
@@ -108,7 +116,7 @@ impl Cluster {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.port));
         let server = Server::start(api.clone(), Arc::clone(&credentials), address).await;
         let server = server.map_err(|source| Error::Serve { cluster: name.clone(), address, source })?;
-        Ok(Cluster { name, api, credentials, server, store, tasks })
+        Ok(Cluster { name, api, credentials, server, store, tasks, _nodes: introduced })
     }
 
     /// Its name.

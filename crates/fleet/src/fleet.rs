@@ -1,7 +1,6 @@
 //! A management cluster and its workers.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -26,9 +25,18 @@ pub struct Settings {
     /// The port of the manager, followed by those of the workers; 0 is any free ones.
     pub port_base: u16,
     /// What becomes of pods.
-    pub runtime: runner::Runtime,
+    pub runtime: Runtime,
     /// What every node offers.
     pub quota: Quota,
+}
+
+/// What becomes of the pods of a fleet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Runtime {
+    /// They only pretend to run.
+    Simulated,
+    /// They are processes of this machine, whose files are below this directory.
+    Processes(PathBuf),
 }
 
 /// A management cluster and its workers, in this process until it is stopped or dropped.
@@ -117,11 +125,13 @@ fn of_cluster(
     index: u16,
     operator: operator::Settings,
 ) -> cluster::Settings {
-    let mut node = runner::Settings::simulated(&format!("{name}-node"));
-    node.runtime = settings.runtime.clone();
+    let of_node = format!("{name}-node");
+    let mut node = match &settings.runtime {
+        Runtime::Simulated => runner::Settings::simulated(&of_node),
+        Runtime::Processes(directory) => runner::Settings::process(&of_node, directory.join(&of_node)),
+    };
     node.capacity.insert("cpu".to_owned(), settings.quota.cpu.clone());
     node.capacity.insert("memory".to_owned(), settings.quota.memory.clone());
-    node.address = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
     cluster::Settings {
         port: if settings.port_base == 0 { 0 } else { settings.port_base.saturating_add(index) },
         data: settings.data.as_ref().map(|data| data.join(name)),

@@ -8,9 +8,10 @@ mod cluster;
 mod error;
 mod fleet;
 mod layout;
+mod node;
 mod plugin;
 
 pub use cluster::{Cluster, Settings as ClusterSettings};
 pub use error::Error;
-pub use fleet::{Fleet, MANAGER, Settings, context};
+pub use fleet::{Fleet, MANAGER, Runtime, Settings, context};
 pub use layout::{QUEUE, Quota};

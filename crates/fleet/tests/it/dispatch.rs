@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fleet::{Fleet, QUEUE, Quota, Settings};
+use fleet::{Fleet, QUEUE, Quota, Runtime, Settings};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -15,7 +15,7 @@ fn settings() -> Settings {
         workers: vec!["east".to_owned(), "west".to_owned()],
         data: None,
         port_base: 0,
-        runtime: runner::Runtime::Simulated,
+        runtime: Runtime::Simulated,
         quota: Quota { cpu: "8".to_owned(), memory: "32Gi".to_owned() },
     }
 }

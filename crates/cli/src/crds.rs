@@ -1,0 +1,15 @@
+//! `ferry crds`: the definitions that queues and dispatch need.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use operator::definitions::{Conversion, all};
+
+/// Prints all of them as YAML.
+pub(crate) fn run() -> anyhow::Result<ExitCode> {
+    for definition in all(&Conversion::Embedded) {
+        let text = serde_saphyr::to_string(&definition).context("failed to print a definition")?;
+        println!("---\n{}", text.trim_end());
+    }
+    Ok(ExitCode::SUCCESS)
+}
