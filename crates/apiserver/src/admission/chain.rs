@@ -11,6 +11,7 @@ use super::pods::limits::LimitRanger;
 use super::pods::priority::Priority;
 use super::pods::service_account::ServiceAccounts;
 use super::pods::tolerations::DefaultTolerationSeconds;
+use super::policies::Policies;
 use super::webhooks::{Mutating, Validating};
 use crate::auth::rbac::{Authorizer, Escalation};
 use crate::cluster::Context;
@@ -40,6 +41,7 @@ impl Chain {
         plugins.extend(others);
         let caller = Caller::new(store.clone());
         plugins.push(Arc::new(Mutating::new(store, &caller)));
+        plugins.push(Arc::new(Policies::new(store)));
         plugins.push(Arc::new(Validating::new(store, &caller)));
         plugins.push(Arc::new(Escalation(authorizer.clone())));
         Chain { plugins }

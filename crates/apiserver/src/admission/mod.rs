@@ -6,8 +6,11 @@
 //! Nothing here knows who is authenticated how, or what the kind's own rules are.
 
 mod chain;
+mod conditions;
+mod criteria;
 mod plugin;
 mod pods;
+mod policies;
 mod webhooks;
 
 pub(crate) use chain::{Chain, deleted, mutated, validated};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 const ALL: &str = "*";
 
@@ -44,18 +44,23 @@ impl What<'_> {
 #[serde(rename_all = "camelCase", default)]
 pub struct Rule {
     /// What may be done.
+    #[serde(deserialize_with = "maybe_null")]
     pub verbs: Vec<String>,
     /// With resources of which groups.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "maybe_null")]
     pub api_groups: Vec<String>,
     /// With which resources: `pods`, `pods/status`, `*/status` or `*`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "maybe_null")]
     pub resources: Vec<String>,
     /// With which objects; all if none is named.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "maybe_null")]
     pub resource_names: Vec<String>,
     /// With which paths that are no resources.
-    #[serde(rename = "nonResourceURLs", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        rename = "nonResourceURLs",
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "maybe_null"
+    )]
     pub non_resource_urls: Vec<String>,
 }
 
@@ -153,6 +158,11 @@ impl Rule {
         }
         format!("{{{}}}", parts.join(", "))
     }
+}
+
+/// Go writes an absent list as null.
+fn maybe_null<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// A list of texts as Go's `%q` prints it.

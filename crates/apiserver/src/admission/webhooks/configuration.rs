@@ -4,46 +4,29 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use serde::Deserialize;
 use serde_json::Value;
 use store::{Scope, Store, Watch};
 
-use super::conditions::Condition;
+use crate::admission::conditions::Condition;
+use crate::admission::criteria::Criteria;
 use crate::object;
 use crate::webhook::Target;
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
 /// One webhook of a configuration, with what nobody said.
-#[expect(clippy::struct_excessive_bools, reason = "a configuration says yes or no to this much")]
 pub(super) struct Hook {
     /// Tells it from all others: its configuration and its name.
     pub(super) id: String,
     pub(super) name: String,
-    pub(super) rules: Vec<Rule>,
+    pub(super) criteria: Criteria,
     pub(super) is_ignored_on_failure: bool,
-    /// It is asked about other versions of what it names, too.
-    pub(super) takes_equivalents: bool,
-    pub(super) namespaces: LabelSelector,
-    pub(super) objects: LabelSelector,
     pub(super) conditions: Vec<Condition>,
     pub(super) has_side_effects: bool,
     pub(super) timeout: Duration,
     pub(super) versions: Vec<String>,
     pub(super) target: Result<Target, String>,
     pub(super) is_asked_again: bool,
-}
-
-/// What a webhook wants to be asked about.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Rule {
-    pub(super) operations: Vec<String>,
-    pub(super) api_groups: Vec<String>,
-    pub(super) api_versions: Vec<String>,
-    pub(super) resources: Vec<String>,
-    pub(super) scope: Option<String>,
 }
 
 /// All webhooks of one sort, in the order in which they are asked: by the name of the configuration, then as they stand.
@@ -113,11 +96,14 @@ fn read_hook(configuration: &str, hook: &Value) -> Hook {
     Hook {
         id: format!("{configuration}/{}", text("name")),
         name: text("name").to_owned(),
-        rules: typed(&hook["rules"]),
+        criteria: Criteria {
+            rules: typed(&hook["rules"]),
+            excluded: Vec::new(),
+            takes_equivalents: text("matchPolicy") != "Exact",
+            namespaces: typed(&hook["namespaceSelector"]),
+            objects: typed(&hook["objectSelector"]),
+        },
         is_ignored_on_failure: text("failurePolicy") == "Ignore",
-        takes_equivalents: text("matchPolicy") != "Exact",
-        namespaces: typed(&hook["namespaceSelector"]),
-        objects: typed(&hook["objectSelector"]),
         conditions: conditions.map(Condition::read).collect(),
         has_side_effects: !matches!(text("sideEffects"), "None" | "NoneOnDryRun"),
         timeout: Duration::from_secs(seconds.clamp(1, 30)),

@@ -7,14 +7,15 @@ use serde_json::{Value, json};
 use store::Store;
 
 use super::configuration::{Configurations, Hook};
-use super::matching::{self, Asked};
 use super::review::{self, Verdict};
+use crate::admission::conditions::{self, Seen};
+use crate::admission::criteria::{self, Asked};
 use crate::admission::plugin::{Operation, Plugin, Request};
 use crate::object;
 use crate::patch;
 use crate::patch::json::{Patch, Reading};
 use crate::registry::Resource;
-use crate::status::Refusal;
+use crate::status::{About, Refusal};
 use crate::webhook::Caller;
 
 /// Those that may change what is written.
@@ -77,7 +78,7 @@ impl Mutating {
             request.again.remember_previous();
         }
         for hook in &*configurations.hooks() {
-            let Some(asked) = matching::asked(hook, request, store).await? else { continue };
+            let Some(asked) = asked(hook, request, store).await? else { continue };
             if request.again.is_second_round && !request.again.wanted.contains(&hook.id) {
                 continue;
             }
@@ -141,7 +142,7 @@ impl Validating {
         let mut calls = Vec::new();
         let hooks = self.0.configurations.hooks();
         for hook in &*hooks {
-            if let Some(asked) = matching::asked(hook, request, &self.0.store).await? {
+            if let Some(asked) = asked(hook, request, &self.0.store).await? {
                 calls.push((hook.clone(), asked));
             }
         }
@@ -164,7 +165,7 @@ impl Hooks {
 
     fn wants(&self, operation: Operation, resource: &Resource, subresource: &str) -> bool {
         let hooks: Arc<[Arc<Hook>]> = self.configurations.hooks();
-        hooks.iter().any(|hook| matching::may_concern(hook, operation, resource, subresource))
+        hooks.iter().any(|hook| hook.criteria.may_concern(operation, resource, subresource))
     }
 
     async fn call(
@@ -196,6 +197,39 @@ impl Hooks {
             request.warn(warning);
         }
         if verdict.is_allowed { Ok(verdict) } else { Err(Failed::Refused(denied(hook, &verdict.result))) }
+    }
+}
+
+/// How a webhook is to be asked; `None` if the request is no concern of its.
+async fn asked(hook: &Hook, request: &Request<'_>, store: &Store) -> Result<Option<Asked>, Refusal> {
+    let Some(asked) = hook.criteria.asked(request, store).await? else { return Ok(None) };
+    let holds = hook.conditions.is_empty() || meets_conditions(hook, request, &asked, store)?;
+    Ok(holds.then_some(asked))
+}
+
+fn meets_conditions(
+    hook: &Hook,
+    request: &Request<'_>,
+    asked: &Asked,
+    store: &Store,
+) -> Result<bool, Refusal> {
+    let described = review::request("", request, asked, false);
+    let namespace = criteria::namespace_of(request).and_then(|name| criteria::namespace(store, name));
+    let namespace = namespace.unwrap_or_default();
+    let seen = Seen {
+        object: &asked.object,
+        old_object: &asked.old,
+        request: &described,
+        namespace: &namespace,
+        params: &Value::Null,
+    };
+    match conditions::all_hold(&hook.conditions, &seen) {
+        Ok(holds) => Ok(holds),
+        Err(_) if hook.is_ignored_on_failure => Ok(false),
+        Err(why) => {
+            let Resource { group, plural, .. } = request.resource;
+            Err(Refusal::forbidden(About { group, resource: plural, name: &request.name }, &why))
+        }
     }
 }
 

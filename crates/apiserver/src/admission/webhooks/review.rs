@@ -4,13 +4,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::matching::Asked;
+use crate::admission::criteria::Asked;
 use crate::admission::plugin::Request;
 use crate::auth::reviews::user_info;
 use crate::object;
 
 /// The `request` of a review, with or without the objects, which conditions see beside it.
-pub(super) fn request(uid: &str, request: &Request<'_>, asked: &Asked, with_objects: bool) -> Value {
+pub(in crate::admission) fn request(
+    uid: &str,
+    request: &Request<'_>,
+    asked: &Asked,
+    with_objects: bool,
+) -> Value {
     let resource = request.resource;
     let version = asked.instead.as_ref().map_or(&resource.version, |other| &other.version().version);
     let kind = |version: &str| json!({"group": resource.group, "version": version, "kind": resource.kind});

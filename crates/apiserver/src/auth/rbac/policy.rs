@@ -33,8 +33,14 @@ enum Who {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Binding {
-    subjects: Vec<Subject>,
+    subjects: Option<Vec<Subject>>,
     role_ref: RoleRef,
+}
+
+impl Binding {
+    fn subjects(&self) -> &[Subject] {
+        self.subjects.as_deref().unwrap_or_default()
+    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -83,8 +89,7 @@ impl Policy {
     /// Takes in a role, or forgets it.
     pub(crate) fn put_role(&mut self, namespace: &str, name: &str, bytes: Option<&[u8]>) {
         let id = (namespace.to_owned(), name.to_owned());
-        let read = bytes.map(|bytes| serde_json::from_slice::<Role>(bytes).expect("stored roles are roles"));
-        match read {
+        match bytes.and_then(read::<Role>) {
             Some(role) => self.roles.insert(id, role.rules.unwrap_or_default().into()),
             None => self.roles.remove(&id),
         };
@@ -94,7 +99,7 @@ impl Policy {
     pub(crate) fn put_binding(&mut self, namespace: &str, name: &str, bytes: Option<&[u8]>) {
         let id = (namespace.to_owned(), name.to_owned());
         if let Some(old) = self.bindings.remove(&id) {
-            for who in old.subjects.iter().filter_map(|subject| subject.who(namespace)) {
+            for who in old.subjects().iter().filter_map(|subject| subject.who(namespace)) {
                 let at = (namespace.to_owned(), who);
                 if let Some(names) = self.bound.get_mut(&at) {
                     names.remove(name);
@@ -104,10 +109,8 @@ impl Policy {
                 }
             }
         }
-        let read = bytes
-            .map(|bytes| serde_json::from_slice::<Binding>(bytes).expect("stored bindings are bindings"));
-        let Some(binding) = read else { return };
-        for who in binding.subjects.iter().filter_map(|subject| subject.who(namespace)) {
+        let Some(binding) = bytes.and_then(read::<Binding>) else { return };
+        for who in binding.subjects().iter().filter_map(|subject| subject.who(namespace)) {
             self.bound.entry((namespace.to_owned(), who)).or_default().insert(name.to_owned());
         }
         self.bindings.insert(id, Arc::new(binding));
@@ -143,7 +146,7 @@ impl Policy {
     fn held_by<'a>(&'a self, user: &User, namespace: &str, name: &str) -> Vec<Held<'a>> {
         let found = self.bindings.get_key_value(&(namespace.to_owned(), name.to_owned()));
         let (id, binding) = found.expect("what is bound has a binding");
-        let subject = binding.subjects.iter().find(|subject| subject.is(user, namespace));
+        let subject = binding.subjects().iter().find(|subject| subject.is(user, namespace));
         let Some(subject) = subject else { return Vec::new() };
         match self.rules_of(&binding.role_ref, namespace) {
             Ok(rules) => rules.iter().map(|rule| Ok((rule, Source { id, binding, subject }))).collect(),
@@ -161,6 +164,12 @@ impl Policy {
         let found = self.roles.get(&(of.to_owned(), role.name.clone()));
         found.map(AsRef::as_ref).ok_or_else(|| Missing::Absent { singular, name: role.name.clone() })
     }
+}
+
+/// What is stored passed the rules of its kind. Should it not be what is expected all the same, it allows nothing.
+fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    let read = serde_json::from_slice(bytes);
+    read.inspect_err(|error| tracing::warn!(%error, "a role or binding cannot be read")).ok()
 }
 
 impl Subject {

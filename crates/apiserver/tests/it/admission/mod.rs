@@ -2,4 +2,5 @@
 
 mod plugins;
 mod pods;
+mod policies;
 mod webhooks;

@@ -152,3 +152,22 @@ async fn rule_6_7_roles_made_of_others_follow_them() {
     assert_eq!(ask(&cluster, Method::DELETE, &format!("{roles}/widgets"), None).await.0, 200);
     tokio::time::timeout(soon, wait(false)).await.expect("and given up again");
 }
+
+/// A role with `"verbs": null` once took the server down.
+#[tokio::test]
+async fn roles_without_verbs_allow_nothing_and_harm_nobody() {
+    let cluster = cluster().await;
+    let roles = format!("{RBAC}/clusterroles");
+    let role = json!({"metadata": {"name": "odd"}, "rules": [{"verbs": null, "resources": null}, {}]});
+    let (code, ..) = ask(&cluster, Method::POST, &roles, Some(&role)).await;
+    assert!(matches!(code, 201 | 422), "{code}");
+    let bindings = format!("{RBAC}/clusterrolebindings");
+    let binding = json!({
+        "metadata": {"name": "odd"}, "subjects": null,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "odd"},
+    });
+    let (code, ..) = ask(&cluster, Method::POST, &bindings, Some(&binding)).await;
+    assert!(matches!(code, 201 | 422), "{code}");
+    let (code, _) = ask_as(&cluster, &bot(), &[], Method::GET, "/api/v1/pods", None).await;
+    assert_eq!(code, 403);
+}

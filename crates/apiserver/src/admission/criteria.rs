@@ -1,0 +1,180 @@
+//! Which requests a webhook or a policy concerns (3.16), and in which version it wants to see them.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde::Deserialize;
+use serde_json::Value;
+use store::Store;
+
+use super::plugin::{Operation, Request};
+use crate::crd::Custom;
+use crate::object;
+use crate::registry::{Registry, Resource};
+use crate::status::{About, Refusal};
+
+/// What a webhook or a policy wants to be asked about.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Criteria {
+    pub(super) rules: Vec<Rule>,
+    /// What it does not want to be asked about all the same.
+    pub(super) excluded: Vec<Rule>,
+    /// It is asked about other versions of what it names, too.
+    pub(super) takes_equivalents: bool,
+    pub(super) namespaces: LabelSelector,
+    pub(super) objects: LabelSelector,
+}
+
+/// Requests of some kind.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Rule {
+    operations: Vec<String>,
+    api_groups: Vec<String>,
+    api_versions: Vec<String>,
+    resources: Vec<String>,
+    resource_names: Vec<String>,
+    scope: Option<String>,
+}
+
+/// How it is asked about a request.
+pub(super) struct Asked {
+    /// Another version of the custom resource than the one that was requested.
+    pub(super) instead: Option<Custom>,
+    /// The object and the stored one, in the version that it wants.
+    pub(super) object: Value,
+    pub(super) old: Value,
+}
+
+const GROUP: &str = "admissionregistration.k8s.io";
+
+impl Rule {
+    /// Every request.
+    pub(super) fn everything() -> Rule {
+        let all = || vec!["*".to_owned()];
+        let resources = vec!["*/*".to_owned()];
+        Rule { operations: all(), api_groups: all(), api_versions: all(), resources, ..Rule::default() }
+    }
+}
+
+impl Criteria {
+    /// Whether such requests may be a concern, as far as the rules tell.
+    pub(super) fn may_concern(&self, operation: Operation, resource: &Resource, subresource: &str) -> bool {
+        // Whoever could refuse the removal of his own configuration could never be removed.
+        if resource.group == GROUP {
+            return false;
+        }
+        let others = self.takes_equivalents.then(|| other_versions(resource)).into_iter().flatten();
+        let others: Vec<String> = others.map(|other| other.version().version.clone()).collect();
+        let mut versions = std::iter::once(&resource.version).chain(&others);
+        versions.any(|version| {
+            self.rules.iter().any(|rule| rule_matches(rule, operation, resource, version, subresource))
+        })
+    }
+
+    /// How it is to be asked about a request; `None` if that is no concern.
+    pub(super) async fn asked(&self, request: &Request<'_>, store: &Store) -> Result<Option<Asked>, Refusal> {
+        let (operation, resource, subresource) = (request.operation, request.resource, request.subresource);
+        let matches = |rules: &[Rule], version: &str| {
+            rules.iter().any(|rule| {
+                rule_matches(rule, operation, resource, version, subresource)
+                    && (rule.resource_names.is_empty() || rule.resource_names.contains(&request.name))
+            })
+        };
+        if matches(&self.excluded, &resource.version) {
+            return Ok(None);
+        }
+        let instead = if matches(&self.rules, &resource.version) {
+            None
+        } else {
+            let mut others = other_versions(resource).filter(|_| self.takes_equivalents);
+            match others.find(|other| matches(&self.rules, &other.version().version)) {
+                Some(other) => Some(other),
+                None => return Ok(None),
+            }
+        };
+        if !self.namespace_matches(request, store)? || !object_matches(&self.objects, request) {
+            return Ok(None);
+        }
+        let object = request.object.clone().unwrap_or_default();
+        let old = request.old.cloned().unwrap_or_default();
+        Ok(Some(match instead {
+            None => Asked { instead: None, object, old },
+            Some(other) => {
+                let object = if object.is_null() { object } else { other.read(object).await? };
+                let old = if old.is_null() { old } else { other.read(old).await? };
+                Asked { instead: Some(other), object, old }
+            }
+        }))
+    }
+
+    fn namespace_matches(&self, request: &Request<'_>, store: &Store) -> Result<bool, Refusal> {
+        let Some(name) = namespace_of(request) else { return Ok(true) };
+        if is_everything(&self.namespaces) {
+            return Ok(true);
+        }
+        if request.is_about("", "namespaces") && request.object.is_some() {
+            return Ok(selects(&self.namespaces, request.object.as_ref()));
+        }
+        let found = namespace(store, name);
+        let found =
+            found.ok_or_else(|| Refusal::not_found(About { group: "", resource: "namespaces", name }))?;
+        Ok(selects(&self.namespaces, Some(&found)))
+    }
+}
+
+fn other_versions(resource: &Resource) -> impl Iterator<Item = Custom> {
+    let served = resource.custom.iter().flat_map(|custom| custom.kind().served());
+    served.filter(|other| other.version().version != resource.version)
+}
+
+fn rule_matches(
+    rule: &Rule,
+    operation: Operation,
+    resource: &Resource,
+    version: &str,
+    subresource: &str,
+) -> bool {
+    let has = |list: &[String], wanted: &str| list.iter().any(|known| known == "*" || known == wanted);
+    let scope = match rule.scope.as_deref() {
+        None | Some("*") => true,
+        Some("Namespaced") => resource.namespaced,
+        Some("Cluster") => !resource.namespaced,
+        Some(_) => false,
+    };
+    scope
+        && has(&rule.operations, &operation.to_string())
+        && has(&rule.api_groups, &resource.group)
+        && has(&rule.api_versions, version)
+        && rule.resources.iter().any(|known| {
+            let (of, sub) = known.split_once('/').unwrap_or((known, ""));
+            (of == "*" || of == resource.plural) && (sub == "*" || sub == subresource)
+        })
+}
+
+/// The namespace that a request is about: for a namespace that is itself.
+pub(super) fn namespace_of<'a>(request: &'a Request<'_>) -> Option<&'a str> {
+    if request.resource.group.is_empty() && request.resource.plural == "namespaces" {
+        return Some(&request.name);
+    }
+    Some(request.namespace).filter(|namespace| !namespace.is_empty())
+}
+
+pub(super) fn namespace(store: &Store, name: &str) -> Option<Value> {
+    let namespaces = Registry::built_in().get("", "v1", "namespaces")?;
+    Some(object::read(&*store.get(&object::key(namespaces, "", name))?))
+}
+
+fn object_matches(selector: &LabelSelector, request: &Request<'_>) -> bool {
+    is_everything(selector) || selects(selector, request.object.as_ref()) || selects(selector, request.old)
+}
+
+pub(super) fn is_everything(selector: &LabelSelector) -> bool {
+    selector.match_labels.as_ref().is_none_or(std::collections::BTreeMap::is_empty)
+        && selector.match_expressions.as_ref().is_none_or(Vec::is_empty)
+}
+
+pub(super) fn selects(selector: &LabelSelector, object: Option<&Value>) -> bool {
+    let Some(object) = object else { return false };
+    let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
+    let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
+    rules::meta::selector::matches(Some(selector), &labels) == Some(true)
+}

@@ -1,0 +1,8 @@
+//! ValidatingAdmissionPolicies: rules in the Common Expression Language that a cluster's administrators add (3.20).
+//!
+//! What is left out: the `authorizer`, and audit annotations, for there is no audit log.
+
+mod dispatch;
+mod policy;
+
+pub(super) use dispatch::Policies;
