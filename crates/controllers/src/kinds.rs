@@ -9,8 +9,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ReplicationController, ServiceAccount};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Namespace, Node, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota, Service,
+    ServiceAccount,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, Resource};
 use reconcile::{Cache, Change, Tasks};
@@ -131,16 +136,21 @@ macro_rules! kinds {
 }
 
 kinds! {
+    cluster_roles: ClusterRole,
     config_maps: ConfigMap,
     cron_jobs: CronJob,
     definitions: CustomResourceDefinition,
     deployments: Deployment,
     disruption_budgets: PodDisruptionBudget,
     jobs: Job,
+    leases: Lease,
     namespaces: Namespace,
     nodes: Node,
     pods: Pod,
     replica_sets: ReplicaSet,
     replication_controllers: ReplicationController,
+    resource_quotas: ResourceQuota,
     service_accounts: ServiceAccount,
+    services: Service,
+    volume_claims: PersistentVolumeClaim,
 }

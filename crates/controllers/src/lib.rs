@@ -9,18 +9,22 @@
 //! Nothing here knows how a cluster stores or serves anything: it is known through a [`kube::Client`] alone.
 
 mod api;
+mod cluster_roles;
 mod context;
 mod cron_job;
 mod deployment;
 mod discovery;
+mod disruption;
 mod garbage;
 mod job;
 mod kinds;
 mod metrics;
 mod namespace;
+mod node_lifecycle;
 mod pod_gc;
 mod recorder;
 mod replica_set;
+mod resource_quota;
 mod scheduler;
 mod selection;
 mod service_accounts;
@@ -73,17 +77,22 @@ type Prepare = fn(&Context) -> Run;
 
 /// The controllers by name.
 const CONTROLLERS: [(&str, Prepare); NAMES.len()] = [
+    ("clusterrole-aggregation-controller", cluster_roles::prepare),
     ("cronjob-controller", cron_job::prepare),
     ("deployment-controller", deployment::prepare),
+    ("disruption-controller", disruption::prepare),
     ("garbage-collector-controller", garbage::prepare),
     ("job-controller", job::prepare),
     ("namespace-controller", namespace::prepare),
+    ("node-lifecycle-controller", node_lifecycle::prepare),
     ("pod-garbage-collector-controller", pod_gc::prepare),
     ("replicaset-controller", replica_set::prepare),
     ("replicationcontroller-controller", replica_set::prepare_replication),
+    ("resourcequota-controller", resource_quota::prepare),
     ("root-ca-certificate-publisher-controller", service_accounts::prepare_root_ca),
     ("scheduler", scheduler::prepare),
     ("serviceaccount-controller", service_accounts::prepare),
+    ("taint-eviction-controller", node_lifecycle::prepare_eviction),
     ("ttl-after-finished-controller", ttl::prepare),
 ];
 

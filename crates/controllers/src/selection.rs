@@ -3,18 +3,23 @@
 use std::str::FromStr;
 
 /// The controllers that there are, by the names that kube-controller-manager gives them, and the scheduler.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 17] = [
+    "clusterrole-aggregation-controller",
     "cronjob-controller",
     "deployment-controller",
+    "disruption-controller",
     "garbage-collector-controller",
     "job-controller",
     "namespace-controller",
+    "node-lifecycle-controller",
     "pod-garbage-collector-controller",
     "replicaset-controller",
     "replicationcontroller-controller",
+    "resourcequota-controller",
     "root-ca-certificate-publisher-controller",
     "scheduler",
     "serviceaccount-controller",
+    "taint-eviction-controller",
     "ttl-after-finished-controller",
 ];
 

@@ -12,6 +12,8 @@ pub struct Settings {
     pub root_ca: Option<String>,
     /// So many ended pods are kept; the oldest beyond that are deleted. Zero keeps all.
     pub terminated_pods: usize,
+    /// A node that is not heard of for so long counts as lost.
+    pub node_patience: Duration,
     /// A Job that somebody else manages and that has had no status for so long is counted as waiting.
     pub external_job_patience: Duration,
 }
@@ -22,6 +24,7 @@ impl Default for Settings {
             job: rules::job::Settings::default(),
             root_ca: None,
             terminated_pods: 12_500,
+            node_patience: Duration::from_secs(50),
             external_job_patience: Duration::from_secs(600),
         }
     }

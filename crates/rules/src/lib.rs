@@ -13,16 +13,19 @@
 //! - [`difference`]: how two structures differ, as messages show it.
 //! - [`kind`]: what differs from kind to kind in a write.
 //! - [`pod`]: the pod template, as far as users of Jobs meet it.
+//! - [`node_health`]: nodes that are not heard of, and when pods leave them.
 //! - [`pod_gc`]: pods that nobody will delete.
 //! - [`job`]: the Job API and the Job controller's decision.
 //! - [`node`]: what a node does with its pods, and what their status says.
 //! - [`cron`]: when a CronJob starts Jobs; [`cron_job`]: what its controller does.
 //! - [`deployment`]: how one template takes the place of another.
+//! - [`disruption`]: how many of the pods that a budget guards may be made to go.
 //! - [`events`]: which events are told, and which only counted.
 //! - [`garbage`]: who owns whom, and what follows when an owner goes.
 //! - [`namespace_deletion`]: what is told about a namespace that is being deleted.
 //! - [`dispatch`]: which worker cluster runs a Workload, and what has to be done about it.
 //! - [`replicas`]: so many pods of one kind.
+//! - [`resource_quota`]: what the objects of a namespace use of its quotas.
 //! - [`schedule`]: which node a pod goes to, and why it goes nowhere.
 //! - [`quota`]: queues, quota, flavors and preemption: who gets in, as Kueue decides it.
 //! - [`framework`]: Jobs of any kind, and the Workloads that stand for them.
@@ -34,6 +37,7 @@ pub mod cron_job;
 pub mod deployment;
 pub mod difference;
 pub mod dispatch;
+pub mod disruption;
 pub mod events;
 pub mod field;
 pub mod framework;
@@ -44,11 +48,13 @@ pub mod meta;
 pub mod names;
 pub mod namespace_deletion;
 pub mod node;
+pub mod node_health;
 pub mod pod;
 pub mod pod_gc;
 pub mod quota;
 pub mod rbac;
 pub mod replicas;
+pub mod resource_quota;
 pub mod schedule;
 pub mod semantic;
 pub mod webhook;

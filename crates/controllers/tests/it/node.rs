@@ -1,0 +1,54 @@
+//! A node that falls silent, on an API server in this process.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Client;
+use kube::api::{Api, PostParams};
+use reconcile::{Clock, Tasks};
+use serde_json::json;
+
+use crate::cluster::{api, api_server, create, eventually};
+
+#[tokio::test]
+async fn p_4_8_a_silent_node_loses_its_pods() {
+    let client = &Client::new(api_server().await, "default");
+    let mut tasks = Tasks::new();
+    let names = "node-lifecycle-controller,taint-eviction-controller".parse().expect("names");
+    let settings =
+        controllers::Settings { node_patience: Duration::from_secs(1), ..controllers::Settings::default() };
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node: Node = serde_json::from_value(json!({"metadata": {"name": "n"}})).expect("a node");
+    let mut node = nodes.create(&PostParams::default(), &node).await.expect("created");
+    let ready = json!({"conditions": [{"type": "Ready", "status": "True", "reason": "x", "message": "x"}]});
+    node.status = serde_json::from_value(ready).expect("a status");
+    nodes.replace_status("n", &PostParams::default(), &node).await.expect("ready");
+    let tolerations = json!([{
+        "key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1,
+    }]);
+    let spec =
+        json!({"nodeName": "n", "tolerations": tolerations, "containers": [{"name": "main", "image": "x"}]});
+    create::<Pod>(client, json!({"metadata": {"name": "p"}, "spec": spec})).await;
+    controllers::start(client.clone(), &names, settings, Clock::system(), &mut tasks);
+
+    let taints = eventually("the node is tainted", || async {
+        let taints = nodes.get("n").await.expect("a node").spec?.taints?;
+        let keys: Vec<String> =
+            taints.into_iter().map(|taint| format!("{}:{}", taint.key, taint.effect)).collect();
+        (keys.iter().any(|taint| taint == "node.kubernetes.io/unreachable:NoExecute")).then_some(keys)
+    })
+    .await;
+    assert!(taints.contains(&"node.kubernetes.io/unreachable:NoSchedule".to_owned()), "{taints:?}");
+    let conditions = nodes.get("n").await.expect("a node").status.and_then(|status| status.conditions);
+    let ready =
+        conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready").expect("it says");
+    assert_eq!((ready.status.as_str(), ready.reason.as_deref()), ("Unknown", Some("NodeStatusUnknown")));
+    let reason = eventually("the pod is told to go", || async {
+        let pod = api::<Pod>(client).get_opt("p").await.expect("an answer")?;
+        pod.metadata.deletion_timestamp?;
+        let conditions = pod.status?.conditions?;
+        conditions.into_iter().find(|condition| condition.type_ == "DisruptionTarget")?.reason
+    })
+    .await;
+    assert_eq!(reason, "DeletionByTaintManager");
+}

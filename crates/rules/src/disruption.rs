@@ -1,0 +1,186 @@
+//! How many of the pods that a budget guards may be made to go.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use crate::meta::controller_of;
+use crate::replicas::ready_since;
+
+/// A pod whose eviction was granted and that has not gone after this time stays.
+const EVICTED_FOR: SignedDuration = SignedDuration::from_mins(2);
+
+/// The next status of a budget, and when it has to be looked at again. `pods` are those that its selector matches;
+/// `scale` says how many pods their controllers want, by the controller's uid. `None` if the status says it all.
+pub fn decide(
+    budget: &PodDisruptionBudget,
+    pods: &[&Pod],
+    scale: &BTreeMap<String, i32>,
+    now: Timestamp,
+) -> (Option<PodDisruptionBudgetStatus>, Option<Timestamp>) {
+    let spec = budget.spec.clone().unwrap_or_default();
+    let known = budget.status.clone().unwrap_or_default();
+    let all = i32::try_from(pods.len()).unwrap_or(i32::MAX);
+    let of_controllers = || {
+        let mut owners: Vec<&str> = pods
+            .iter()
+            .filter_map(|pod| controller_of(&pod.metadata))
+            .map(|owner| owner.uid.as_str())
+            .collect();
+        owners.sort_unstable();
+        owners.dedup();
+        owners.into_iter().filter_map(|uid| scale.get(uid)).sum::<i32>()
+    };
+    let (expected, desired) = match (&spec.max_unavailable, &spec.min_available) {
+        (Some(most), _) => {
+            let expected = of_controllers();
+            (expected, (expected - scaled(most, expected)).max(0))
+        }
+        (None, Some(IntOrString::Int(least))) => (all, *least),
+        (None, Some(least)) => {
+            let expected = of_controllers();
+            (expected, scaled(least, expected))
+        }
+        (None, None) => (0, 0),
+    };
+    let mut evicted: BTreeMap<String, Time> = BTreeMap::new();
+    let mut look_again: Option<Timestamp> = None;
+    for pod in pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()) {
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        let Some(since) = known.disrupted_pods.as_ref().and_then(|pods| pods.get(&name)) else { continue };
+        let until = since.0.checked_add(EVICTED_FOR).unwrap_or(Timestamp::MAX);
+        if until >= now {
+            look_again = Some(look_again.map_or(until, |at| at.min(until)));
+            evicted.insert(name, since.clone());
+        }
+    }
+    let healthy = pods.iter().filter(|pod| {
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        pod.metadata.deletion_timestamp.is_none() && !evicted.contains_key(name) && ready_since(pod).is_some()
+    });
+    let healthy = i32::try_from(healthy.count()).unwrap_or(i32::MAX);
+    let allowed = if expected <= 0 { 0 } else { (healthy - desired).max(0) };
+    let status = PodDisruptionBudgetStatus {
+        current_healthy: healthy,
+        desired_healthy: desired,
+        expected_pods: expected,
+        disruptions_allowed: allowed,
+        disrupted_pods: Some(evicted).filter(|evicted| !evicted.is_empty()),
+        observed_generation: budget.metadata.generation,
+        conditions: Some(conditions(&known, allowed > 0, budget.metadata.generation, now)),
+    };
+    (Some(status).filter(|status| Some(status) != budget.status.as_ref()), look_again)
+}
+
+/// A number, or a percentage of another, rounded up.
+fn scaled(value: &IntOrString, of: i32) -> i32 {
+    match value {
+        IntOrString::Int(number) => *number,
+        IntOrString::String(text) => {
+            let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
+            i32::try_from((i64::from(of) * percent + 99) / 100).unwrap_or(i32::MAX)
+        }
+    }
+}
+
+fn conditions(
+    known: &PodDisruptionBudgetStatus,
+    allowed: bool,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let mut conditions = known.conditions.clone().unwrap_or_default();
+    let (status, reason) = if allowed { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+    let mut new = Condition {
+        type_: "DisruptionAllowed".to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: String::new(),
+        observed_generation: generation,
+        last_transition_time: Time(now),
+    };
+    match conditions.iter_mut().find(|condition| condition.type_ == new.type_) {
+        Some(old) => {
+            if old.status == new.status {
+                new.last_transition_time = old.last_transition_time.clone();
+            }
+            *old = new;
+        }
+        None => conditions.push(new),
+    }
+    conditions
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn pod(name: &str, ready: bool) -> Pod {
+        let ready = if ready { "True" } else { "False" };
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": true}]},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        }))
+        .unwrap()
+    }
+
+    fn budget(spec: Value, evicted: Value) -> PodDisruptionBudget {
+        let status = json!({"disruptedPods": evicted, "currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0});
+        serde_json::from_value(json!({"metadata": {"generation": 2}, "spec": spec, "status": status}))
+            .unwrap()
+    }
+
+    #[test]
+    fn how_many_may_go() {
+        let pods = [pod("a", true), pod("b", true), pod("c", true), pod("d", false)];
+        let pods: Vec<&Pod> = pods.iter().collect();
+        let scale = BTreeMap::from([("rs".to_owned(), 5)]);
+        for (spec, expected) in [
+            (json!({"minAvailable": 2}), (4, 2, 3, 1)),
+            (json!({"minAvailable": 4}), (4, 4, 3, 0)),
+            (json!({"minAvailable": "50%"}), (5, 3, 3, 0)),
+            (json!({"maxUnavailable": 3}), (5, 2, 3, 1)),
+            (json!({"maxUnavailable": "30%"}), (5, 3, 3, 0)),
+            (json!({"maxUnavailable": 9}), (5, 0, 3, 3)),
+        ] {
+            let (status, _) = decide(&budget(spec.clone(), json!(null)), &pods, &scale, at(100));
+            let status = status.unwrap();
+            let got = (
+                status.expected_pods,
+                status.desired_healthy,
+                status.current_healthy,
+                status.disruptions_allowed,
+            );
+            assert_eq!(got, expected, "{spec}");
+        }
+        let (status, look_again) = decide(
+            &budget(json!({"minAvailable": 2}), json!({"a": at(50).to_string()})),
+            &pods,
+            &scale,
+            at(100),
+        );
+        assert_eq!(status.unwrap().disruptions_allowed, 0, "one is on its way out");
+        assert_eq!(look_again, Some(at(170)));
+        let stale = budget(json!({"minAvailable": 2}), json!({"a": at(50).to_string()}));
+        let (status, _) = decide(&stale, &pods, &scale, at(171));
+        let status = status.unwrap();
+        assert_eq!(
+            (status.disruptions_allowed, status.disrupted_pods.clone()),
+            (1, None),
+            "it did not go after all"
+        );
+        let mut settled = stale;
+        settled.status = Some(status);
+        assert_eq!(decide(&settled, &pods, &scale, at(172)), (None, None), "nothing new");
+    }
+}

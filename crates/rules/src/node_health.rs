@@ -1,0 +1,231 @@
+//! Nodes that are not heard of, what keeps pods off them, and when the pods that are there have to go.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod, Taint, Toleration};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::quota::affinity::tolerates;
+
+/// Conditions that only a living node can vouch for.
+const VOUCHED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+/// What follows from a condition with this value: a taint that keeps new pods off.
+const TAINTS: [(&str, &str, &str); 6] = [
+    ("Ready", "False", NOT_READY),
+    ("Ready", "Unknown", UNREACHABLE),
+    ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
+    ("DiskPressure", "True", "node.kubernetes.io/disk-pressure"),
+    ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
+    ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
+];
+
+/// When a node was last heard of. Its own times are only compared with each other: clocks differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard {
+    signs: (Option<Timestamp>, Option<Timestamp>),
+    at: Timestamp,
+}
+
+impl Heard {
+    /// Listens: a lease that was renewed, or another heartbeat, is a sign of life.
+    pub fn listen(before: Option<&Heard>, node: &Node, renewed: Option<Timestamp>, now: Timestamp) -> Heard {
+        let signs =
+            (condition(node, "Ready").and_then(|it| it.last_heartbeat_time.as_ref()).map(|it| it.0), renewed);
+        match before {
+            Some(before) if before.signs == signs => before.clone(),
+            _ => Heard { signs, at: now },
+        }
+    }
+
+    /// When the node counts as lost, if it is not heard of before.
+    pub fn lost_at(&self, patience: SignedDuration) -> Timestamp {
+        self.at.checked_add(patience).unwrap_or(Timestamp::MAX)
+    }
+}
+
+fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a NodeCondition> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == kind)
+}
+
+/// The conditions of a node that is lost; `None` if they say so already.
+pub fn conditions_of_lost(node: &Node, now: Timestamp) -> Option<Vec<NodeCondition>> {
+    let before = node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+    let mut after = before.clone();
+    for kind in VOUCHED {
+        match after.iter_mut().find(|condition| condition.type_ == kind) {
+            Some(known) if known.status == "Unknown" => {}
+            Some(known) => {
+                "Unknown".clone_into(&mut known.status);
+                known.reason = Some("NodeStatusUnknown".to_owned());
+                known.message = Some("Kubelet stopped posting node status.".to_owned());
+                known.last_transition_time = Some(Time(now));
+            }
+            None => after.push(NodeCondition {
+                type_: kind.to_owned(),
+                status: "Unknown".to_owned(),
+                reason: Some("NodeStatusNeverUpdated".to_owned()),
+                message: Some("Kubelet never posted node status.".to_owned()),
+                last_heartbeat_time: node.metadata.creation_timestamp.clone(),
+                last_transition_time: Some(Time(now)),
+            }),
+        }
+    }
+    (after != before).then_some(after)
+}
+
+/// The taints of a node as they follow from its conditions; `None` if it has them. Taints of others stay.
+pub fn taints(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
+    let spec = node.spec.clone().unwrap_or_default();
+    let before = spec.taints.unwrap_or_default();
+    let value = |kind: &str| condition(node, kind).map(|condition| condition.status.as_str());
+    let mut wanted: Vec<(&str, &str)> = Vec::new();
+    for (kind, bad, key) in TAINTS {
+        if value(kind) == Some(bad) {
+            wanted.push((key, "NoSchedule"));
+            if kind == "Ready" {
+                wanted.push((key, "NoExecute"));
+            }
+        }
+    }
+    if spec.unschedulable == Some(true) {
+        wanted.push((UNSCHEDULABLE, "NoSchedule"));
+    }
+    let is_ours = |taint: &Taint| {
+        let by_condition = TAINTS.iter().any(|(kind, _, key)| {
+            taint.key == *key
+                && (taint.effect == "NoSchedule" || (taint.effect == "NoExecute" && *kind == "Ready"))
+        });
+        by_condition || (taint.key == UNSCHEDULABLE && taint.effect == "NoSchedule")
+    };
+    let is_wanted = |taint: &Taint| wanted.contains(&(taint.key.as_str(), taint.effect.as_str()));
+    let mut after: Vec<Taint> =
+        before.iter().filter(|taint| !is_ours(taint) || is_wanted(taint)).cloned().collect();
+    for (key, effect) in wanted {
+        if !after.iter().any(|taint| taint.key == key && taint.effect == effect) {
+            after.push(Taint {
+                key: key.to_owned(),
+                effect: effect.to_owned(),
+                time_added: Some(Time(now)),
+                value: None,
+            });
+        }
+    }
+    (after != before).then_some(after)
+}
+
+/// When a pod has to leave its node; `None` if it may stay.
+pub fn leaves_at(pod: &Pod, node: &Node, now: Timestamp) -> Option<Timestamp> {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default();
+    let mut leaves: Option<Timestamp> = None;
+    for taint in taints.filter(|taint| taint.effect == "NoExecute") {
+        let tolerated: Vec<&Toleration> = tolerations.iter().filter(|it| tolerates(it, taint)).collect();
+        let since = taint.time_added.as_ref().map_or(now, |time| time.0);
+        let at = if tolerated.is_empty() {
+            Some(now)
+        } else {
+            let seconds = tolerated.iter().filter_map(|it| it.toleration_seconds).min();
+            let wait = seconds.map(|seconds| SignedDuration::from_secs(seconds.max(0)));
+            wait.map(|wait| since.checked_add(wait).unwrap_or(Timestamp::MAX))
+        };
+        leaves = match (leaves, at) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+    }
+    leaves
+}
+
+/// Whether a pod says that it is ready, although its node is not.
+pub fn is_falsely_ready(pod: &Pod, nodes: &BTreeMap<String, &Node>) -> bool {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()).and_then(|name| nodes.get(name));
+    let lost =
+        node.is_some_and(|node| condition(node, "Ready").is_some_and(|ready| ready.status == "Unknown"));
+    lost && crate::replicas::ready_since(pod).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn node(ready: Option<(&str, i64)>, spec: Value) -> Node {
+        let conditions: Vec<Value> = ready
+            .iter()
+            .map(|(status, second)| json!({"type": "Ready", "status": status, "lastHeartbeatTime": at(*second).to_string()}))
+            .collect();
+        serde_json::from_value(
+            json!({"metadata": {"name": "n"}, "spec": spec, "status": {"conditions": conditions}}),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_node_that_is_not_heard_of_is_lost() {
+        let patience = SignedDuration::from_secs(50);
+        let quiet = node(Some(("True", 1)), json!({}));
+        let first = Heard::listen(None, &quiet, Some(at(5)), at(100));
+        let again = Heard::listen(Some(&first), &quiet, Some(at(5)), at(120));
+        assert_eq!(again.lost_at(patience), at(150));
+        let renewed = Heard::listen(Some(&again), &quiet, Some(at(6)), at(140));
+        assert_eq!(renewed.lost_at(patience), at(190));
+        let beaten = Heard::listen(Some(&renewed), &node(Some(("True", 2)), json!({})), Some(at(6)), at(150));
+        assert_eq!(beaten.lost_at(patience), at(200));
+
+        let conditions = conditions_of_lost(&quiet, at(200)).unwrap();
+        let print = |it: &NodeCondition| format!("{}={} {}", it.type_, it.status, it.reason.clone().unwrap());
+        assert_eq!(print(&conditions[0]), "Ready=Unknown NodeStatusUnknown");
+        assert_eq!(print(&conditions[1]), "MemoryPressure=Unknown NodeStatusNeverUpdated");
+        let mut lost = quiet;
+        lost.status.as_mut().unwrap().conditions = Some(conditions);
+        assert_eq!(conditions_of_lost(&lost, at(201)), None);
+    }
+
+    #[test]
+    fn taints_follow_conditions() {
+        let print = |taints: Option<Vec<Taint>>| {
+            let list = taints
+                .unwrap_or_default()
+                .into_iter()
+                .map(|it| format!("{}:{}", it.key.replace("node.kubernetes.io/", ""), it.effect));
+            list.collect::<Vec<_>>().join(" ")
+        };
+        let theirs = json!({"taints": [{"key": "gpu", "effect": "NoSchedule"}]});
+        assert_eq!(taints(&node(Some(("True", 1)), theirs.clone()), at(1)), None);
+        assert_eq!(
+            print(taints(&node(Some(("Unknown", 1)), theirs), at(1))),
+            "gpu:NoSchedule unreachable:NoSchedule unreachable:NoExecute"
+        );
+        let unready = json!({"unschedulable": true, "taints": [{"key": UNREACHABLE, "effect": "NoExecute"}]});
+        assert_eq!(
+            print(taints(&node(Some(("False", 1)), unready), at(1))),
+            "not-ready:NoSchedule not-ready:NoExecute unschedulable:NoSchedule"
+        );
+        let well = json!({"taints": [{"key": NOT_READY, "effect": "NoSchedule"}, {"key": "gpu", "effect": "NoExecute"}]});
+        assert_eq!(print(taints(&node(Some(("True", 1)), well), at(1))), "gpu:NoExecute");
+    }
+
+    #[test]
+    fn pods_leave_when_they_tolerate_no_longer() {
+        let taint = json!({"taints": [{"key": UNREACHABLE, "effect": "NoExecute", "timeAdded": at(100).to_string()}]});
+        let tainted = node(Some(("Unknown", 1)), taint);
+        let pod = |tolerations: Value| -> Pod {
+            serde_json::from_value(json!({"spec": {"containers": [], "tolerations": tolerations}})).unwrap()
+        };
+        let tolerate = |seconds: Value| json!([{"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}]);
+        assert_eq!(leaves_at(&pod(json!([])), &tainted, at(110)), Some(at(110)));
+        assert_eq!(leaves_at(&pod(tolerate(json!(300))), &tainted, at(110)), Some(at(400)));
+        assert_eq!(leaves_at(&pod(tolerate(json!(null))), &tainted, at(110)), None);
+        assert_eq!(leaves_at(&pod(json!([])), &node(Some(("True", 1)), json!({})), at(110)), None);
+    }
+}

@@ -1,0 +1,130 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn pod(spec: Value, status: Value) -> Pod {
+    serde_json::from_value(json!({"metadata": {"name": "p"}, "spec": spec, "status": status})).unwrap()
+}
+
+fn containers(requests: Value, limits: Value) -> Value {
+    json!({"containers": [{"name": "main", "resources": {"requests": requests, "limits": limits}}]})
+}
+
+fn print(list: &List) -> String {
+    list.iter().map(|(name, amount)| format!("{name}={amount}")).collect::<Vec<_>>().join(" ")
+}
+
+fn quota(hard: &[&str], more: Value) -> ResourceQuotaSpec {
+    let hard: serde_json::Map<String, Value> =
+        hard.iter().map(|name| ((*name).to_owned(), json!("10"))).collect();
+    let mut spec = json!({"hard": hard});
+    for (key, value) in more.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    serde_json::from_value(spec).unwrap()
+}
+
+#[test]
+fn what_a_pod_uses() {
+    let spec =
+        containers(json!({"cpu": "500m", "example.com/gpu": "2"}), json!({"cpu": "1", "memory": "1Gi"}));
+    let running = pod(spec.clone(), json!({"phase": "Running"}));
+    assert_eq!(
+        print(&charge(Object::Pod(&running), at(0))),
+        "count/pods=1 cpu=500m limits.cpu=1 limits.memory=1Gi pods=1 requests.cpu=500m requests.example.com/gpu=2"
+    );
+    let ended = pod(spec.clone(), json!({"phase": "Succeeded"}));
+    assert_eq!(print(&charge(Object::Pod(&ended), at(0))), "count/pods=1");
+    let mut late = pod(spec, json!({"phase": "Running"}));
+    late.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(100)));
+    late.metadata.deletion_grace_period_seconds = Some(30);
+    assert!(charge(Object::Pod(&late), at(129)).contains_key("pods"));
+    assert!(!charge(Object::Pod(&late), at(130)).contains_key("pods"));
+}
+
+#[test]
+fn what_other_objects_use() {
+    let service = |spec: Value| -> Service { serde_json::from_value(json!({"spec": spec})).unwrap() };
+    let ports = json!([{"port": 80}, {"port": 81}]);
+    for (spec, expected) in [
+        (json!({"ports": ports}), "count/services=1 services=1"),
+        (json!({"type": "NodePort", "ports": ports}), "count/services=1 services=1 services.nodeports=2"),
+        (
+            json!({"type": "LoadBalancer", "ports": ports}),
+            "count/services=1 services=1 services.loadbalancers=1 services.nodeports=2",
+        ),
+        (
+            json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "ports": ports}),
+            "count/services=1 services=1 services.loadbalancers=1",
+        ),
+    ] {
+        assert_eq!(print(&charge(Object::Service(&service(spec)), at(0))), expected);
+    }
+    let claim = json!({"spec": {"storageClassName": "gold", "resources": {"requests": {"storage": "5Gi"}}}});
+    let claim: PersistentVolumeClaim = serde_json::from_value(claim).unwrap();
+    assert_eq!(
+        print(&charge(Object::Claim(&claim), at(0))),
+        "count/persistentvolumeclaims=1 gold.storageclass.storage.k8s.io/persistentvolumeclaims=1 \
+         gold.storageclass.storage.k8s.io/requests.storage=5Gi persistentvolumeclaims=1 requests.storage=5Gi"
+    );
+    let other = |resource, group| print(&charge(Object::Other { resource, group }, at(0)));
+    assert_eq!(other("secrets", ""), "count/secrets=1 secrets=1");
+    assert_eq!(other("jobs", "batch"), "count/jobs.batch=1");
+    assert_eq!(other("events", ""), "count/events=1");
+}
+
+#[test]
+fn scopes() {
+    let none = json!({});
+    let best_effort = pod(containers(json!({}), json!({})), none.clone());
+    let burstable = pod(containers(json!({"cpu": "1"}), json!({})), none.clone());
+    let mut ends = containers(json!({}), json!({}));
+    ends["activeDeadlineSeconds"] = json!(5);
+    ends["priorityClassName"] = json!("high");
+    let ends = pod(ends, none);
+    let scoped = |scope: &str| quota(&["pods"], json!({"scopes": [scope]}));
+    for (scope, expected) in [
+        ("BestEffort", [true, false, true]),
+        ("NotBestEffort", [false, true, false]),
+        ("Terminating", [false, false, true]),
+        ("NotTerminating", [true, true, false]),
+        ("PriorityClass", [false, false, true]),
+        ("CrossNamespacePodAffinity", [false, false, false]),
+    ] {
+        let got = [&best_effort, &burstable, &ends].map(|pod| is_subject(&scoped(scope), Object::Pod(pod)));
+        assert_eq!(got, expected, "{scope}");
+    }
+    let select = |operator: &str, values: &[&str]| {
+        let expression = json!({"scopeName": "PriorityClass", "operator": operator, "values": values});
+        quota(&["pods"], json!({"scopeSelector": {"matchExpressions": [expression]}}))
+    };
+    for (operator, values, expected) in [
+        ("In", &["high"][..], [false, true]),
+        ("In", &["low"], [false, false]),
+        ("NotIn", &["high"], [true, false]),
+        ("Exists", &[], [false, true]),
+        ("DoesNotExist", &[], [true, false]),
+    ] {
+        let got = [&best_effort, &ends].map(|pod| is_subject(&select(operator, values), Object::Pod(pod)));
+        assert_eq!(got, expected, "{operator} {values:?}");
+    }
+    let secret = Object::Other { resource: "secrets", group: "" };
+    assert!(!is_subject(&scoped("BestEffort"), secret), "scopes are about pods");
+    assert!(is_subject(&quota(&["secrets"], json!({})), secret));
+}
+
+#[test]
+fn usage_is_what_the_quota_limits() {
+    let running = pod(containers(json!({"cpu": "500m"}), json!({})), json!({}));
+    let objects =
+        [Object::Pod(&running), Object::Pod(&running), Object::Other { resource: "secrets", group: "" }];
+    let quota = quota(&["pods", "requests.cpu", "requests.memory", "secrets", "count/jobs.batch"], json!({}));
+    assert_eq!(
+        print(&usage(&quota, objects.into_iter(), at(0))),
+        "count/jobs.batch=0 pods=2 requests.cpu=1 requests.memory=0 secrets=1"
+    );
+}
