@@ -46,8 +46,8 @@ impl Dice {
     }
 }
 
-/// All objects of one tree of queues.
-fn tree(number: u64, dice: &mut Dice) -> Vec<Value> {
+/// All objects of one tree of queues, and the Workloads that come later and are more important.
+fn tree(number: u64, dice: &mut Dice) -> (Vec<Value>, Vec<Value>) {
     let kueue = "kueue.x-k8s.io/v1beta2";
     let mut objects = Vec::new();
     let root = format!("t{number}");
@@ -95,30 +95,37 @@ fn tree(number: u64, dice: &mut Dice) -> Vec<Value> {
             json!({ "apiVersion": kueue, "kind": "LocalQueue", "metadata": { "name": name }, "spec": leads }),
         );
     }
-    let workloads = 3 + dice.roll(8);
-    for workload in 0..workloads {
-        let queue = format!("{root}-q{}", dice.roll(queues));
-        let mut spec = json!({ "restartPolicy": "Never", "containers": [{
-            "name": "c", "image": "i", "resources": { "requests": { "cpu": (1 + dice.roll(4)).to_string() } },
-        }] });
-        if dice.one_in(3) {
-            spec["tolerations"] = json!([{ "key": "spot", "operator": "Exists" }]);
-        }
-        if dice.one_in(5) {
-            spec["nodeSelector"] = json!({ "pool": dice.pick(&["f0", "f1"]) });
-        }
-        let count = 1 + dice.roll(3);
-        let mut pods = json!({ "name": "main", "count": count, "template": { "spec": spec } });
-        if count > 1 && dice.one_in(3) {
-            pods["minCount"] = 1.into();
-        }
-        objects.push(json!({
-            "apiVersion": kueue, "kind": "Workload", "metadata": { "name": format!("{root}-w{workload}") },
-            // The number of the Workload among all of its tree decides where the dice do not.
-            "spec": { "queueName": queue, "priority": 100 * dice.roll(5) + workload, "podSets": [pods] },
-        }));
+    for number in 0..3 + dice.roll(8) {
+        // The number of the Workload among all of its tree decides where the dice do not.
+        let priority = 100 * dice.roll(5) + number;
+        objects.push(workload(dice, &format!("{root}-w{number}"), &root, queues, priority));
     }
-    objects
+    let later = (0..1 + dice.roll(4))
+        .map(|number| workload(dice, &format!("{root}-x{number}"), &root, queues, 1000 + number))
+        .collect();
+    (objects, later)
+}
+
+fn workload(dice: &mut Dice, name: &str, root: &str, queues: u64, priority: u64) -> Value {
+    let queue = format!("{root}-q{}", dice.roll(queues));
+    let mut spec = json!({ "restartPolicy": "Never", "containers": [{
+        "name": "c", "image": "i", "resources": { "requests": { "cpu": (1 + dice.roll(4)).to_string() } },
+    }] });
+    if dice.one_in(3) {
+        spec["tolerations"] = json!([{ "key": "spot", "operator": "Exists" }]);
+    }
+    if dice.one_in(5) {
+        spec["nodeSelector"] = json!({ "pool": dice.pick(&["f0", "f1"]) });
+    }
+    let count = 1 + dice.roll(3);
+    let mut pods = json!({ "name": "main", "count": count, "template": { "spec": spec } });
+    if count > 1 && dice.one_in(3) {
+        pods["minCount"] = 1.into();
+    }
+    json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": { "name": name },
+        "spec": { "queueName": queue, "priority": priority, "podSets": [pods] },
+    })
 }
 
 fn groups(dice: &mut Dice, limits: bool, flavors: &[&str]) -> Value {
@@ -137,7 +144,7 @@ fn groups(dice: &mut Dice, limits: bool, flavors: &[&str]) -> Value {
     json!([{ "coveredResources": ["cpu"], "flavors": flavors }])
 }
 
-fn all(seed: u64) -> Vec<Value> {
+fn all(seed: u64) -> (Vec<Value>, Vec<Value>) {
     let flavor = |name: &str, taints: Value| {
         json!({
             "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": { "name": name },
@@ -148,12 +155,17 @@ fn all(seed: u64) -> Vec<Value> {
     let mut objects = vec![flavor("f0", json!([])), flavor("f1", json!([])), flavor("f2", spot)];
     let trees = std::env::var("TREES").ok().and_then(|trees| trees.parse().ok()).unwrap_or(TREES);
     let mut dice = Dice(seed);
-    objects.extend((0..trees).flat_map(|number| tree(number, &mut dice)));
-    objects
+    let mut later = Vec::new();
+    for number in 0..trees {
+        let (first, second) = tree(number, &mut dice);
+        objects.extend(first);
+        later.extend(second);
+    }
+    (objects, later)
 }
 
 /// Completes evictions until nothing changes any more, and returns how each Workload stands.
-async fn outcome(client: &Client) -> anyhow::Result<BTreeMap<String, (String, String)>> {
+async fn outcome(client: &Client) -> anyhow::Result<Outcome> {
     let api: Api<Workload> = Api::namespaced(client.clone(), NAMESPACE);
     let mut events = watcher::watcher(api.clone(), watcher::Config::default()).applied_objects().boxed();
     loop {
@@ -192,11 +204,30 @@ async fn outcome(client: &Client) -> anyhow::Result<BTreeMap<String, (String, St
         .collect())
 }
 
-async fn fill(world: &mut World, objects: &[Value]) -> anyhow::Result<()> {
-    world.begin(NAMESPACE).await?;
+async fn fill(world: &World, objects: &[Value]) -> anyhow::Result<()> {
     let creating = objects.iter().map(|object| world.create(object.clone()));
     futures::stream::iter(creating).buffered(8).try_collect::<Vec<_>>().await?;
     Ok(())
+}
+
+type Outcome = BTreeMap<String, (String, String)>;
+
+/// What becomes of the first Workloads, and what of all when more important ones come.
+async fn play(world: &World, later: &[Value]) -> anyhow::Result<(Outcome, Outcome)> {
+    outcome(&world.client).await?;
+    world.check(OPEN).await?;
+    let first = outcome(&world.client).await?;
+    let active = |status: &str| {
+        json!({ "conditions": [{
+            "type": "Active", "status": status, "reason": "Played", "message": "",
+            "lastTransitionTime": jiff::Timestamp::now().to_string(),
+        }] })
+    };
+    world.patch_status("AdmissionCheck", OPEN, active("False")).await?;
+    fill(world, later).await?;
+    outcome(&world.client).await?;
+    world.patch_status("AdmissionCheck", OPEN, active("True")).await?;
+    Ok((first, outcome(&world.client).await?))
 }
 
 /// The same objects to us and to real Kueue. `SEED` plays another game.
@@ -204,39 +235,45 @@ async fn fill(world: &mut World, objects: &[Value]) -> anyhow::Result<()> {
 async fn the_same_workloads_get_in_as_with_kueue() -> anyhow::Result<()> {
     let Some(plane) = testkit::ControlPlane::builder().for_test().await else { return Ok(()) };
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    let objects = all(seed);
+    let (objects, later) = all(seed);
     let mut theirs = World::before_kueue(&plane).await?;
-    fill(&mut theirs, &objects).await?;
+    theirs.begin(NAMESPACE).await?;
+    fill(&theirs, &objects).await?;
     let kueue = plane.kueue(&json!({})).await?;
-    outcome(&theirs.client).await?;
-    theirs.check(OPEN).await?;
-    let expected = outcome(&theirs.client).await?;
+    let expected = play(&theirs, &later).await?;
     drop(kueue);
     let mut ours = World::embedded().await?;
     ours.kill().await;
-    fill(&mut ours, &objects).await?;
+    ours.begin(NAMESPACE).await?;
+    fill(&ours, &objects).await?;
     ours.start().await;
-    outcome(&ours.client).await?;
-    ours.check(OPEN).await?;
-    let got = outcome(&ours.client).await?;
-    let admitted =
-        |all: &BTreeMap<String, (String, String)>| all.values().filter(|(it, _)| it != "waits").count();
-    println!("{} workloads, {} of them get in", expected.len(), admitted(&expected));
+    let got = play(&ours, &later).await?;
+    let mut differences = compare("at first", &expected.0, &got.0);
+    differences.extend(compare("later", &expected.1, &got.1));
+    let evicted = expected.0.iter().filter(|(name, (given, _))| {
+        given != "waits" && expected.1.get(*name).is_some_and(|(given, _)| given == "waits")
+    });
+    println!("{} had to go", evicted.count());
+    anyhow::ensure!(differences.is_empty(), "with seed {seed}:\n{}", differences.join("\n"));
+    Ok(())
+}
+
+fn compare(when: &str, expected: &Outcome, got: &Outcome) -> Vec<String> {
+    let admitted = expected.values().filter(|(given, _)| given != "waits").count();
+    println!("{when}: {} workloads, {admitted} of them get in", expected.len());
     let mut differences = Vec::new();
-    for (name, (given, told)) in &expected {
+    for (name, (given, told)) in expected {
         let (our_given, our_told) = &got[name];
         // Those who ask for the same as one who did not get in are not told so, and how much is missing depends on who
         // was in when it was last looked at. That it is missing does not.
         let words = |told: &str| told.replace(|c: char| c.is_ascii_digit(), "");
-        let untried = told.is_empty()
-            || our_told.is_empty()
-            || told.contains("inactive")
-            || our_told.contains("inactive");
-        let same_words = untried || words(told) == words(our_told);
+        let untried =
+            |told: &str| told.is_empty() || told.contains("inactive") || told.starts_with("Preempted");
+        let same_words = untried(told) || untried(our_told) || words(told) == words(our_told);
         if given != our_given || !same_words {
-            differences.push(format!("{name}\n  Kueue: {given} {told}\n  Ferry: {our_given} {our_told}"));
+            let lines = format!("  Kueue: {given} {told}\n  Ferry: {our_given} {our_told}");
+            differences.push(format!("{name} {when}\n{lines}"));
         }
     }
-    anyhow::ensure!(differences.is_empty(), "with seed {seed}:\n{}", differences.join("\n"));
-    Ok(())
+    differences
 }
