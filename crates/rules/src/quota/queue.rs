@@ -81,6 +81,12 @@ pub struct Queue {
     line: BTreeMap<Place, WorkloadKey>,
     in_line: HashMap<WorkloadKey, Item>,
     parked: BTreeMap<WorkloadKey, Item>,
+    /// Workloads behind one that asks for the same, by what they ask for. As long as that did not fit they are parked;
+    /// otherwise the first of them is in line, and the next one follows when it leaves. So a change that may have made
+    /// room costs as much as there are shapes, and not as there are Workloads.
+    asleep: BTreeMap<u64, BTreeMap<Place, Item>>,
+    /// Where each of those is.
+    beds: HashMap<WorkloadKey, (u64, Place)>,
     popped: Option<WorkloadKey>,
     /// For whom others are on their way out.
     preemptor: Option<WorkloadKey>,
@@ -98,6 +104,8 @@ impl Queue {
             line: BTreeMap::new(),
             in_line: HashMap::new(),
             parked: BTreeMap::new(),
+            asleep: BTreeMap::new(),
+            beds: HashMap::new(),
             popped: None,
             preemptor: None,
             hopeless: HashSet::new(),
@@ -119,25 +127,26 @@ impl Queue {
             return;
         }
         if waiting.progress.is_none() {
-            let before = self.in_line.get(&key).or_else(|| self.parked.get(&key));
+            let before = self.in_line.get(&key).or_else(|| self.parked_item(&key));
             waiting.progress = before.and_then(|item| item.waiting.progress.clone());
         }
         let item = Item::new(waiting);
         let waiting = &item.waiting;
-        if let Some(Item { waiting: before, .. }) = self.parked.get(&key) {
+        if let Some(Item { waiting: before, .. }) = self.parked_item(&key) {
             let same = before.workload == waiting.workload
                 && before.held_back == waiting.held_back
                 && before.not_before == waiting.not_before;
             if same {
-                self.parked.insert(key, item);
                 return;
             }
             self.parked.remove(&key);
+            self.wake(&key);
         }
         let newcomer = !self.in_line.contains_key(&key);
-        let hopeless = self.is_best_effort() && self.hopeless.contains(&item.shape);
-        if newcomer && (!waiting.is_due(now) || hopeless) {
+        if newcomer && !waiting.is_due(now) {
             self.parked.insert(key, item);
+        } else if newcomer && self.is_best_effort() && self.hopeless.contains(&item.shape) {
+            self.put_to_sleep(key, item);
         } else {
             self.put_in_line(key, item);
         }
@@ -146,7 +155,10 @@ impl Queue {
     /// Forgets a Workload, wherever it is.
     pub fn remove(&mut self, key: &WorkloadKey) {
         self.parked.remove(key);
-        self.take_out_of_line(key);
+        self.wake(key);
+        if let Some(item) = self.take_out_of_line(key) {
+            self.wake_next(item.shape, |_| true);
+        }
         self.popped.take_if(|popped| popped == key);
         self.preemptor.take_if(|preemptor| preemptor == key);
     }
@@ -162,6 +174,7 @@ impl Queue {
             .clone();
         let item = self.take_out_of_line(&key)?;
         self.popped = Some(key);
+        self.wake_next(item.shape, |_| true);
         Some(item.waiting)
     }
 
@@ -188,9 +201,15 @@ impl Queue {
             return;
         }
         let shape = item.shape;
-        self.parked.insert(key, item);
-        if self.is_best_effort() && matches!(how, Requeue::NoFit | Requeue::NoCandidates) {
-            self.park_alike(shape);
+        let hopeless = self.is_best_effort() && matches!(how, Requeue::NoFit | Requeue::NoCandidates);
+        if hopeless {
+            self.hopeless.insert(shape);
+            self.put_alike_to_sleep(shape);
+        }
+        if hopeless && due {
+            self.put_to_sleep(key, item);
+        } else {
+            self.parked.insert(key, item);
         }
     }
 
@@ -207,12 +226,19 @@ impl Queue {
                 self.put_in_line(key.clone(), item);
             }
         }
-        !freed.is_empty()
+        let shapes: Vec<u64> = self.asleep.keys().copied().collect();
+        let woken = shapes.into_iter().filter(|shape| self.wake_next(*shape, &serves)).count();
+        !freed.is_empty() || woken > 0
     }
 
     /// The Workloads in line and those parked, in numbers. One that was popped counts as in line.
     pub fn len(&self) -> (usize, usize) {
-        (self.line.len() + usize::from(self.popped.is_some()), self.parked.len())
+        let behind = |hopeless: bool| {
+            let groups = self.asleep.iter().filter(|(shape, _)| self.hopeless.contains(shape) == hopeless);
+            groups.map(|(_, group)| group.len()).sum::<usize>()
+        };
+        let in_line = self.line.len() + usize::from(self.popped.is_some()) + behind(false);
+        (in_line, self.parked.len() + behind(true))
     }
 
     /// Whether nobody waits.
@@ -222,23 +248,69 @@ impl Queue {
 
     /// All Workloads but a popped one, in the order of the queue.
     pub fn in_order(&self) -> Vec<&Waiting> {
-        let mut all: Vec<&Waiting> =
-            self.in_line.values().chain(self.parked.values()).map(|item| &item.waiting).collect();
+        let mut all: Vec<&Waiting> = self.items().map(|item| &item.waiting).collect();
         let sticky = self.preemptor.as_ref().filter(|_| self.is_best_effort());
         all.sort_by_cached_key(|waiting| (sticky != Some(&waiting.workload.key), place(&waiting.workload)));
         all
     }
 
+    /// Everybody but a popped one.
+    fn items(&self) -> impl Iterator<Item = &Item> {
+        let asleep = self.asleep.values().flat_map(BTreeMap::values);
+        self.in_line.values().chain(self.parked.values()).chain(asleep)
+    }
+
+    /// One that is parked, or behind another.
+    fn parked_item(&self, key: &WorkloadKey) -> Option<&Item> {
+        let asleep = || self.beds.get(key).and_then(|(shape, place)| self.asleep.get(shape)?.get(place));
+        self.parked.get(key).or_else(asleep)
+    }
+
     /// Parks everybody who asks for the same as one who did not fit (QU-13).
-    fn park_alike(&mut self, shape: u64) {
-        self.hopeless.insert(shape);
+    fn put_alike_to_sleep(&mut self, shape: u64) {
         let alike = self.in_line.values().filter(|item| item.shape == shape);
         let keys: Vec<WorkloadKey> = alike.map(|item| item.waiting.workload.key.clone()).collect();
         for key in keys {
             if let Some(item) = self.take_out_of_line(&key) {
-                self.parked.insert(key, item);
+                self.put_to_sleep(key, item);
             }
         }
+    }
+
+    fn put_to_sleep(&mut self, key: WorkloadKey, item: Item) {
+        let (shape, place) = (item.shape, place(&item.waiting.workload));
+        self.beds.insert(key, (shape, place.clone()));
+        self.asleep.entry(shape).or_default().insert(place, item);
+    }
+
+    /// Takes out one that is behind another.
+    fn wake(&mut self, key: &WorkloadKey) -> Option<Item> {
+        let (shape, place) = self.beds.remove(key)?;
+        let group = self.asleep.get_mut(&shape)?;
+        let item = group.remove(&place);
+        if group.is_empty() {
+            self.asleep.remove(&shape);
+        }
+        item
+    }
+
+    /// Puts the first of those in line who ask for `shape`, unless that does not fit. Those whose namespace is not
+    /// served any more are parked. True if there was one.
+    fn wake_next(&mut self, shape: u64, serves: impl Fn(&Workload) -> bool) -> bool {
+        if self.hopeless.contains(&shape) {
+            return false;
+        }
+        while let Some(first) = self.asleep.get(&shape).and_then(|group| group.values().next()) {
+            let key = first.waiting.workload.key.clone();
+            let served = serves(&first.waiting.workload);
+            let Some(item) = self.wake(&key) else { return false };
+            if served {
+                self.put_in_line(key, item);
+                return true;
+            }
+            self.parked.insert(key, item);
+        }
+        false
     }
 
     fn put_in_line(&mut self, key: WorkloadKey, item: Item) {

@@ -156,3 +156,30 @@ fn fa_9_an_update_does_not_forget_where_the_search_stopped() {
     queue.push(waiting("a", 0, 0), second(0));
     assert_eq!(queue.pop().expect("it is in line").progress, popped.progress);
 }
+
+#[test]
+fn qu_13_those_who_ask_for_the_same_follow_each_other() {
+    let alike = |name: &str, queued: i64| Waiting::new(workload(name, 1).queued(queued));
+    let all: Vec<Waiting> = (0..5).map(|n| alike(&format!("w{n}"), n)).collect();
+    let mut queue = queue_of(BestEffortFifo, &all);
+    let first = queue.pop().expect("one is in line");
+    queue.requeue(first, Requeue::NoFit, second(0));
+    assert_eq!((queue.len(), queue.pop()), ((0, 5), None), "one does not fit, so none does");
+    queue.push(alike("w5", 5), second(0));
+    assert_eq!(queue.len(), (0, 6), "nor does a newcomer");
+    assert!(queue.retry(second(0), |_| true));
+    assert_eq!(queue.len(), (6, 0), "all of them may be tried again");
+    // One that changes leaves the others as they are, and one that goes makes way.
+    queue.remove(&key("w0"));
+    queue.push(Waiting { held_back: true, ..alike("w2", 2) }, second(0));
+    assert_eq!(queue.len(), (4, 1));
+    let order: Vec<String> =
+        queue.in_order().iter().map(|waiting| waiting.workload.key.name.to_string()).collect();
+    assert_eq!(order, ["w1", "w2", "w3", "w4", "w5"]);
+    assert_eq!(names(queue.clone()), ["w1", "w3", "w4", "w5"]);
+    // The second of two who fit finds no room: the rest waits with it.
+    queue.pop().expect("w1 gets in");
+    let second_one = queue.pop().expect("w3 is next");
+    queue.requeue(second_one, Requeue::NoCandidates, second(0));
+    assert_eq!((queue.len(), queue.pop()), ((0, 4), None));
+}
