@@ -413,11 +413,15 @@ impl State {
     }
 }
 
-/// The ClusterQueue that a Workload waits for, if its LocalQueue exists and is not stopped (LQ-4).
+/// The ClusterQueue that a Workload waits for, if its LocalQueue exists and is not stopped (LQ-4), and what it asks for
+/// is counted.
 fn home(caches: &Caches, object: &Workload) -> Option<ClusterQueueName> {
     let queue = caches.local_queue_of(object)?;
     let open = queue.spec.stop_policy.unwrap_or_default() == StopPolicy::None;
-    let there = open && queue.metadata.deletion_timestamp.is_none();
+    // Devices that are claimed are not counted (QM-28).
+    let mut specs = object.spec.pod_sets.iter().filter_map(|pod_set| pod_set.template.spec.as_ref());
+    let counted = specs.all(|spec| spec.resource_claims.as_ref().is_none_or(Vec::is_empty));
+    let there = open && counted && queue.metadata.deletion_timestamp.is_none();
     there.then(|| ClusterQueueName::from(queue.spec.cluster_queue.as_str()))
 }
 

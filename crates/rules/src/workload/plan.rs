@@ -179,6 +179,9 @@ pub fn decide(seen: &Seen<'_>, settings: &Settings, now: Timestamp) -> Plan {
     if let Some(until) = checks::put_off_until(workload, now) {
         return change(workload, Change::PutOff, |next| change::put_off(next, until)).unwrap_or(Plan::wait());
     }
+    if let Some(plan) = unaccounted(workload, now) {
+        return plan;
+    }
     let first =
         if state::is_active(workload) { activated(workload, now) } else { deactivated(workload, now) };
     if let Some(plan) = first {
@@ -227,6 +230,21 @@ fn retain(finished: Timestamp, settings: &Settings, now: Timestamp) -> Plan {
         Ok(end) => Plan::until(end),
         Err(_) => Plan::wait(),
     }
+}
+
+/// Devices that are claimed are not counted, so that nobody who claims one is admitted (QM-28).
+fn unaccounted(workload: &Workload, now: Timestamp) -> Option<Plan> {
+    let specs = workload.spec.pod_sets.iter().filter_map(|pod_set| pod_set.template.spec.as_ref());
+    let claims = specs.flat_map(|spec| spec.resource_claims.iter().flatten()).next().is_some();
+    if !claims || state::state(workload) != state::State::Pending || !state::is_active(workload) {
+        return None;
+    }
+    let why = "Workload uses DRA resources but the KueueDRAIntegration feature gate is not enabled";
+    change(workload, Change::Inadmissible, |next| {
+        let changed = change::unreserve(next, reason::INADMISSIBLE, why, now);
+        changed | change::requeued(next, false, reason::INADMISSIBLE, why, now)
+    })
+    .or_else(|| Some(Plan::wait()))
 }
 
 /// What there is to do about an active Workload, whatever its queues are.

@@ -423,3 +423,12 @@ fn jf_67_finished_workloads_are_kept_for_a_while() {
     life.wait(60);
     life.expect(&["delete"]);
 }
+
+#[test]
+fn qm_28_devices_that_are_not_counted_are_not_given() {
+    let mut life = life();
+    let claims = json!({ "spec": { "containers": [], "resourceClaims": [{ "name": "gpu", "resourceClaimName": "x" }] } });
+    life.workload.spec.pod_sets[0].template = from_value(claims);
+    life.expect(&["write inadmissible", "wait"]);
+    life.shows(&["QuotaReserved=False/Inadmissible", "Requeued=False/Inadmissible"]);
+}
