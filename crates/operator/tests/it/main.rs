@@ -3,6 +3,7 @@
 mod definitions;
 mod differential;
 mod dispatch;
+mod scale;
 mod scenarios;
 mod webhooks;
 mod world;
