@@ -1,44 +1,183 @@
 //! From one version of a custom resource to another (3.30).
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, WebhookConversion,
-};
-use serde_json::Value;
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::{Map, Value, json};
+use store::Store;
 
 use super::version::Version;
+use crate::object;
 use crate::status::Refusal;
+use crate::webhook::{Caller, Target};
+
+/// How long somebody may take to convert.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How it is done.
-#[derive(Debug)]
-pub enum Conversion {
+pub struct Conversion(How);
+
+enum How {
     /// All versions are alike but for the name of the version.
-    None,
-    /// Somebody else does it.
-    Webhook(Box<WebhookConversion>),
+    Rename,
+    /// Somebody else does it, if it is known who.
+    Ask(Caller, Result<Target, String>),
+}
+
+impl std::fmt::Debug for Conversion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self.0 {
+            How::Rename => "Conversion::Rename",
+            How::Ask(..) => "Conversion::Ask",
+        })
+    }
 }
 
 impl Conversion {
-    /// What a definition says.
-    pub fn of(definition: &CustomResourceDefinition) -> Conversion {
-        match &definition.spec.conversion {
+    /// What a definition says. Services are looked up in the store.
+    pub fn of(definition: &CustomResourceDefinition, store: &Store) -> Conversion {
+        Conversion(match &definition.spec.conversion {
             Some(conversion) if conversion.strategy == "Webhook" => {
-                Conversion::Webhook(Box::new(conversion.webhook.clone().unwrap_or_default()))
+                let config = conversion.webhook.as_ref().and_then(|webhook| webhook.client_config.as_ref());
+                let config = config.and_then(|config| serde_json::to_value(config).ok()).unwrap_or_default();
+                How::Ask(Caller::new(store.clone()), Target::read(&config))
             }
-            _ => Conversion::None,
-        }
+            _ => How::Rename,
+        })
     }
 
     /// Objects in another version.
-    #[expect(clippy::unused_async, reason = "somebody else may have to be asked")]
     pub async fn convert(&self, mut objects: Vec<Value>, to: &Version) -> Result<Vec<Value>, Refusal> {
-        match self {
-            Conversion::None => {
+        match &self.0 {
+            How::Rename => {
                 for object in &mut objects {
                     object["apiVersion"] = to.api_version().into();
                 }
                 Ok(objects)
             }
-            Conversion::Webhook(_) => Err(Refusal::internal("conversion webhooks are not called yet")),
+            How::Ask(caller, target) => {
+                let of = objects.first().map(kind_of).unwrap_or_default();
+                let failed = |why: String| Refusal::unknown(format!("conversion webhook for {of} {why}"));
+                let target = target.as_ref().map_err(|why| failed(format!("failed: {why}")))?;
+                let (review, uid) = review(&objects, to);
+                let answer = caller.post(target, &review, TIMEOUT).await;
+                let answer = answer.map_err(|why| failed(format!("failed: {why}")))?;
+                converted(&objects, &answer, &uid, to).map_err(failed)
+            }
         }
+    }
+}
+
+/// `kueue.x-k8s.io/v1beta2, Kind=Workload`
+fn kind_of(object: &Value) -> String {
+    format!("{}, Kind={}", object::text(object, &["apiVersion"]), object::text(object, &["kind"]))
+}
+
+/// The question, and the name that the answer must have.
+fn review(objects: &[Value], to: &Version) -> (Value, String) {
+    let uid = uuid::Uuid::new_v4().to_string();
+    let review = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+        "request": {"uid": uid, "desiredAPIVersion": to.api_version(), "objects": objects},
+    });
+    (review, uid)
+}
+
+/// The objects of an answer, if it is one to the question: as many, in the same order, of the wanted version, and the same
+/// but for what a version may say differently.
+fn converted(sent: &[Value], answer: &Value, uid: &str, to: &Version) -> Result<Vec<Value>, String> {
+    let response = &answer["response"];
+    if object::text(response, &["uid"]) != uid {
+        let got = types::go::quote(object::text(response, &["uid"]));
+        return Err(format!("failed: expected response.uid={}, got {got}", types::go::quote(uid)));
+    }
+    if object::text(response, &["result", "status"]) != "Success" {
+        return Err(format!("failed: {}", object::text(response, &["result", "message"])));
+    }
+    let objects = response["convertedObjects"].as_array().map_or(&[][..], Vec::as_slice);
+    if objects.len() != sent.len() {
+        return Err(format!("returned {} objects, expected {}", objects.len(), sent.len()));
+    }
+    let all = objects.iter().zip(sent).enumerate();
+    all.map(|(at, (object, sent))| {
+        let invalid = |what: String| format!("returned invalid converted object at index {at}: {what}");
+        let differs = |field: &str, expected: &str| {
+            let got = object::text(object, &[field]);
+            (got != expected).then(|| format!("(expected {expected}, received {got})"))
+        };
+        if let Some(which) = differs("apiVersion", &to.api_version()) {
+            return Err(invalid(format!("invalid groupVersion {which}")));
+        }
+        if let Some(which) = differs("kind", object::text(sent, &["kind"])) {
+            return Err(invalid(format!("invalid kind {which}")));
+        }
+        restored(object, sent)
+            .map_err(|why| format!("returned invalid metadata in object at index {at}: {why}"))
+    })
+    .collect()
+}
+
+/// Of the metadata a conversion may change labels and annotations; the rest is the sent object's.
+fn restored(object: &Value, sent: &Value) -> Result<Value, String> {
+    let Some(metadata) = object["metadata"].as_object() else {
+        return Err("must return metadata".to_owned());
+    };
+    for field in ["name", "namespace", "uid"] {
+        let text = |object: &Value| object::text(object, &["metadata", field]).to_owned();
+        if text(object) != text(sent) {
+            return Err(format!("metadata.{field}: must be unchanged"));
+        }
+    }
+    let mut kept: Map<String, Value> = sent["metadata"].as_object().cloned().unwrap_or_default();
+    for field in ["labels", "annotations"] {
+        match metadata.get(field).filter(|value| !value.is_null()) {
+            Some(value) => drop(kept.insert(field.to_owned(), value.clone())),
+            None => drop(kept.remove(field)),
+        }
+    }
+    let mut object = object.clone();
+    object["metadata"] = kept.into();
+    Ok(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crd::tests::definition;
+
+    fn check(answer: &Value, expected: Result<Value, &str>) {
+        let version = Version::all(&definition(json!({"type": "object"}))).remove(0);
+        let sent = [json!({"apiVersion": "example.com/v0", "kind": "Widget",
+            "metadata": {"name": "a", "uid": "u", "labels": {"l": "1"}, "generation": 3}})];
+        let found = converted(&sent, answer, "q", &version);
+        assert_eq!(found, expected.map(|object| vec![object]).map_err(str::to_owned), "{answer}");
+    }
+
+    #[test]
+    fn rule_3_30_answers_of_those_who_convert() {
+        let answer = |result: Value, objects: Value| json!({"response": {"uid": "q", "result": result, "convertedObjects": objects}});
+        let success = json!({"status": "Success"});
+        let meta = json!({"name": "a", "uid": "u", "annotations": {"x": "y"}, "generation": 9});
+        let good = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": meta, "spec": {}});
+        let mut kept = good.clone();
+        kept["metadata"] = json!({"name": "a", "uid": "u", "annotations": {"x": "y"}, "generation": 3});
+        check(&answer(success.clone(), json!([good])), Ok(kept));
+        check(&answer(json!({"status": "Failure", "message": "no"}), json!([])), Err("failed: no"));
+        check(&answer(success.clone(), json!([])), Err("returned 0 objects, expected 1"));
+        check(&json!({}), Err("failed: expected response.uid=\"q\", got \"\""));
+        let mut other = good.clone();
+        other["apiVersion"] = json!("example.com/v2");
+        check(
+            &answer(success.clone(), json!([other])),
+            Err(
+                "returned invalid converted object at index 0: invalid groupVersion (expected example.com/v1, received example.com/v2)",
+            ),
+        );
+        let mut renamed = good;
+        renamed["metadata"]["name"] = json!("b");
+        check(
+            &answer(success, json!([renamed])),
+            Err("returned invalid metadata in object at index 0: metadata.name: must be unchanged"),
+        );
     }
 }

@@ -71,7 +71,7 @@ impl Kind {
         Arc::new(Kind {
             storage: versions.iter().position(|served| served.version.storage).unwrap_or(0),
             versions,
-            conversion: Conversion::of(definition),
+            conversion: Conversion::of(definition, store),
             fingerprint: format!(
                 "{}/{}",
                 definition.metadata.uid.as_deref().unwrap_or(""),

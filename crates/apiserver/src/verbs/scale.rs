@@ -223,16 +223,10 @@ fn expect_name(context: &Context<'_>, scale: &Value) -> Result<(), Refusal> {
 }
 
 fn shown(custom: &Scaled, object: &Value) -> Result<Value, Refusal> {
-    let mut scale = custom.get(object).map_err(|why| match why {
+    custom.get(object).map_err(|why| match why {
         scale::Error::Missing(_) => Refusal::internal_cause(why),
         scale::Error::WrongType(_) => Refusal::unknown(why.to_string()),
-    })?;
-    let managers = to_scale(object.pointer("/metadata/managedFields"), &custom.managers)
-        .map_err(|why| Refusal::unknown(why.to_string()))?;
-    if let Some(managers) = managers {
-        scale["metadata"]["managedFields"] = managers;
-    }
-    Ok(scale)
+    })
 }
 
 /// The request as one about a Scale.

@@ -24,14 +24,14 @@ use tokio_rustls::TlsAcceptor;
 use crate::both::Both;
 
 /// Somebody who is asked, and what he was asked.
-struct Hook {
+pub(crate) struct Hook {
     address: SocketAddr,
     authority: String,
     asked: Arc<Mutex<Vec<Value>>>,
 }
 
 impl Hook {
-    async fn start() -> Hook {
+    pub(crate) async fn start() -> Hook {
         let names = ["127.0.0.1", "hook.n.svc"].map(str::to_owned).to_vec();
         let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
         let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());
@@ -64,7 +64,7 @@ impl Hook {
         Hook { address, authority: STANDARD.encode(pem), asked }
     }
 
-    fn config(&self, path: &str) -> Value {
+    pub(crate) fn config(&self, path: &str) -> Value {
         json!({"url": format!("https://{}{path}", self.address), "caBundle": self.authority})
     }
 }
@@ -79,6 +79,9 @@ async fn answer(
         request.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let review: Value = serde_json::from_slice(&body).unwrap_or_default();
     seen.lock().expect("no panics").push(review.clone());
+    if path == "/convert" {
+        return Ok(Response::new(Full::from(converted(&review["request"]).to_string())));
+    }
     let label = |name: &str, value: &str| {
         let patch = json!([{"op": "add", "path": format!("/metadata/labels/{name}"), "value": value}]);
         json!({"patchType": "JSONPatch", "patch": STANDARD.encode(patch.to_string())})
@@ -121,6 +124,24 @@ async fn answer(
 }
 
 /// One webhook, asked about ConfigMaps of this scenario.
+/// What `v1` calls color, `v1beta1` calls hue.
+fn converted(request: &Value) -> Value {
+    let objects = request["objects"].as_array().into_iter().flatten().map(|object| {
+        let mut object = object.clone();
+        object["apiVersion"] = request["desiredAPIVersion"].clone();
+        let is_beta = object["apiVersion"].as_str().is_some_and(|version| version.ends_with("v1beta1"));
+        let (from, to) = if is_beta { ("color", "hue") } else { ("hue", "color") };
+        if let Some(value) = object["spec"].as_object_mut().and_then(|spec| spec.remove(from)) {
+            object["spec"][to] = value;
+        }
+        object
+    });
+    let objects: Vec<Value> = objects.collect();
+    let response =
+        json!({"uid": request["uid"], "convertedObjects": objects, "result": {"status": "Success"}});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "response": response})
+}
+
 fn webhook(hook: &Hook, scenario: &str, path: &str, more: Value) -> Value {
     let mut webhook = json!({
         "name": format!("{}.example.com", path.trim_start_matches('/')), "clientConfig": hook.config(path),

@@ -11,6 +11,7 @@ use rules::job::Settings;
 use serde_json::{Value, json};
 use store::{Options, Store};
 
+use crate::admission::webhooks::Hook;
 use crate::{ask, cluster};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -379,4 +380,56 @@ async fn applied_metadata_of_another_type_makes_nothing_fail() {
             .expect("an answer");
         assert!(matches!(answer.status().as_u16(), 200 | 201 | 400 | 500), "{config} {}", answer.status());
     }
+}
+
+#[tokio::test]
+async fn rule_3_30_webhooks_convert() {
+    let hook = Hook::start().await;
+    let cluster = cluster().await;
+    let version = |name: &str, field: &str| {
+        json!({"name": name, "served": true, "storage": name == "v1", "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+            "spec": {"type": "object", "properties": {field: {"type": "string"}}}}}}})
+    };
+    let mut definition = widgets();
+    definition["spec"]["versions"] = json!([version("v1", "color"), version("v1beta1", "hue")]);
+    definition["spec"]["conversion"] = json!({"strategy": "Webhook",
+        "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": hook.config("/convert")}});
+    expect(&cluster, Method::POST, DEFINITIONS, Some(&definition), 201).await;
+    let beta = "/apis/example.com/v1beta1/namespaces/default/widgets";
+    let made =
+        expect(&cluster, Method::POST, beta, Some(&widget("v1beta1", "a", json!({"hue": "red"}))), 201).await;
+    assert_eq!((&made["apiVersion"], &made["spec"]), (&json!("example.com/v1beta1"), &json!({"hue": "red"})));
+    let read = expect(&cluster, Method::GET, &format!("{WIDGETS}/a"), None, 200).await;
+    assert_eq!((&read["apiVersion"], &read["spec"]), (&json!("example.com/v1"), &json!({"color": "red"})));
+    let mut changed = read.clone();
+    changed["spec"]["color"] = json!("blue");
+    expect(&cluster, Method::PUT, &format!("{WIDGETS}/a"), Some(&changed), 200).await;
+    let list = expect(&cluster, Method::GET, beta, None, 200).await;
+    assert_eq!(list["items"][0]["spec"], json!({"hue": "blue"}));
+    let request = Request::get(format!("{beta}?watch=1&timeoutSeconds=1")).body(bytes::Bytes::new());
+    let watch =
+        cluster.answer(request.expect("a request")).await.into_body().collect().await.expect("a stream");
+    let first = String::from_utf8_lossy(&watch.to_bytes()).lines().next().unwrap_or_default().to_owned();
+    let event: Value = serde_json::from_str(&first).expect("an event");
+    assert_eq!((&event["type"], &event["object"]["spec"]), (&json!("ADDED"), &json!({"hue": "blue"})));
+    // Who cannot be asked is said.
+    definition["metadata"]["name"] = json!("gizmos.example.com");
+    definition["spec"]["names"] = json!({"plural": "gizmos", "kind": "Gizmo"});
+    definition["spec"]["conversion"]["webhook"]["clientConfig"] =
+        json!({"url": "https://127.0.0.1:1/convert"});
+    expect(&cluster, Method::POST, DEFINITIONS, Some(&definition), 201).await;
+    let gizmo = json!({"apiVersion": "example.com/v1beta1", "kind": "Gizmo", "metadata": {"name": "a"}});
+    let refused = expect(
+        &cluster,
+        Method::POST,
+        "/apis/example.com/v1beta1/namespaces/default/gizmos",
+        Some(&gizmo),
+        500,
+    )
+    .await;
+    let message = refused["message"].as_str().unwrap_or_default();
+    assert!(
+        message.starts_with("conversion webhook for example.com/v1beta1, Kind=Gizmo failed: Post"),
+        "{message}"
+    );
 }
