@@ -1,4 +1,5 @@
-//! OpenAPI v3 (1.17–1.20): an index, and a document for every group and version, built in or defined.
+//! OpenAPI v3 (1.17–1.20): an index, and a document for every group and version, built in or defined; and all of it once
+//! more as v2 (1.21).
 //!
 //! - `components`: types; `descriptions`: what they are for; `paths`: what can be asked.
 //!
@@ -7,6 +8,7 @@
 mod components;
 mod descriptions;
 mod paths;
+mod v2;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,6 +38,7 @@ pub(crate) struct Documents(Mutex<HashMap<String, (String, Bytes)>>);
 /// Answers what stands after `/openapi`.
 pub(crate) fn answer(cluster: &Cluster, parts: &[&str], head: &request::Parts) -> Result<Answer, Refusal> {
     match parts {
+        ["v2"] => all_in_one(cluster, head),
         ["v3"] => Ok(index(cluster)),
         ["v3", path @ ..] => document(cluster, &path.join("/"), head),
         _ => Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n")),
@@ -54,7 +57,33 @@ fn index(cluster: &Cluster) -> Answer {
     answer::text(StatusCode::OK, json!({"paths": paths}).to_string())
 }
 
-fn document(cluster: &Cluster, path: &str, head: &request::Parts) -> Result<Answer, Refusal> {
+/// The older form. Clients that ask for it in protobuf alone take nothing else for it, and can do without (8.13).
+fn all_in_one(cluster: &Cluster, head: &request::Parts) -> Result<Answer, Refusal> {
+    expect_json(head)?;
+    let registry = cluster.registry();
+    let sources = sources(&registry);
+    let hashes: Vec<String> = sources.values().map(Source::hash).collect();
+    let current = hash(hashes.concat().as_bytes());
+    let tag = format!("\"{current}\"");
+    let is_known =
+        head.headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
+    let mut answer = if is_known {
+        answer::json(StatusCode::NOT_MODIFIED, Bytes::new())
+    } else {
+        let make = || v2::document(&sources.values().map(|source| source.make(cluster)).collect::<Vec<_>>());
+        answer::json(StatusCode::OK, cluster.documents().get("v2", &current, make))
+    };
+    answer.headers_mut().insert(header::ETAG, HeaderValue::from_str(&tag).map_err(Refusal::internal)?);
+    answer.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+    Ok(answer)
+}
+
+/// The version as `/version` says it.
+fn git_version() -> String {
+    format!("{}+ferry", schema::Pack::v1_35().version())
+}
+
+fn expect_json(head: &request::Parts) -> Result<(), Refusal> {
     let accept = head.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
     let takes = |clause: &str| {
         matches!(
@@ -65,6 +94,11 @@ fn document(cluster: &Cluster, path: &str, head: &request::Parts) -> Result<Answ
     if !accept.split(',').any(takes) {
         return Err(Refusal::not_acceptable(&["application/json"]));
     }
+    Ok(())
+}
+
+fn document(cluster: &Cluster, path: &str, head: &request::Parts) -> Result<Answer, Refusal> {
+    expect_json(head)?;
     let registry = cluster.registry();
     let Some(source) = sources(&registry).remove(path) else {
         let mut answer = answer::json(StatusCode::NOT_FOUND, Bytes::new());

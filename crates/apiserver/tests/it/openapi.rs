@@ -224,3 +224,42 @@ async fn rule_1_14_documents_follow_their_definitions() {
     assert_eq!(ask(&ours, Method::PUT, &item, Some(&stored)).await.0, 200);
     assert_eq!(fields(&document(&ours, path).await), Some(8));
 }
+
+#[tokio::test]
+async fn rule_1_21_the_older_form_is_there_in_json_and_only_so() {
+    let ours = cluster().await;
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(ask(&ours, Method::POST, definitions, Some(&gadgets(&spec()))).await.0, 201);
+    let all = document(&ours, "/openapi/v2").await;
+    assert_eq!(
+        (&all["swagger"], &all["definitions"]["io.k8s.api.coordination.v1.LeaseSpec"]["type"]),
+        (&json!("2.0"), &json!("object"))
+    );
+    assert_eq!(
+        all["definitions"]["com.example.openapi.v1.Gadget"]["properties"]["spec"]["properties"]["a"]["type"],
+        "string"
+    );
+    let patch = &all["paths"]["/apis/openapi.example.com/v1/namespaces/{namespace}/gadgets/{name}"]["patch"];
+    assert_eq!(patch["parameters"][0]["in"], "body");
+    // Whatever is referred to is there.
+    let mut found = Vec::new();
+    referred(&all, &mut found);
+    assert!(found.len() > 1000);
+    for reference in found {
+        let name = reference.strip_prefix("#/definitions/").unwrap_or_default();
+        assert!(all["definitions"].get(name).is_some(), "{reference}");
+    }
+    let protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    assert_eq!(get(&ours, "/openapi/v2", Some(("Accept", protobuf))).await.0, 406, "rule 8.13");
+}
+
+fn referred<'a>(value: &'a Value, into: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(fields) => {
+            into.extend(fields.get("$ref").and_then(Value::as_str));
+            fields.values().for_each(|value| referred(value, into));
+        }
+        Value::Array(items) => items.iter().for_each(|value| referred(value, into)),
+        _ => {}
+    }
+}
