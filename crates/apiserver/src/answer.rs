@@ -59,6 +59,7 @@ pub fn refusal(refusal: &Refusal) -> Answer {
 /// A refusal, in a form that was asked for.
 pub(crate) fn refusal_in(form: accept::Form, refusal: &Refusal) -> Answer {
     let mut answer = form::refusal(form, refusal.code(), &refusal.to_status());
+    warn(&mut answer, refusal.warnings());
     if let Some(seconds) = refusal.retry_after_seconds() {
         answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }

@@ -15,6 +15,10 @@ use crate::status::{About, Refusal};
 /// What bodies may be written in.
 const ACCEPTED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
+/// What Go says to a list where it looks for what an object is.
+const NO_TYPE_META: &str = "json: cannot unmarshal array into Go value of type struct { APIVersion string \
+                            \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
+
 /// A body that was read.
 pub struct Read {
     /// The object, as [`schema::decode`] leaves it.
@@ -85,6 +89,13 @@ pub fn reread(
         let mut read = custom.reread_body(query, document.clone(), |_, why| invalid(why))?;
         read.warnings = told(query, [strict, &read.warnings].concat(), invalid)?;
         return Ok(read);
+    }
+    if document.is_array() {
+        return Err(invalid(format!("couldn't get version/kind; json parse error: {NO_TYPE_META}")));
+    }
+    if let Err(why) = wire::expect_kind(&resource.group, &resource.version, &resource.kind, document, &[]) {
+        // The reason alone: what could not be handled as what is clear from the request.
+        return Err(invalid(why.split_once(": ").map_or(why.as_str(), |(_, why)| why).to_owned()));
     }
     let decoded =
         schema::decode_value(resource.of_type(), document).map_err(|why| invalid(why.to_string()))?;
@@ -186,9 +197,19 @@ pub fn delete_options(headers: &HeaderMap, query: &Query, body: &[u8]) -> Result
             let tree = yaml::read(body).map_err(bad)?;
             schema::decode_value(of, &tree).map_err(|why| bad(why.to_string()))?.value
         }
-        "" | "application/json" => schema::decode(of, body).map_err(|why| bad(why.to_string()))?.value,
+        "" | "application/json" => {
+            if let Ok(Value::Array(_)) = serde_json::from_slice(body) {
+                return Err(bad(format!("couldn't get version/kind; json parse error: {NO_TYPE_META}")));
+            }
+            schema::decode(of, body).map_err(|why| bad(why.to_string()))?.value
+        }
         _ => return Err(Refusal::unsupported_media_type(&ACCEPTED)),
     };
+    if let Some(kind) = value["kind"].as_str().filter(|kind| !["", "DeleteOptions"].contains(kind)) {
+        let (kind, version) = (go::quote(kind), go::quote(value["apiVersion"].as_str().unwrap_or("v1")));
+        let scheme = "in scheme \"pkg/runtime/scheme.go:111\"";
+        return Err(bad(format!("no kind {kind} is registered for version {version} {scheme}")));
+    }
     DeleteOptions::of(value)
 }
 

@@ -165,8 +165,9 @@ impl Cluster {
 
     async fn route(&self, head: &request::Parts, body: Bytes) -> Result<Answer, Refusal> {
         let query = Query::read(head.uri.query().unwrap_or(""));
-        let asked =
-            Asked::read(&head.method, head.uri.path(), &query).ok_or_else(Refusal::method_not_allowed)?;
+        let Some(asked) = Asked::read(&head.method, head.uri.path(), &query) else {
+            return self.without_verb(head, &query);
+        };
         let sender = head.extensions.get::<Arc<User>>().unwrap_or(&self.0.server);
         let user = auth::admitted(self.authorizer(), sender, head, &asked, &query)?;
         let target = match asked {
@@ -221,9 +222,34 @@ impl Cluster {
         Ok(answered)
     }
 
+    /// No verb fits the method; but what is not there is not there, whatever is asked of it.
+    fn without_verb(&self, head: &request::Parts, query: &Query) -> Result<Answer, Refusal> {
+        if let Some(Asked::Resource(target)) = Asked::read(&Method::GET, head.uri.path(), query) {
+            let found = self.registry().get(&target.group, &target.version, &target.resource).cloned();
+            let found = found.filter(|resource| is_in_scope(resource, &target));
+            let is_known = found.is_some_and(|resource| {
+                target.subresource.as_deref().is_none_or(|name| resource.subresource(name).is_some())
+            });
+            if !is_known && !Registry::built_in().has_group(&target.group) {
+                return Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n"));
+            }
+            if !is_known {
+                return Err(Refusal::unknown_resource());
+            }
+        }
+        Err(Refusal::method_not_allowed())
+    }
+
     async fn carry_out(&self, context: &Context<'_>, body: &Bytes) -> Result<Answer, Refusal> {
         let Context { target, resource, .. } = context;
         match (target.subresource.as_deref(), target.verb) {
+            // The router in front of built-in resources knows which methods go with a name.
+            (None, Verb::Create) if resource.custom.is_none() && target.name.is_some() => {
+                Err(Refusal::method_not_allowed())
+            }
+            (None, Verb::Update | Verb::Patch) if resource.custom.is_none() && target.name.is_none() => {
+                Err(Refusal::method_not_allowed())
+            }
             (None, Verb::Watch) if resource.allows("list") && !resource.allows("watch") => {
                 Err(Refusal::not_supported(context.about(), "watch"))
             }

@@ -279,9 +279,8 @@ pub struct FieldRequirement {
 impl Fields {
     /// Reads a selector such as `metadata.name=a,status.phase!=Failed`.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let invalid = |part: &str| {
-            Malformed(format!("invalid selector: {}; can't understand {}", go::quote(text), go::quote(part)))
-        };
+        let invalid =
+            |part: &str| Malformed(format!("invalid selector: '{text}'; can't understand '{part}'"));
         let mut all = Vec::new();
         for part in split_terms(text) {
             if part.is_empty() {

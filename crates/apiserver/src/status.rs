@@ -21,6 +21,8 @@ pub struct Refusal {
     retry_after: Option<u32>,
     /// Where a list may go on.
     token: Option<String>,
+    /// What the answer warns of all the same.
+    warnings: Vec<String>,
 }
 
 /// The object, resource or kind that an error is about.
@@ -64,6 +66,7 @@ impl Refusal {
             details: None,
             retry_after: None,
             token: None,
+            warnings: Vec::new(),
         }
     }
 
@@ -304,6 +307,22 @@ impl Refusal {
     pub(crate) fn with_continue(mut self, token: String) -> Self {
         self.token = Some(token);
         self
+    }
+
+    /// Warns of what was seen before the request was refused.
+    pub(crate) fn warning(mut self, warnings: &[String]) -> Self {
+        self.warnings.extend_from_slice(warnings);
+        self
+    }
+
+    /// The same, if nothing was warned of yet.
+    pub(crate) fn or_warning(self, warnings: &[String]) -> Self {
+        if self.warnings.is_empty() { self.warning(warnings) } else { self }
+    }
+
+    /// What the answer warns of.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Adds a cause that machines look for (2.28).

@@ -61,6 +61,31 @@ fn unstored(code: StatusCode, object: &Value) -> Answer {
     answer::value(code, object)
 }
 
+/// Owners are named once; whoever names one twice is warned (2.29).
+fn without_repeated_owners(object: &mut Value) -> Option<String> {
+    let owners = object.get_mut("metadata")?.get_mut("ownerReferences")?.as_array_mut()?;
+    let mut repeated: Vec<String> = Vec::new();
+    let mut kept: Vec<Value> = Vec::new();
+    for owner in owners.drain(..) {
+        if kept.contains(&owner) {
+            let uid = owner["uid"].as_str().unwrap_or("").to_owned();
+            if !repeated.contains(&uid) {
+                repeated.push(uid);
+            }
+        } else {
+            kept.push(owner);
+        }
+    }
+    *owners = kept;
+    (!repeated.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject \
+             such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            repeated.join(", ")
+        )
+    })
+}
+
 /// The object must be in the namespace that the path names, or leave it open (2.31).
 fn expect_namespace(context: &Context<'_>, object: &Value) -> Result<(), Refusal> {
     let own = crate::object::text(object, &["metadata", "namespace"]);

@@ -14,11 +14,18 @@ use crate::status::{About, Refusal};
 use crate::strategy::addresses;
 use crate::{body, managed, verbs};
 
+const GIVEN_BY_SERVER: [&str; 5] =
+    ["creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "selfLink", "uid"];
 /// How often a generated name is tried again when it is taken.
 const NAME_ATTEMPTS: usize = 8;
 
 pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refusal> {
-    let body = body::read(context.resource, &context.head.headers, context.query, bytes)?;
+    let mut body = body::read(context.resource, &context.head.headers, context.query, bytes)?;
+    // These are the server's to say, and nobody comes to manage them by saying them (2.24).
+    if let Some(meta) = body.object["metadata"].as_object_mut() {
+        meta.retain(|key, _| !GIVEN_BY_SERVER.contains(&key.as_str()));
+    }
+    body.warnings.extend(verbs::without_repeated_owners(&mut body.object));
     verbs::expect_namespace(context, &body.object)?;
     let given = object::text(&body.object, &["metadata", "name"]);
     expect_place(context, given)?;
@@ -33,9 +40,9 @@ pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer
                 attempts += 1;
             }
             Err(refusal) if generates && refusal.code() == StatusCode::CONFLICT => {
-                return Err(refusal.no_unique_name());
+                return Err(refusal.no_unique_name().or_warning(&body.warnings));
             }
-            done => return done,
+            done => return done.map_err(|refusal| refusal.or_warning(&body.warnings)),
         }
     }
 }
@@ -78,14 +85,15 @@ async fn store(
     let accepted = context
         .strategy
         .create(body, context.namespace(), identity)
-        .map_err(|refused| verbs::refused(context, body, wanted_name, refused))?;
+        .map_err(|refused| verbs::refused(context, body, wanted_name, refused).warning(&warnings))?;
     let name = object::text(&accepted.object, &["metadata", "name"]);
     let key = object::key(context.resource, context.namespace(), name);
     warnings.extend_from_slice(&accepted.warnings);
     admission::validated(context, Operation::Create, &accepted.object, None, &mut warnings).await?;
     let mut answer = if context.is_dry_run() {
-        if context.cluster.store().get(&key).is_some() {
-            return Err(Refusal::already_exists(context.about_name(name), false));
+        if let Some(current) = context.cluster.store().get(&key) {
+            let is_leaving = !object::read(&current)["metadata"]["deletionTimestamp"].is_null();
+            return Err(Refusal::already_exists(context.about_name(name), is_leaving));
         }
         verbs::unstored(StatusCode::CREATED, &accepted.object)
     } else {

@@ -21,9 +21,9 @@ const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 pub(crate) async fn delete(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refusal> {
     let options = body::delete_options(&context.head.headers, context.query, bytes)?;
-    let mut answer = delete_in(context, context.namespace(), context.name(), &options).await?;
-    warn_of_orphans(context, &options, &mut answer);
-    Ok(answer)
+    let warnings = orphan_warnings(context, &options);
+    let deleted = delete_in(context, context.namespace(), context.name(), &options).await;
+    Ok(warned(deleted.map_err(|refusal| refusal.warning(&warnings))?, &warnings))
 }
 
 /// Lists what is selected and deletes one after the other; answers with the list as it was.
@@ -40,9 +40,7 @@ pub(crate) async fn delete_collection(context: &Context<'_>, bytes: &[u8]) -> Re
             done => drop(done?),
         }
     }
-    let mut answer = answer::json(StatusCode::OK, answer);
-    warn_of_orphans(context, &options, &mut answer);
-    Ok(answer)
+    Ok(warned(answer::json(StatusCode::OK, answer), &orphan_warnings(context, &options)))
 }
 
 /// Deletes an object, or marks it for whoever still has to act on it.
@@ -325,9 +323,8 @@ fn gone(context: &Context<'_>, code: StatusCode, old: &Value) -> Answer {
 }
 
 /// W-05: pods of a deleted Job stay unless the client says otherwise.
-fn warn_of_orphans(context: &Context<'_>, options: &DeleteOptions, answer: &mut Answer) {
+fn orphan_warnings(context: &Context<'_>, options: &DeleteOptions) -> Vec<String> {
     let is_said = options.policy.is_some() || options.orphan.is_some();
-    if let Some(warning) = Traits::of(context.resource).orphan_warning.filter(|_| !is_said) {
-        answer::warn(answer, &[warning.to_owned()]);
-    }
+    let warning = Traits::of(context.resource).orphan_warning.filter(|_| !is_said);
+    warning.map(str::to_owned).into_iter().collect()
 }

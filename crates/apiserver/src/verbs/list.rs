@@ -198,18 +198,30 @@ fn token(revision: impl Into<i64>, after: &str) -> String {
 }
 
 fn read_token(context: &Context<'_>, token: &str) -> Result<(At, String), Refusal> {
-    let bad = || Refusal::bad_request(format!("continue key is not valid: {}", types::go::quote(token)));
-    let bytes = from_base64url(token).ok_or_else(bad)?;
-    let token: Value = serde_json::from_slice(&bytes).map_err(|_| bad())?;
-    let start = token["start"].as_str().and_then(|start| start.strip_suffix('\u{0}')).ok_or_else(bad)?;
+    let bad =
+        |why: &str| Refusal::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+    let bytes =
+        from_base64url(token).map_err(|at| bad(&format!("illegal base64 data at input byte {at}")))?;
+    let token: Value = serde_json::from_slice(&bytes).map_err(|_| {
+        let why = schema::check_syntax(&bytes).err();
+        bad(why.as_deref().unwrap_or("json: cannot unmarshal the token"))
+    })?;
+    let version = token["v"].as_str().unwrap_or("");
+    if version != "meta.k8s.io/v1" {
+        return Err(bad(&format!("server does not recognize this encoded version {version}")));
+    }
+    let revision = token["rv"].as_i64().unwrap_or(0);
+    if revision == 0 {
+        return Err(bad("incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
+    }
+    let start = token["start"].as_str().filter(|start| !start.is_empty());
+    let start = start.ok_or_else(|| bad("encoded start key empty (version meta.k8s.io/v1)"))?;
+    let start = start.strip_suffix('\u{0}').unwrap_or(start);
     let after = match start.strip_prefix('/') {
         Some(name) if !context.namespace().is_empty() => format!("{}/{name}", context.namespace()),
         _ => start.to_owned(),
     };
-    let at = match token["rv"].as_i64().ok_or_else(bad)? {
-        -1 => At::Latest,
-        revision => At::Exactly(Revision(u64::try_from(revision).map_err(|_| bad())?)),
-    };
+    let at = u64::try_from(revision).map_or(At::Latest, |revision| At::Exactly(Revision(revision)));
     Ok((at, after))
 }
 
@@ -272,6 +284,11 @@ fn base64url(bytes: &[u8]) -> String {
     base64::Engine::encode(&BASE64, bytes)
 }
 
-fn from_base64url(text: &str) -> Option<Vec<u8>> {
-    base64::Engine::decode(&BASE64, text.trim_end_matches('=')).ok()
+/// The bytes, or the place of the first byte that is none of base64.
+fn from_base64url(text: &str) -> Result<Vec<u8>, usize> {
+    base64::Engine::decode(&BASE64, text).map_err(|error| match error {
+        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+        // Go tells where the group began that is not whole.
+        base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len() / 4 * 4,
+    })
 }

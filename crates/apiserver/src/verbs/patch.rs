@@ -39,9 +39,23 @@ pub(crate) async fn patch(context: &Context<'_>, bytes: &[u8], status: bool) -> 
     };
     change(context, status, |old| {
         let read = patch.read_again(context, context.resource, old)?;
+        expect_same_uid(context, &read.object, old)?;
         Ok(Read { object: managed::followed(context, Some(old), &read.object, status), ..read })
     })
     .await
+}
+
+/// Unlike a PUT, a patch does not mean another object by another uid; it tries to change it.
+fn expect_same_uid(context: &Context<'_>, new: &Value, old: &Value) -> Result<(), Refusal> {
+    let uid = object::text(new, &["metadata", "uid"]);
+    if uid.is_empty() || uid == object::text(old, &["metadata", "uid"]) {
+        return Ok(());
+    }
+    let error = rules::field::Path::new("metadata").child("uid").invalid(uid, "field is immutable");
+    let about =
+        About { group: &context.resource.group, resource: &context.resource.kind, name: context.name() };
+    // Once it is judged as an object, and once as one of its kind.
+    Err(Refusal::invalid(about, &vec![error.clone(), error]))
 }
 
 /// What a patch makes of an object.
@@ -145,6 +159,9 @@ impl Sent {
         old: &Value,
     ) -> Result<Read, Refusal> {
         let document = self.applied(resource, old).map_err(refusal)?;
+        if matches!(self.kind, Kind::Strategic) {
+            expect_convertible(resource, &document, || self.shown(resource, old, &document))?;
+        }
         body::reread(resource, context.query, &document, &self.strict, || {
             self.shown(resource, old, &document)
         })
@@ -167,6 +184,28 @@ impl Sent {
             Kind::Strategic => go_map(&self.patch),
         }
     }
+}
+
+/// A strategic patch does not go through JSON once more, and what does not fit is told in other words.
+fn expect_convertible(
+    resource: &Resource,
+    document: &Value,
+    shown: impl Fn() -> String,
+) -> Result<(), Refusal> {
+    let Err(schema::DecodeError::Mismatch(mismatch)) = schema::decode_value(resource.of_type(), document)
+    else {
+        return Ok(());
+    };
+    const SCALARS: [&str; 5] = ["string", "bool", "int32", "int64", "float64"];
+    let (found, expected) = (mismatch.found(), mismatch.expected());
+    let is_integer = found.starts_with("number") && !found.contains(['.', 'e', 'E']);
+    let why = match expected {
+        "string" if is_integer => "cannot convert int64 to string".to_owned(),
+        expected if SCALARS.contains(&expected) => format!("unrecognized type: {expected}"),
+        _ => return Ok(()),
+    };
+    let error = rules::field::Path::new("patch").invalid(shown().as_str(), why);
+    Err(Refusal::invalid(About { group: "", resource: "", name: "" }, &vec![error]))
 }
 
 /// What Go's reader says to anything that is no object.
@@ -217,7 +256,11 @@ async fn apply(context: &Context<'_>, config: Value, bytes: &[u8], status: bool)
     if !status && context.cluster.store().get(&key).is_none() {
         auth::expect_create(context)?;
         let applied = managed::apply(context, None, config.clone(), status)?;
-        let read = reread_applied(context, applied, sent)?;
+        let mut read = reread_applied(context, applied, sent)?;
+        // Whoever says which version he changes makes the object all the same (as measured).
+        if let Some(meta) = read.object["metadata"].as_object_mut() {
+            meta.remove("resourceVersion");
+        }
         verbs::expect_name(context, &read.object)?;
         create::expect_place(context, context.name())?;
         let created = create::attempt(context, &read.object, &read.warnings).await;
@@ -233,7 +276,9 @@ async fn apply(context: &Context<'_>, config: Value, bytes: &[u8], status: bool)
         if context.resource.custom.is_some() && is_unchanged(&applied, old) {
             return Ok(Read { object: applied, warnings: Vec::new() });
         }
-        reread_applied(context, applied, sent)
+        let read = reread_applied(context, applied, sent)?;
+        expect_same_uid(context, &read.object, old)?;
+        Ok(read)
     })
     .await
 }

@@ -17,7 +17,8 @@ use crate::{auth, body, managed, options, verbs};
 
 pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) -> Result<Answer, Refusal> {
     let traits = Traits::of(context.resource);
-    let body = body::read(context.resource, &context.head.headers, context.query, bytes)?;
+    let mut body = body::read(context.resource, &context.head.headers, context.query, bytes)?;
+    body.warnings.extend(verbs::without_repeated_owners(&mut body.object));
     verbs::expect_namespace(context, &body.object)?;
     verbs::expect_name(context, &body.object)?;
     let version = match object::text(&body.object, &["metadata", "resourceVersion"]) {
@@ -45,6 +46,7 @@ pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) ->
         Ok(Read { object, warnings: body.warnings.clone() })
     })
     .await
+    .map_err(|refusal| refusal.or_warning(&body.warnings))
 }
 
 /// A PUT of an object that is not there makes it, for kinds that allow that (2.33).
@@ -97,7 +99,7 @@ pub(crate) async fn change(
             Ok(accepted) => accepted,
             Err(refused) => {
                 addresses::give_back(context, taken).await;
-                return Err(verbs::refused(context, &wanted, name, refused));
+                return Err(verbs::refused(context, &wanted, name, refused).warning(&warnings));
             }
         };
         warnings.extend(accepted.warnings);

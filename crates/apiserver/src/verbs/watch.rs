@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::answer::{self, Answer};
 use crate::cluster::Context;
-use crate::options::ListOptions;
+use crate::options::{self, ListOptions};
 use crate::registry::Resource;
 use crate::status::Refusal;
 use crate::verbs::list::{Selection, wait_for};
@@ -103,7 +103,10 @@ enum Start {
 impl Start {
     fn read(context: &Context<'_>) -> Result<Self, Refusal> {
         let options = ListOptions::read(context.query, true)?;
-        let revision = options.revision()?;
+        let revision = match options.version() {
+            "" => Revision(0),
+            text => options::revision(text).map_err(Refusal::unknown)?,
+        };
         Ok(match (options.initial_events, revision) {
             (Some(true), at_least) => Start::Everything { at_least },
             (Some(false), Revision(0)) => Start::After(context.cluster.store().revision()),

@@ -100,18 +100,24 @@ pub fn human(duration: Duration) -> String {
 /// A selector as it would be typed; `<none>` if it is empty.
 pub fn selector(selector: Option<&LabelSelector>) -> String {
     let Some(selector) = selector else { return "<none>".to_owned() };
-    let mut terms: Vec<String> =
-        selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}={value}")).collect();
+    let labels = selector.match_labels.iter().flatten();
+    let mut terms: Vec<(&str, String)> =
+        labels.map(|(key, value)| (key.as_str(), format!("{key}={value}"))).collect();
     for requirement in selector.match_expressions.iter().flatten() {
-        let (key, values) = (&requirement.key, requirement.values.as_deref().unwrap_or_default().join(","));
-        terms.push(match requirement.operator.as_str() {
+        let key = &requirement.key;
+        let mut values: Vec<&str> = requirement.values.iter().flatten().map(String::as_str).collect();
+        values.sort_unstable();
+        let values = values.join(",");
+        let term = match requirement.operator.as_str() {
             "In" => format!("{key} in ({values})"),
             "NotIn" => format!("{key} notin ({values})"),
             "Exists" => key.clone(),
             _ => format!("!{key}"),
-        });
+        };
+        terms.push((key, term));
     }
-    terms.sort();
+    terms.sort_by_key(|(key, _)| *key);
+    let terms: Vec<String> = terms.into_iter().map(|(_, term)| term).collect();
     if terms.is_empty() { "<none>".to_owned() } else { terms.join(",") }
 }
 
@@ -145,7 +151,7 @@ mod tests {
             ("Age", "2m"),
             ("Containers", "a,b"),
             ("Images", "i,j"),
-            ("Selector", "!y,k=v,x in (1,2)"),
+            ("Selector", "k=v,x in (1,2),!y"),
         ] {
             check(job.clone(), column, cell);
         }

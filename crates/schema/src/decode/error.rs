@@ -41,6 +41,16 @@ pub enum StrictError {
 }
 
 impl Mismatch {
+    /// What was found: `string`, `number`, `object`, for numbers often with the number.
+    pub fn found(&self) -> &str {
+        &self.found
+    }
+
+    /// The Go type that was expected.
+    pub fn expected(&self) -> &str {
+        self.expected
+    }
+
     /// For a JSON text, of which its first byte says what it is.
     pub(super) fn new(text: &[u8], expected: &'static str) -> Self {
         let found = match text[0] {
