@@ -204,6 +204,11 @@ impl Path {
         self.error(Kind::TooMany, actual.into(), format!("must have at most {max} {}", plural(max, "item")))
     }
 
+    /// The rule itself could not be evaluated.
+    pub fn internal_error(&self, detail: impl Into<String>) -> Error {
+        self.error(Kind::Internal, Value::OMITTED, detail)
+    }
+
     fn error(&self, kind: Kind, value: Value, detail: impl Into<String>) -> Error {
         Error { path: self.0.clone(), kind, value: value.printed, detail: detail.into(), form: value.form }
     }

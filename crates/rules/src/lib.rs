@@ -9,7 +9,6 @@
 //! - [`meta`]: object metadata and selectors.
 //! - [`wire`]: typed objects and the JSON that they came from; [`semantic`]: when two of them are the same.
 //! - [`mod@write`]: what becomes of a write.
-//! - [`cron`]: schedules, and when they are due.
 //! - [`difference`]: how two structures differ, as messages show it.
 //! - [`kind`]: what differs from kind to kind in a write.
 //! - [`pod`]: the pod template, as far as users of Jobs meet it.

@@ -192,7 +192,9 @@ impl Judges {
         let (ours, theirs) =
             tokio::try_join!(play(&self.ours, base, random, name), play(&self.theirs, base, random, name))?;
         let refused = theirs.iter().any(|answer| answer["code"].as_u64().is_some_and(|code| code >= 300));
-        let difference = (ours != theirs).then(|| {
+        // What admission refuses is judged elsewhere.
+        let is_refused_before = theirs.iter().any(|answer| answer["code"] == json!(403));
+        let difference = (ours != theirs && !is_refused_before).then(|| {
             let pairs = ours.iter().zip(&theirs).enumerate().filter(|(_, (ours, theirs))| ours != theirs);
             pairs.map(|(i, (ours, theirs))| different(i, ours, theirs)).collect::<Vec<_>>().join("\n")
         });

@@ -27,6 +27,8 @@ mod node;
 mod policy;
 mod rbac;
 mod storage;
+#[cfg(test)]
+mod tests;
 mod workloads;
 
 /// The rules of a kind. What is not overridden is what most kinds do.

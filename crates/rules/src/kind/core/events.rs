@@ -111,7 +111,12 @@ impl Kind for Event {
         ] {
             let (new, old) = (at(it.new, stored), at(it.old, stored));
             if new != old {
+                let is_text = matches!(
+                    stored,
+                    "reason" | "message" | "type" | "action" | "reportingComponent" | "reportingInstance"
+                );
                 let value = match wire_type {
+                    _ if is_text => field::Value::from(new.as_str().unwrap_or("")),
                     "" => field::Value::json(new),
                     _ if new.is_null() => field::Value::printed("null"),
                     wire_type => field::Value::internal(wire_type, new),

@@ -184,6 +184,13 @@ fn pod_cidrs(node: &Value) -> Errors {
             errors.push(path.index(i).invalid(*cidr, why));
         }
     }
+    let unreadable = cidrs.iter().zip(&parsed).enumerate().find(|(_, (_, parsed))| parsed.is_none());
+    if let (true, Some((i, (cidr, _)))) = (cidrs.len() > 1, unreadable) {
+        errors.push(path.internal_error(format!(
+            "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{i}]: <nil> (invalid CIDR address: \
+             {cidr})"
+        )));
+    }
     let has = |family: fn(&IpAddr) -> bool| parsed.iter().flatten().any(family);
     let is_dual = has(IpAddr::is_ipv4) && has(IpAddr::is_ipv6);
     if cidrs.len() > 1 && (!is_dual || cidrs.len() > 2) {

@@ -1,0 +1,357 @@
+//! What kinds refuse, make of an object, and count. A real API server judges all of them on random objects; these are the
+//! rules that must not get lost where there is none.
+
+use serde_json::{Value, json};
+
+use super::endpoints::{self, Facts};
+use super::of;
+use crate::meta::system::Identity;
+use crate::write::{Accepted, Refused};
+
+fn facts(api_version: &str, kind: &str, namespaced: bool) -> Facts {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let of = schema::Pack::v1_35().of_kind(group, version, kind).expect("a built-in kind");
+    let has_status = of.field("status").is_some();
+    Facts { of, api_version: api_version.to_owned(), kind: kind.to_owned(), namespaced, has_status }
+}
+
+fn kind_of(facts: &Facts) -> &'static dyn super::Kind {
+    of(facts.api_version.split_once('/').map_or("", |(group, _)| group), &facts.kind)
+}
+
+fn create(facts: &Facts, mut object: Value) -> Result<Accepted, Refused> {
+    if object["metadata"]["name"].is_null() {
+        object["metadata"]["name"] = json!("n");
+    }
+    let now = "2025-01-01T00:00:00Z".parse().expect("a time");
+    let identity = Identity { uid: "u".to_owned(), now, suffix: String::new() };
+    endpoints::create(kind_of(facts), facts, &object, "ns", identity)
+}
+
+/// The errors of a new object, each of which begins as expected.
+fn refused(api_version: &str, kind: &str, namespaced: bool, object: Value, expected: &[&str]) {
+    match create(&facts(api_version, kind, namespaced), object) {
+        Ok(_) => assert!(expected.is_empty(), "{kind} was accepted"),
+        Err(Refused::Invalid(errors)) => crate::field::assert_starts(&errors, expected),
+        Err(other) => panic!("{kind}: {other}"),
+    }
+}
+
+/// The errors of a change, without those of metadata, and the new generation if there are none.
+fn changed(
+    api_version: &str,
+    kind: &str,
+    object: Value,
+    change: &[(&str, Value)],
+    expected: &[&str],
+) -> Value {
+    let facts = facts(api_version, kind, true);
+    let mut old = create(&facts, object).unwrap_or_else(|why| panic!("{kind}: {why}")).object;
+    old["metadata"]["resourceVersion"] = json!("1");
+    let mut new = old.clone();
+    for (pointer, value) in change {
+        let (parent, last) = pointer.rsplit_once('/').expect("a pointer");
+        new.pointer_mut(parent).expect("a parent")[last] = value.clone();
+    }
+    match endpoints::update(kind_of(&facts), &facts, &new, &old) {
+        Ok(accepted) => {
+            assert!(expected.is_empty(), "{kind} was accepted");
+            accepted.object
+        }
+        Err(Refused::Invalid(errors)) => {
+            crate::field::assert_starts(&errors, expected);
+            Value::Null
+        }
+        Err(other) => panic!("{kind}: {other}"),
+    }
+}
+
+fn selected(mut spec: Value) -> Value {
+    spec["selector"] = json!({"matchLabels": {"a": "b"}});
+    spec["template"] =
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    json!({"spec": spec})
+}
+
+#[test]
+fn workloads() {
+    for kind in ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"] {
+        refused("apps/v1", kind, true, selected(json!({})), &[]);
+        let made = changed("apps/v1", kind, selected(json!({})), &[("/spec/minReadySeconds", json!(3))], &[]);
+        assert_eq!(made["metadata"]["generation"], 2, "{kind}");
+    }
+    let mut mismatch = selected(json!({"replicas": -1}));
+    mismatch["spec"]["selector"]["matchLabels"]["a"] = json!("c");
+    refused(
+        "apps/v1",
+        "Deployment",
+        true,
+        mismatch,
+        &[
+            "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+            "spec.template.metadata.labels: Invalid value: {\"a\":\"b\"}: `selector` does not match template `labels`",
+        ],
+    );
+    refused(
+        "apps/v1",
+        "Deployment",
+        true,
+        selected(json!({"strategy": {"type": "Recreate", "rollingUpdate": {}}})),
+        &["spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'"],
+    );
+    changed(
+        "apps/v1",
+        "ReplicaSet",
+        selected(json!({})),
+        &[("/spec/selector", json!({"matchLabels": {"a": "c"}}))],
+        &[
+            "spec.template.metadata.labels: Invalid value",
+            "spec.selector: Invalid value: {\"matchLabels\":{\"a\":\"c\"}}: field is immutable",
+        ],
+    );
+    changed(
+        "apps/v1",
+        "StatefulSet",
+        selected(json!({})),
+        &[("/spec/serviceName", json!("s"))],
+        &["spec: Forbidden: updates to statefulset spec for fields other than"],
+    );
+    let image = [("/spec/template/spec/containers/0/image", json!("j"))];
+    let made = changed("apps/v1", "DaemonSet", selected(json!({})), &image, &[]);
+    assert_eq!(made["metadata"]["annotations"]["deprecated.daemonset.template.generation"], "2");
+    refused(
+        "apps/v1",
+        "ControllerRevision",
+        true,
+        json!({"data": [1]}),
+        &["data: Required value: data must be a valid"],
+    );
+}
+
+#[test]
+fn rule_3_11_cron_jobs() {
+    let cron = |schedule: &str, zone: Value| {
+        json!({"spec": {"schedule": schedule, "timeZone": zone, "jobTemplate": {"spec": {"template": {"spec":
+            {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}}}})
+    };
+    refused("batch/v1", "CronJob", true, cron("*/5 * * * *", json!("Europe/Berlin")), &[]);
+    refused(
+        "batch/v1",
+        "CronJob",
+        true,
+        cron("* *", json!("Nowhere")),
+        &[
+            "spec.schedule: Invalid value: \"* *\": expected exactly 5 fields, found 2: [* *]",
+            "spec.timeZone: Invalid value: \"Nowhere\": unknown time zone Nowhere",
+        ],
+    );
+    refused(
+        "batch/v1",
+        "CronJob",
+        true,
+        cron("TZ=UTC * * * * *", Value::Null),
+        &["spec.schedule: Invalid value: \"TZ=UTC * * * * *\": cannot use TZ or CRON_TZ in schedule"],
+    );
+    let mut long = cron("@daily", Value::Null);
+    long["metadata"]["name"] = json!("x".repeat(53));
+    refused("batch/v1", "CronJob", true, long, &["metadata.name: Invalid value: \"xxx"]);
+}
+
+#[test]
+fn data_that_is_for_good() {
+    let fixed = json!({"data": {"a": "b"}, "immutable": true});
+    changed(
+        "v1",
+        "ConfigMap",
+        fixed,
+        &[("/data", json!({"a": "c"})), ("/immutable", json!(false))],
+        &[
+            "immutable: Forbidden: field is immutable when `immutable` is set",
+            "data: Forbidden: field is immutable when `immutable` is set",
+        ],
+    );
+    refused(
+        "v1",
+        "Secret",
+        true,
+        json!({"type": "kubernetes.io/tls", "data": {"a b": "Yg=="}}),
+        &[
+            "data[a b]: Invalid value: \"a b\": a valid config key must",
+            "data[tls.crt]: Required value",
+            "data[tls.key]: Required value",
+        ],
+    );
+    changed(
+        "v1",
+        "Secret",
+        json!({}),
+        &[("/type", json!("x"))],
+        &["type: Invalid value: \"x\": field is immutable"],
+    );
+}
+
+#[test]
+fn services_and_what_is_behind_them() {
+    let made = create(
+        &facts("v1", "Service", true),
+        json!({"spec": {"ports": [{"port": 80}], "clusterIP": "10.96.0.9"}}),
+    );
+    let spec = made.expect("a service").object["spec"].clone();
+    assert_eq!((&spec["clusterIPs"], &spec["ipFamilies"]), (&json!(["10.96.0.9"]), &json!(["IPv4"])));
+    refused(
+        "v1",
+        "Service",
+        true,
+        json!({"metadata": {"name": "1a"}, "spec": {"type": "ExternalName"}}),
+        &["metadata.name: Invalid value: \"1a\": a DNS-1035 label must", "spec.externalName: Required value"],
+    );
+    changed(
+        "v1",
+        "Service",
+        json!({"spec": {"ports": [{"port": 80}], "clusterIP": "10.96.0.9"}}),
+        &[("/spec/clusterIP", json!("10.96.0.8")), ("/spec/clusterIPs", json!(["10.96.0.8"]))],
+        &["spec.clusterIPs[0]: Invalid value: [\"10.96.0.8\"]: may not change once set"],
+    );
+    refused(
+        "v1",
+        "Endpoints",
+        true,
+        json!({"subsets": [{"ports": [{"port": 0}]}]}),
+        &[
+            "subsets[0]: Required value: must specify `addresses` or `notReadyAddresses`",
+            "subsets[0].ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive",
+        ],
+    );
+}
+
+#[test]
+fn quotas_limits_and_priorities() {
+    refused(
+        "v1",
+        "ResourceQuota",
+        true,
+        json!({"spec": {"hard": {"wings": "1", "pods": "1500m"}}}),
+        &[
+            "spec.hard[pods]: Invalid value: \"1500m\": must be an integer",
+            "spec.hard[wings]: Invalid value: \"wings\": must be a standard resource type or fully qualified",
+            "spec.hard[wings]: Invalid value: \"wings\": must be a standard resource for quota",
+        ],
+    );
+    refused(
+        "v1",
+        "LimitRange",
+        true,
+        json!({"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}, "min": {"cpu": "2"}}]}}),
+        &["spec.limits[0].min[cpu]: Invalid value: \"2\": min value 2 is greater than max value 1"],
+    );
+    refused(
+        "scheduling.k8s.io/v1",
+        "PriorityClass",
+        false,
+        json!({"metadata": {"name": "system-x"}, "value": 1}),
+        &[
+            "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use only. error: \
+         system-x is not a known system priority class",
+        ],
+    );
+    refused(
+        "policy/v1",
+        "PodDisruptionBudget",
+        true,
+        json!({"spec": {"minAvailable": "x", "maxUnavailable": "101%"}}),
+        &[
+            "spec: Invalid value: {\"MinAvailable\":\"x\",\"Selector\":null,\"MaxUnavailable\":\"101%\"",
+            "spec.minAvailable: Invalid value: \"x\": a valid percent string must be a numeric string",
+            "spec.maxUnavailable: Invalid value: \"101%\": must not be greater than 100%",
+        ],
+    );
+}
+
+#[test]
+fn roles_bindings_and_leases() {
+    refused(
+        "rbac.authorization.k8s.io/v1",
+        "Role",
+        true,
+        json!({"rules": [{"nonResourceURLs": ["/x"]}]}),
+        &[
+            "rules[0].verbs: Required value: verbs must contain at least one value",
+            "rules[0].nonResourceURLs: Invalid value: [\"/x\"]: namespaced rules cannot apply to non-resource URLs",
+        ],
+    );
+    refused(
+        "rbac.authorization.k8s.io/v1",
+        "RoleBinding",
+        true,
+        json!({"subjects": [{"kind": "Robot", "name": "r"}],
+        "roleRef": {"kind": "Role"}}),
+        &[
+            "roleRef.name: Required value",
+            "subjects[0].kind: Unsupported value: \"Robot\": supported values: \"ServiceAccount\", \"User\", \"Group\"",
+        ],
+    );
+    refused(
+        "coordination.k8s.io/v1",
+        "Lease",
+        true,
+        json!({"spec": {"leaseDurationSeconds": 0}}),
+        &["spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0"],
+    );
+}
+
+#[test]
+fn webhooks() {
+    let hook = json!({"webhooks": [{"name": "a", "clientConfig": {"url": "http://x?y"}, "admissionReviewVersions": ["v9"],
+        "timeoutSeconds": 31, "rules": [{"operations": ["*", "CREATE"], "apiGroups": ["*"], "apiVersions": ["v1"],
+            "resources": ["*", "pods"]}]}]});
+    refused(
+        "admissionregistration.k8s.io/v1",
+        "ValidatingWebhookConfiguration",
+        false,
+        hook,
+        &[
+            "webhooks[0].name: Invalid value: \"a\": should be a domain with at least three segments",
+            "webhooks[0].rules[0].operations: Invalid value: [\"*\",\"CREATE\"]: if '*' is present",
+            "webhooks[0].rules[0].resources: Invalid value: [\"*\",\"pods\"]: if '*' is present",
+            "webhooks[0].sideEffects: Required value: must specify one of None, NoneOnDryRun",
+            "webhooks[0].timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds",
+            "webhooks[0].clientConfig.url: Invalid value: \"http\": 'https' is the only allowed URL scheme",
+            "webhooks[0].clientConfig.url: Invalid value: \"y\": query parameters are not permitted in the URL",
+            "webhooks[0].admissionReviewVersions: Invalid value: [\"v9\"]: must include at least one of v1, v1beta1",
+        ],
+    );
+}
+
+#[test]
+fn nodes_namespaces_and_claims() {
+    refused(
+        "v1",
+        "Node",
+        false,
+        json!({"spec": {"taints": [{"key": "k", "effect": "Never"}]}}),
+        &["metadata.taints[0].effect: Unsupported value: \"Never\": supported values: \"NoSchedule\""],
+    );
+    let made = create(&facts("v1", "Node", false), json!({"status": {"capacity": {"cpu": "2"}}}))
+        .expect("a node")
+        .object;
+    assert_eq!(made["status"]["allocatable"], json!({"cpu": "2"}));
+    let made = create(&facts("v1", "Namespace", false), json!({"status": {"phase": "Terminating"}}))
+        .expect("one")
+        .object;
+    assert_eq!(made["spec"]["finalizers"], json!(["kubernetes"]));
+    assert_eq!(
+        (&made["status"]["phase"], &made["metadata"]["labels"]["kubernetes.io/metadata.name"]),
+        (&json!("Active"), &json!("n"))
+    );
+    let claim =
+        json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    changed(
+        "v1",
+        "PersistentVolumeClaim",
+        claim,
+        &[("/spec/accessModes", json!(["ReadOnlyMany"]))],
+        &[
+            "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName",
+        ],
+    );
+}
