@@ -113,6 +113,7 @@ pub(crate) async fn scale(context: &Context<'_>, bytes: &[u8]) -> Result<Answer,
         }
         Verb::Update => {
             let read = body::read(&SCALES, &context.head.headers, context.query, bytes)?;
+            expect_name(context, &read.object)?;
             write(context, custom, &|_| {
                 Ok(Read { object: read.object.clone(), warnings: read.warnings.clone() })
             })

@@ -3,5 +3,4 @@
 mod plugins;
 mod pods;
 mod policies;
-mod webhooks;
 pub(crate) mod webhooks;
