@@ -106,6 +106,14 @@ impl Node {
         }
     }
 
+    /// Connects these streams to a container itself, until it ends.
+    pub async fn attach(&self, pod: &Key, container: &str, streams: Streams) -> Result<(), Unreachable> {
+        match &self.processes {
+            Some(shared) => shared.attach(pod, container, streams).await,
+            None => Err(Unreachable::NotRunning { pod: pod.clone(), container: container.to_owned() }),
+        }
+    }
+
     /// Runs a command in a container, connected to these streams, and returns its exit code.
     pub async fn exec(
         &self,

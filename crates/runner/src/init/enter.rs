@@ -86,8 +86,8 @@ fn take_standard_streams(order: &Order) -> Result<(), Failure> {
         return take_terminal(path);
     }
     let path = order.input.as_deref().unwrap_or(Path::new("/dev/null"));
-    // Opened for both, so that a pipe that nobody writes to yet neither blocks nor ends.
-    let input = fs::File::options().read(true).write(true).open(path);
+    // A pipe has a writer, the node, so that this neither blocks nor ends at once.
+    let input = fs::File::open(path);
     let input = input.doing(|| format!("failed to open {}", path.display()))?;
     rustix::stdio::dup2_stdin(&input).doing(|| "failed to take the standard input".to_owned())
 }

@@ -202,7 +202,7 @@ mod tests {
     async fn written(text: &[u8]) -> (tempfile::TempDir, Log) {
         let directory = tempfile::tempdir().expect("a directory");
         let log = Log::new(directory.path().join("0.log"));
-        pump(log.clone(), text, None::<&[u8]>).await.expect("a log");
+        pump(log.clone(), text, None::<&[u8]>, false).await.expect("a log");
         (directory, log)
     }
 
@@ -238,7 +238,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let log = Log::new(directory.path().join("0.log"));
         let (mut container, output) = duplex(1024);
-        let pumping = tokio::spawn(pump(log.clone(), output, None::<&[u8]>));
+        let pumping = tokio::spawn(pump(log.clone(), output, None::<&[u8]>, false));
         container.write_all(b"early\n").await.expect("room");
         let mut lines = Box::pin(read(log.clone(), Options { follow: true, ..Options::default() }));
         assert_eq!(lines.next().await.expect("a line").expect("a line"), "early\n");

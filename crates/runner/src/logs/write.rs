@@ -11,27 +11,34 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 
 use super::{KEPT, LONGEST, Log, ROTATE_AT, aside};
 
-/// Copies the outputs of a container to its log until both have ended.
+/// Copies the outputs of a container to its log until both have ended. Lines are kept together, or else, as people at a
+/// terminal expect, whatever comes is written `at_once`.
 pub(crate) async fn pump(
     log: Log,
     out: impl AsyncRead + Unpin,
     err: Option<impl AsyncRead + Unpin>,
+    at_once: bool,
 ) -> io::Result<()> {
     let file = fs::File::options().create(true).append(true).open(&log.path)?;
     let written = file.metadata()?.len();
     let writer = Arc::new(Mutex::new(Writer { log: log.clone(), file, written }));
     let errors = async {
         match err {
-            Some(err) => copy(&writer, "stderr", err).await,
+            Some(err) => copy(&writer, "stderr", err, at_once).await,
             None => Ok(()),
         }
     };
-    let both = futures::join!(copy(&writer, "stdout", out), errors);
+    let both = futures::join!(copy(&writer, "stdout", out, at_once), errors);
     log.end();
     both.0.and(both.1)
 }
 
-async fn copy(writer: &Mutex<Writer>, stream: &str, from: impl AsyncRead + Unpin) -> io::Result<()> {
+async fn copy(
+    writer: &Mutex<Writer>,
+    stream: &str,
+    from: impl AsyncRead + Unpin,
+    at_once: bool,
+) -> io::Result<()> {
     let mut from = BufReader::with_capacity(LONGEST, from);
     // The beginning of a line: written when the line is whole or very long, so that two outputs do not mix in one line.
     let mut begun = Vec::new();
@@ -42,7 +49,7 @@ async fn copy(writer: &Mutex<Writer>, stream: &str, from: impl AsyncRead + Unpin
         begun.extend_from_slice(bytes);
         from.consume(length);
         let whole = begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let ready = if ended || begun.len() - whole >= LONGEST { begun.len() } else { whole };
+        let ready = if ended || at_once || begun.len() - whole >= LONGEST { begun.len() } else { whole };
         if ready > 0 {
             let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
             // All lines that are there at once are written at once.

@@ -587,11 +587,13 @@ impl Actor {
         if let Err(error) = volumes::remove_tree(&self.directories.pod) {
             warn!(pod = %self.key, %error, "failed to remove the directory of a pod");
         }
-        self.shared.containers().retain(|(key, _), _| *key != self.key);
+        let uid = self.pod.metadata.uid.clone();
+        self.shared.containers().retain(|(key, _), known| *key != self.key || known.uid != uid);
     }
 
     /// Says what can be read and done of our containers now.
     fn register_logs(&self) {
+        let uid = self.pod.metadata.uid.clone();
         let mut all = self.shared.containers();
         for (index, container) in self.containers.iter().enumerate() {
             let running = self.instances.get(&index);
@@ -606,7 +608,11 @@ impl Actor {
             let log = running.map(|instance| instance.log.clone()).or_else(|| ended(latest));
             let previous = if latest > 0 { ended(latest - 1) } else { None };
             let place = running.map(|instance| instance.place.clone());
-            all.insert((self.key.clone(), container.name.clone()), Reachable { log, previous, place });
+            let input = running.and_then(|instance| instance.input.clone());
+            all.insert(
+                (self.key.clone(), container.name.clone()),
+                Reachable { uid: uid.clone(), log, previous, place, input },
+            );
         }
     }
 

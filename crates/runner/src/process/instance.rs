@@ -13,7 +13,11 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::{cgroups::Cgroup, machine, sessions::Place};
+use super::{
+    cgroups::Cgroup,
+    machine,
+    sessions::{Input, Place},
+};
 use crate::{
     init::{GUARD, Order, Report},
     logs::{self, Log},
@@ -33,6 +37,8 @@ pub(super) struct Instance {
     pub(super) log: Log,
     /// How to run something in it.
     pub(super) place: Place,
+    /// Where what it reads is written.
+    pub(super) input: Option<Input>,
     /// Whether it has come up; probes wait for it.
     pub(super) started: watch::Sender<bool>,
     /// What goes on for as long as it runs: probes, hooks, the order to stop.
@@ -59,6 +65,8 @@ pub(super) struct Start<'a> {
     pub(super) place: Place,
     /// The side of a terminal that we read.
     pub(super) terminal: Option<tokio::fs::File>,
+    /// Where what it reads is written.
+    pub(super) input: Option<Input>,
 }
 
 /// Why an instance does not run.
@@ -93,9 +101,11 @@ impl Instance {
         let (out, err) = (guard.stdout.take(), guard.stderr.take());
         let log = start.log.clone();
         let outputs = match (start.terminal, out, err) {
-            (Some(terminal), _, _) => tokio::spawn(pump(log, terminal, None::<tokio::process::ChildStderr>)),
-            (None, Some(out), err) => tokio::spawn(pump(log, out, err)),
-            (None, None, err) => tokio::spawn(pump(log, tokio::io::empty(), err)),
+            (Some(terminal), _, _) => {
+                tokio::spawn(pump(log, terminal, None::<tokio::process::ChildStderr>, true))
+            }
+            (None, Some(out), err) => tokio::spawn(pump(log, out, err, false)),
+            (None, None, err) => tokio::spawn(pump(log, tokio::io::empty(), err, false)),
         };
         let (reports, mut orders) = node.into_split();
         let mut reports = BufReader::new(reports).lines();
@@ -142,6 +152,7 @@ impl Instance {
             cgroup: start.cgroup,
             log: start.log,
             place,
+            input: start.input,
             started: watch::Sender::new(false),
             tasks,
             signals,
@@ -176,9 +187,9 @@ impl Instance {
     }
 }
 
-async fn pump(log: Log, out: impl AsyncRead + Unpin, err: Option<impl AsyncRead + Unpin>) {
+async fn pump(log: Log, out: impl AsyncRead + Unpin, err: Option<impl AsyncRead + Unpin>, at_once: bool) {
     let path = log.path().to_owned();
-    if let Err(error) = logs::pump(log, out, err).await
+    if let Err(error) = logs::pump(log, out, err, at_once).await
         // The kernel says so when the last one has left a terminal.
         && error.raw_os_error() != Some(rustix::io::Errno::IO.raw_os_error())
     {

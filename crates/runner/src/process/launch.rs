@@ -21,7 +21,7 @@ use super::{
     Shared, identity,
     instance::Start,
     machine,
-    sessions::{Place, Terminal},
+    sessions::{Input, Place, Terminal},
     volumes::Volumes,
 };
 use crate::{
@@ -139,6 +139,17 @@ impl Launch<'_> {
             None
         };
         let (terminal, terminal_name) = terminal.map(|terminal| (terminal.ours, terminal.name)).unzip();
+        let failed = |error| Refusal::create("failed to open the standard input", &error);
+        let pipe = directory.join("stdin");
+        let input = match (self.container.stdin, &terminal) {
+            (Some(true), Some(terminal)) => {
+                Some(Input::terminal(terminal.try_clone().await.map_err(failed)?))
+            }
+            (Some(true), None) => {
+                Some(Input::pipe(&pipe, self.container.stdin_once == Some(true)).map_err(failed)?)
+            }
+            _ => None,
+        };
         let order = Order {
             isolation,
             command,
@@ -151,7 +162,7 @@ impl Launch<'_> {
             cgroups: cgroups.clone(),
             data_limit: if cgroup.is_some() { None } else { memory_limit(self.container) },
             terminal: terminal_name,
-            input: None,
+            input: input.as_ref().filter(|input| !input.terminal).map(|_| pipe),
         };
         let place = Place {
             process: None,
@@ -165,7 +176,8 @@ impl Launch<'_> {
         };
         let log = Log::new(self.directories.log(&self.container.name, self.number));
         let init = self.shared.settings.init.as_slice();
-        let start = Start { init, order, number: self.number, directory, cgroup, log, place, terminal };
+        let start =
+            Start { init, order, number: self.number, directory, cgroup, log, place, terminal, input };
         let image = found.map_or_else(|| "host".to_owned(), |found| found.path.display().to_string());
         Ok((start, image))
     }

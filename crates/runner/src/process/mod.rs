@@ -27,7 +27,11 @@ use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use reconcile::{Cache, Clock, Key, Next, Queue};
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{
+    io::{AsyncWrite, AsyncWriteExt as _},
+    sync::watch,
+    task::JoinSet,
+};
 
 pub(crate) use events::Events;
 pub(crate) use machine::Machine;
@@ -40,7 +44,7 @@ use crate::{
     settings::Process,
 };
 use actor::Actor;
-use sessions::Place;
+use sessions::{Input, Place};
 
 /// What all pods of a node share.
 pub(crate) struct Shared {
@@ -59,10 +63,14 @@ pub(crate) struct Shared {
 /// What can be read and done of a container.
 #[derive(Clone, Debug, Default)]
 struct Reachable {
+    /// Of the pod.
+    uid: Option<String>,
     log: Option<Log>,
     previous: Option<Log>,
     /// While it runs.
     place: Option<Place>,
+    /// If it reads any.
+    input: Option<Input>,
 }
 
 /// Why something of a container cannot be read or done.
@@ -162,6 +170,64 @@ impl Shared {
         };
         let started = place.attach(command, streams).await;
         started.map_err(|source| Unreachable::Start { pod: owned_pod, container: owned, source })
+    }
+}
+
+impl Shared {
+    /// Connects these streams to a container: what it reads from now on, and what it writes, until it ends.
+    pub(crate) async fn attach(
+        &self,
+        pod: &Key,
+        container: &str,
+        streams: Streams,
+    ) -> Result<(), Unreachable> {
+        let reachable = self.reachable(pod, container)?;
+        let (Some(log), Some(_)) = (reachable.log, reachable.place) else {
+            return Err(Unreachable::NotRunning { pod: pod.clone(), container: container.to_owned() });
+        };
+        let follow = |stream: &str| {
+            let stream = Some(stream.to_owned());
+            logs::read(log.clone(), Options { follow: true, tail: Some(0), stream, ..Options::default() })
+        };
+        let outputs = futures::future::join(
+            forward(follow("stdout"), streams.output),
+            forward(follow("stderr"), streams.errors),
+        );
+        let feeding = async {
+            if let (Some(input), Some(from)) = (&reachable.input, streams.input) {
+                // A container that has ended reads nothing, of which the outputs tell.
+                let _ = input.feed(from).await;
+            }
+            futures::future::pending::<()>().await;
+        };
+        let resizing = async {
+            if let (Some(input), Some(mut sizes)) = (&reachable.input, streams.sizes) {
+                while let Some((columns, rows)) = sizes.recv().await {
+                    input.resize(columns, rows).await;
+                }
+            }
+            futures::future::pending::<()>().await;
+        };
+        tokio::select! {
+            _ = outputs => {}
+            () = feeding => {}
+            () = resizing => {}
+        }
+        Ok(())
+    }
+}
+
+/// Writes a log to somebody, until one of them ends.
+async fn forward(log: impl Stream<Item = io::Result<Bytes>>, to: Option<Box<dyn AsyncWrite + Send + Unpin>>) {
+    let mut log = std::pin::pin!(log);
+    let Some(mut to) = to else {
+        while log.next().await.is_some() {} // its end is what matters
+        return;
+    };
+    while let Some(Ok(bytes)) = log.next().await {
+        if to.write_all(&bytes).await.is_err() || to.flush().await.is_err() {
+            return;
+        }
     }
 }
 

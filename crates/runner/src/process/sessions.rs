@@ -2,12 +2,16 @@
 
 use std::{
     fs, io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Stdio,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use rustix::{
+    fs::{FileType, Mode},
     process::{Pid, Signal, kill_process_group},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{Winsize, tcsetwinsize},
@@ -15,7 +19,7 @@ use rustix::{
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     process::{Child, Command},
-    sync::mpsc,
+    sync::{Mutex, mpsc},
 };
 
 use super::instance::write_private;
@@ -48,6 +52,60 @@ pub struct Streams {
     pub terminal: bool,
     /// Columns and rows of the terminal, as they change.
     pub sizes: Option<mpsc::Receiver<(u16, u16)>>,
+}
+
+/// The input of a container, for as long as somebody may write to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Input {
+    file: Arc<Mutex<Option<tokio::fs::File>>>,
+    /// It ends with the first one who writes.
+    once: bool,
+    pub(crate) terminal: bool,
+}
+
+impl Input {
+    /// A pipe at this path.
+    pub(crate) fn pipe(path: &Path, once: bool) -> io::Result<Input> {
+        rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+        // Both ends are ours, so that opening does not wait for a reader and the reader does not see an end.
+        let file = fs::File::options().read(true).write(true).open(path)?;
+        Ok(Input::new(tokio::fs::File::from_std(file), once, false))
+    }
+
+    /// Our side of a terminal.
+    pub(crate) fn terminal(ours: tokio::fs::File) -> Input {
+        Input::new(ours, false, true)
+    }
+
+    fn new(file: tokio::fs::File, once: bool, terminal: bool) -> Input {
+        Input { file: Arc::new(Mutex::new(Some(file))), once, terminal }
+    }
+
+    /// Writes everything that comes.
+    pub(crate) async fn feed(&self, mut from: Box<dyn AsyncRead + Send + Unpin>) -> io::Result<()> {
+        let held = self.file.lock().await;
+        let Some(file) = held.as_ref() else { return Ok(()) };
+        let mut file = file.try_clone().await?;
+        drop(held); // a terminal may be resized meanwhile
+        tokio::io::copy(&mut from, &mut file).await?;
+        file.flush().await?;
+        if self.once {
+            *self.file.lock().await = None;
+        }
+        Ok(())
+    }
+
+    /// Makes a terminal this large.
+    pub(crate) async fn resize(&self, columns: u16, rows: u16) {
+        if let Some(file) = self.file.lock().await.as_ref() {
+            resize(file, columns, rows);
+        }
+    }
+}
+
+fn resize(terminal: &tokio::fs::File, columns: u16, rows: u16) {
+    let size = Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 };
+    let _ = tcsetwinsize(terminal, size); // a size is a wish
 }
 
 /// A terminal: the side that we hold, and the name of the other one.
@@ -160,8 +218,7 @@ impl Place {
         let resizing = async move {
             if let Some(mut sizes) = sizes {
                 while let Some((columns, rows)) = sizes.recv().await {
-                    let size = Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 };
-                    let _ = tcsetwinsize(&sizing, size); // a size is a wish
+                    resize(&sizing, columns, rows);
                 }
             }
             futures::future::pending::<()>().await;

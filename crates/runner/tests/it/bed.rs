@@ -1,17 +1,25 @@
 //! What a test stands on: a cluster, a namespace of its own in it, and names that no other test uses.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
 use futures::TryStreamExt as _;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::{
     Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
+    api::{
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ObjectMeta, Patch, PatchParams,
+        PostParams,
+    },
     runtime::wait::{Condition, await_condition},
 };
 use reconcile::{Clock, Key, Tasks};
 use runner::{LogOptions, Node, Process, Runtime, Settings, Streams};
 use serde_json::{Value, json};
+use store::Store;
 use testkit::{Borrowed, ControlPlane, Shared};
 use tokio::io::AsyncReadExt as _;
 use tracing_subscriber::EnvFilter;
@@ -21,22 +29,53 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 static REAL: Shared = Shared::new(ControlPlane::builder);
 
+/// Shows what `RUST_LOG` asks for.
+fn log() {
+    let filter = EnvFilter::from_default_env();
+    // A second test finds the first one's in place.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
+}
+
 /// A namespace of a cluster.
 pub(crate) struct Bed {
     pub(crate) client: Client,
     pub(crate) namespace: String,
-    real: Borrowed,
+    /// `None` if the cluster is our own, in this process.
+    real: Option<Borrowed>,
 }
 
+/// Names are not to be used twice even by tests in different clusters: processes of this machine are looked for by them.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
 impl Bed {
-    /// A namespace of a real cluster; `None` where none can be had.
+    /// A namespace of a cluster: of our own, or of a real one if `FERRY_TEST_SERVER` is `real`; `None` where that cannot
+    /// be had.
     pub(crate) async fn new(prefix: &str) -> Option<Bed> {
-        // A second test finds the first one's in place.
-        let filter = EnvFilter::from_default_env();
-        let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
+        if std::env::var("FERRY_TEST_SERVER").is_ok_and(|server| server == "real") {
+            return Bed::real(prefix).await;
+        }
+        log();
+        let store = Store::open(store::Options::ephemeral()).expect("a store");
+        let cluster =
+            apiserver::Cluster::open(store, rules::job::Settings::default()).await.expect("a cluster");
+        let client = Client::new(cluster, "default");
+        let namespace = format!("{prefix}-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let bed = Bed { client, namespace, real: None };
+        let metadata = ObjectMeta { name: Some(bed.namespace.clone()), ..ObjectMeta::default() };
+        let namespaces: Api<Namespace> = Api::all(bed.client.clone());
+        let namespace = Namespace { metadata, ..Namespace::default() };
+        namespaces.create(&PostParams::default(), &namespace).await.expect("a namespace");
+        // Pods need one, and no controller makes it here.
+        bed.make("v1", "ServiceAccount", json!({ "metadata": { "name": "default" } })).await;
+        Some(bed)
+    }
+
+    /// A namespace of a real cluster.
+    pub(crate) async fn real(prefix: &str) -> Option<Bed> {
+        log();
         let real = REAL.for_test().await?;
         let namespace = real.namespace(prefix).await.expect("a namespace");
-        Some(Bed { client: real.client(), namespace, real })
+        Some(Bed { client: real.client(), namespace, real: Some(real) })
     }
 
     /// The name of a node that belongs to this test alone.
@@ -143,7 +182,7 @@ impl Local {
 impl Bed {
     /// A way to the cluster for another process.
     pub(crate) fn kubeconfig(&self) -> std::path::PathBuf {
-        self.real.kubeconfig()
+        self.real.as_ref().expect("only a real cluster has one").kubeconfig()
     }
 
     /// Starts a node called `local` that runs processes.

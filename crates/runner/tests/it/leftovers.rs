@@ -145,7 +145,7 @@ async fn a_node_to_be_killed() {
 
 #[tokio::test]
 async fn a_node_that_was_killed_leaves_nothing_and_the_next_one_goes_on() {
-    let Some(bed) = Bed::new("killed").await else { return };
+    let Some(bed) = Bed::real("killed").await else { return };
     let directory = tempfile::Builder::new().prefix("ferry-node-").tempdir().expect("a directory");
     let mut node = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "leftovers::a_node_to_be_killed", "--ignored", "--nocapture"])

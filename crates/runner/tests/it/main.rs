@@ -1,4 +1,4 @@
-//! Nodes on a real kube-apiserver.
+//! Nodes on the API server of this workspace and, if `FERRY_TEST_SERVER` is `real`, on a real one.
 
 mod bed;
 mod containers;

@@ -107,3 +107,28 @@ async fn logs_are_followed_until_the_container_ends() {
     let tail = LogOptions { tail: Some(1), stream: Some("stdout".to_owned()), ..LogOptions::default() };
     assert_eq!(bed.log(&local, "follow", "main", tail).await, "three\n");
 }
+
+#[tokio::test]
+async fn the_input_of_a_container_can_be_written_and_ends_with_the_first_writer() {
+    let Some(bed) = Bed::new("attach").await else { return };
+    let local = bed.local(|_| {}).await;
+    let own = json!({ "command": ["sh", "-c", "while read line; do echo got $line; done; echo end"], "stdin": true, "stdinOnce": true });
+    bed.create(bed.script("attach", "", own, json!({}))).await;
+    bed.until_phase("attach", "Running").await;
+    let (mut typing, input) = tokio::io::duplex(1024);
+    let (output, mut out) = tokio::io::duplex(1024);
+    let streams =
+        Streams { input: Some(Box::new(input)), output: Some(Box::new(output)), ..Streams::default() };
+    let key = bed.key("attach");
+    let talk = async {
+        typing.write_all(b"one\ntwo\n").await.expect("room");
+        drop(typing);
+        let mut text = String::new();
+        out.read_to_string(&mut text).await.expect("text");
+        text
+    };
+    let (attached, text) = tokio::join!(local.node.attach(&key, "main", streams), talk);
+    attached.expect("a container that ran");
+    assert_eq!(text, "got one\ngot two\nend\n");
+    bed.until_phase("attach", "Succeeded").await;
+}

@@ -37,8 +37,17 @@ async fn volumes_of_all_kinds_appear_where_the_pod_wants_them() {
     let script = "cd /mnt/new; cat map/deep/a secret/s host/there self/name all/a /etc/only-b; echo; stat -L -c %a map/deep/a; \
                   cut -d. -f1 all/token | base64 -d 2>/dev/null | grep -o alg; echo w > empty/w && echo w > memory/w && echo w > /mnt/sub/w && cat empty/of-x/w; \
                   echo no > /etc/only-b; stat -f -c %T memory; echo new > host/new";
-    let (pod, text) =
-        bed.output(&local, bed.script("volumes", script, own, json!({ "volumes": volumes }))).await;
+    let (pod, text) = bed
+        .output(
+            &local,
+            bed.script(
+                "volumes",
+                script,
+                own,
+                json!({ "volumes": volumes, "serviceAccountName": "default" }),
+            ),
+        )
+        .await;
     assert_eq!(phase(&pod), "Succeeded", "{text}");
     assert!(text.starts_with("onesecrethostvolumesonetwo\n400\nalg\nw\n"), "{text}");
     assert!(text.contains("Read-only file system\n") && text.contains("tmpfs\n"), "{text}");
