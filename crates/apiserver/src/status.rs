@@ -293,6 +293,7 @@ impl Refusal {
             details: status["details"].as_object().cloned(),
             retry_after: None,
             token: None,
+            warnings: Vec::new(),
         }
     }
 

@@ -144,10 +144,14 @@ pub(crate) struct Cluster {
     #[arg(long, value_enum, default_value_t = PodRuntime::Process)]
     pub(crate) runtime: PodRuntime,
 
-    /// What an image is: a directory with its files, or a program. NAME may have `*`. Images of pods that say their
-    /// command need none.
-    #[arg(long, value_name = "NAME=PATH[:ENTRYPOINT]")]
-    pub(crate) image: Vec<String>,
+    /// What an image is when pods are processes: a program of this machine, or a directory and the program in it. May be
+    /// repeated, and names may hold `*`. A container with a command needs none.
+    #[arg(long = "image", value_name = "NAME=PATH[:ENTRYPOINT]")]
+    pub(crate) images: Vec<rules::node::image::Entry>,
+
+    /// A file of such images, one per line.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) image_file: Option<PathBuf>,
 
     /// Which controllers run: names, `*` for all, `-name` for all but one, `none` for the API server alone.
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]

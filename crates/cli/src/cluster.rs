@@ -5,18 +5,16 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use fleet::ClusterSettings;
-
 use rules::node::image::Images;
 
 use crate::arguments::{self, PodRuntime, ReservedManagedBy};
-use crate::{process, up};
+use crate::process;
 
 /// Serves until SIGTERM or SIGINT. Prints one line when the cluster can be used.
 pub(crate) fn run(arguments: &arguments::Cluster) -> anyhow::Result<ExitCode> {
     process::run(async {
         let stopped = process::stopped()?;
-        let scratch = up::scratch()?;
-        let cluster = fleet::Cluster::start(settings(arguments, scratch.path())?).await?;
+        let cluster = fleet::Cluster::start(settings(arguments)?).await?;
         let kubeconfig = arguments.kubeconfig.clone().unwrap_or_else(|| default_kubeconfig(arguments));
         let kubeconfig = std::path::absolute(&kubeconfig).unwrap_or(kubeconfig);
         apiserver::credentials::write_kubeconfig(&kubeconfig, &cluster.kubeconfig(cluster.name()))
@@ -33,7 +31,7 @@ pub(crate) fn run(arguments: &arguments::Cluster) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn settings(arguments: &arguments::Cluster, scratch: &Path) -> anyhow::Result<ClusterSettings> {
+fn settings(arguments: &arguments::Cluster) -> anyhow::Result<ClusterSettings> {
     Ok(ClusterSettings {
         name: arguments.name.clone(),
         port: arguments.port,
@@ -43,27 +41,44 @@ fn settings(arguments: &arguments::Cluster, scratch: &Path) -> anyhow::Result<Cl
             ..rules::job::Settings::default()
         },
         controllers: arguments.controllers.clone(),
-        nodes: nodes(arguments, scratch)?,
+        nodes: nodes(arguments)?,
         operator: None,
     })
 }
 
-fn nodes(arguments: &arguments::Cluster, scratch: &Path) -> anyhow::Result<Vec<runner::Settings>> {
-    let images = Images::parse(&arguments.image.join("\n")).map_err(anyhow::Error::msg);
-    let images = images.context("failed to read --image")?;
-    let node = |i| {
-        let name = format!("{}-node-{i}", arguments.name);
-        if arguments.runtime == PodRuntime::Simulated {
-            return runner::Settings::simulated(&name);
+fn nodes(arguments: &arguments::Cluster) -> anyhow::Result<Vec<runner::Settings>> {
+    let images = images(arguments)?;
+    let named = (0..arguments.nodes).map(|i| format!("{}-node-{i}", arguments.name));
+    let node = |name: String| match arguments.runtime {
+        PodRuntime::Simulated => runner::Settings::simulated(&name),
+        PodRuntime::Process => {
+            let mut node = runner::Settings::process(&name, node_directory(arguments, &name));
+            if let runner::Runtime::Process(process) = &mut node.runtime {
+                process.images = images.clone();
+            }
+            node
         }
-        let directory = arguments.data.as_deref().unwrap_or(scratch).join("nodes").join(&name);
-        let mut node = runner::Settings::process(&name, directory);
-        if let runner::Runtime::Process(process) = &mut node.runtime {
-            process.images = images.clone();
-        }
-        node
     };
-    Ok((0..arguments.nodes).map(node).collect())
+    Ok(named.map(node).collect())
+}
+
+/// Those on the command line come before those in the file.
+fn images(arguments: &arguments::Cluster) -> anyhow::Result<Images> {
+    let mut images = Images::new(arguments.images.iter().cloned());
+    if let Some(path) = &arguments.image_file {
+        let failed = || format!("failed to read the images in {}", path.display());
+        let text = std::fs::read_to_string(path).with_context(failed)?;
+        images.extend(Images::parse(&text).map_err(anyhow::Error::msg).with_context(failed)?);
+    }
+    Ok(images)
+}
+
+/// Where a node keeps the files of its pods: beside the data, or where temporary files go.
+fn node_directory(arguments: &arguments::Cluster, name: &str) -> PathBuf {
+    match &arguments.data {
+        Some(dir) => std::path::absolute(dir).unwrap_or_else(|_| dir.clone()).join("nodes").join(name),
+        None => std::env::temp_dir().join(format!("ferry-{}-{}", std::process::id(), name)),
+    }
 }
 
 /// Beside the data, or where temporary files go.

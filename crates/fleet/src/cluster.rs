@@ -15,7 +15,7 @@ use serde_json::Value;
 use store::{Options, Store};
 
 use crate::Error;
-use crate::node::Node;
+use crate::nodes;
 use crate::plugin::Webhooks;
 
 /// What a cluster is to be.
@@ -60,6 +60,7 @@ pub struct Cluster {
     server: Server,
     store: Store,
     tasks: Tasks,
+    /// Reachable for as long as they are held.
     _nodes: Vec<Introduced>,
 }
 
@@ -97,13 +98,10 @@ impl Cluster {
             ..controllers::Settings::default()
         };
         controllers::start(client.clone(), &settings.controllers, of_controllers, clock.clone(), &mut tasks);
-        let nodes = runner::start(client.clone(), settings.nodes, clock.clone(), &mut tasks).await;
+        let of_nodes = with_server(settings.nodes, settings.port);
+        let nodes = runner::start(client.clone(), of_nodes, clock.clone(), &mut tasks).await;
         let nodes = nodes.map_err(|source| Error::Nodes { cluster: name.clone(), source })?;
-        let introduced = nodes.into_iter().map(|node| {
-            let name = node.name().to_owned();
-            api.introduce(&name, Arc::new(Node(node)))
-        });
-        let introduced = introduced.collect();
+        let nodes = nodes::introduce(&api, nodes, &clock);
         if let Some(settings) = settings.operator {
             let installed = definitions::install(&client, &Conversion::Embedded).await;
             installed.map_err(|source| Error::Definitions { cluster: name.clone(), source })?;
@@ -116,7 +114,7 @@ impl Cluster {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.port));
         let server = Server::start(api.clone(), Arc::clone(&credentials), address).await;
         let server = server.map_err(|source| Error::Serve { cluster: name.clone(), address, source })?;
-        Ok(Cluster { name, api, credentials, server, store, tasks, _nodes: introduced })
+        Ok(Cluster { name, api, credentials, server, store, tasks, _nodes: nodes })
     }
 
     /// Its name.
@@ -145,4 +143,17 @@ impl Cluster {
         self.server.stop().await;
         self.store.close().await;
     }
+}
+
+/// Tells nodes that run processes where pods find the API server, if that is known before it listens.
+fn with_server(mut nodes: Vec<runner::Settings>, port: u16) -> Vec<runner::Settings> {
+    for node in &mut nodes {
+        if let runner::Runtime::Process(process) = &mut node.runtime
+            && process.server.is_none()
+            && port != 0
+        {
+            process.server = Some((Ipv4Addr::LOCALHOST.to_string(), port));
+        }
+    }
+    nodes
 }

@@ -8,7 +8,7 @@ mod cluster;
 mod error;
 mod fleet;
 mod layout;
-mod node;
+mod nodes;
 mod plugin;
 
 pub use cluster::{Cluster, Settings as ClusterSettings};
