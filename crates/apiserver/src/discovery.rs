@@ -42,6 +42,11 @@ pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Re
         ["healthz" | "livez" | "readyz"] => Ok(health(cluster)),
         ["openapi", path @ ..] => openapi::answer(cluster, path, head),
         ["version"] => Ok(answer::value(StatusCode::OK, &version())),
+        ["api" | "apis"] if !aggregated && !takes_lists(head) => Err(Refusal::not_acceptable(&[
+            "application/json",
+            "application/yaml",
+            "application/vnd.kubernetes.protobuf",
+        ])),
         ["api"] if aggregated => Ok(aggregated_answer(registry, &[""], head)),
         ["apis"] if aggregated => Ok(aggregated_answer(registry, &groups(registry), head)),
         ["api"] => Ok(answer::value(
@@ -92,6 +97,12 @@ fn wants_aggregated(head: &request::Parts) -> bool {
         let parts: Vec<&str> = clause.split(';').map(str::trim).collect();
         ["g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"].iter().all(|part| parts.contains(part))
     })
+}
+
+/// Whether a client takes the plain lists: one that wants them as something else, which is not served, does not.
+fn takes_lists(head: &request::Parts) -> bool {
+    let accept = head.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
+    accept.split(',').any(|clause| !clause.split(';').any(|part| part.trim().starts_with("as=")))
 }
 
 /// The groups that are served, in the order that clients look through them.
