@@ -198,7 +198,7 @@ fn expect_convertible(
     };
     const SCALARS: [&str; 5] = ["string", "bool", "int32", "int64", "float64"];
     let (found, expected) = (mismatch.found(), mismatch.expected());
-    let is_integer = found.starts_with("number") && !found.contains(['.', 'e', 'E']);
+    let is_integer = found.strip_prefix("number").is_some_and(|digits| !digits.contains(['.', 'e', 'E']));
     let why = match expected {
         "string" if is_integer => "cannot convert int64 to string".to_owned(),
         expected if SCALARS.contains(&expected) => format!("unrecognized type: {expected}"),

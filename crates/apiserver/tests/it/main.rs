@@ -10,6 +10,7 @@ mod discovery;
 mod fuzz;
 mod hostile;
 mod jobs;
+mod kubectl;
 mod objects;
 mod openapi;
 mod patch;
