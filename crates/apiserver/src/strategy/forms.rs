@@ -1,6 +1,7 @@
 //! Resources whose objects are kept in another form than their clients see, because two resources keep the same objects.
 
 use bytes::Bytes;
+use rules::kind::autoscaling::{from_v2, to_v2};
 use rules::kind::core::{from_core, to_core};
 use serde_json::Value;
 
@@ -19,11 +20,17 @@ pub(crate) struct Form {
 
 /// The form of a resource, if it is not the one in which its objects are kept.
 pub(crate) fn of(resource: &Resource) -> Option<Form> {
-    match (resource.group.as_str(), resource.plural.as_str()) {
-        ("events.k8s.io", "events") => Some(Form {
+    match (resource.group.as_str(), resource.version.as_str(), resource.plural.as_str()) {
+        ("events.k8s.io", _, "events") => Some(Form {
             to_kept: to_core,
             from_kept: from_core,
             kept_as: ("", "v1", "events"),
+            seen: resource.of_type(),
+        }),
+        ("autoscaling", "v1", "horizontalpodautoscalers") => Some(Form {
+            to_kept: to_v2,
+            from_kept: from_v2,
+            kept_as: ("autoscaling", "v2", "horizontalpodautoscalers"),
             seen: resource.of_type(),
         }),
         _ => None,

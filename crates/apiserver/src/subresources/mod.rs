@@ -30,7 +30,7 @@ pub(crate) async fn answer(context: &Context<'_>, name: &str, body: &[u8]) -> Re
         ("binding", Verb::Create) => binding::create(context, body).await,
         ("eviction", Verb::Create) => eviction::create(context, body).await,
         ("log", Verb::Get) => logs::get(context).await,
-        ("exec" | "attach", _) => streams::connect(context, name).await,
+        ("exec" | "attach", _) => streams::connect(context, name),
         ("portforward", _) => Err(streams::refuse_forwarding(context)),
         ("scale", _) => verbs::scale::scale(context, body).await,
         ("token", Verb::Create) => token_request::create(context, body),

@@ -37,7 +37,7 @@ const CLOSE: u8 = 255;
 const WAITING: usize = 16;
 
 /// Answers a request for a stream, and goes on with it once the connection is a WebSocket.
-pub(super) async fn connect(context: &Context<'_>, name: &str) -> Result<Answer, Refusal> {
+pub(super) fn connect(context: &Context<'_>, name: &str) -> Result<Answer, Refusal> {
     let pod = logs::read(context)?;
     let container = logs::container(context, &pod)?;
     let Some(node) = logs::node_of(&pod) else {

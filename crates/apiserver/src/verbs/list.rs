@@ -93,11 +93,11 @@ fn unknown_field(context: &Context<'_>, field: &str) -> Refusal {
         );
         return Refusal::bad_request(why);
     }
-    Refusal::bad_request(format!(
-        "field label {} not supported for {}",
-        types::go::quote(field),
-        context.resource.kind
-    ))
+    if context.resource.group == "batch" {
+        let (field, kind) = (types::go::quote(field), &context.resource.kind);
+        return Refusal::bad_request(format!("field label {field} not supported for {kind}"));
+    }
+    Refusal::bad_request(format!("field label not supported: {field}"))
 }
 
 pub(crate) async fn list(context: &Context<'_>) -> Result<Answer, Refusal> {

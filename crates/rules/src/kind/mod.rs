@@ -15,7 +15,7 @@ use crate::names::{self, Problems};
 use crate::{meta, wire};
 
 mod admission;
-mod autoscaling;
+pub mod autoscaling;
 mod batch;
 mod coordination;
 pub mod core;

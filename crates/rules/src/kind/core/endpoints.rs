@@ -131,8 +131,6 @@ impl Kind for Endpoints {
             }
         }
         warnings
-            .push("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned());
-        warnings
     }
 }
 

@@ -44,8 +44,14 @@ pub fn complete(service: &mut Value) {
     if !ip.is_empty() && items(spec, "clusterIPs").is_empty() {
         spec["clusterIPs"] = json!([ip]);
     }
+    // Whoever selects no pods and wants no address speaks for addresses that nobody knows here.
+    let is_open = items(spec, "clusterIPs").first().and_then(Value::as_str) == Some(NONE)
+        && spec["selector"].as_object().is_none_or(serde_json::Map::is_empty);
     if spec["ipFamilyPolicy"].is_null() {
-        spec["ipFamilyPolicy"] = json!("SingleStack");
+        spec["ipFamilyPolicy"] = json!(if is_open { "RequireDualStack" } else { "SingleStack" });
+    }
+    if is_open && items(spec, "ipFamilies").is_empty() {
+        spec["ipFamilies"] = json!(["IPv4", "IPv6"]);
     }
     if items(spec, "ipFamilies").is_empty() {
         let is_v6 = addresses::ip(&ip).is_some_and(|ip| ip.is_ipv6());

@@ -124,11 +124,16 @@ impl Kind for Replicas {
         errors
     }
 
+    /// Only the older kind can be selected by how many there are.
     fn selectable(&self) -> &'static [&'static str] {
-        &["status.replicas"]
+        match self {
+            Replicas::Set => &[],
+            Replicas::Controller => &["status.replicas"],
+        }
     }
 
     fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
-        vec![("status.replicas", at(object, "status.replicas").as_i64().unwrap_or(0).to_string())]
+        let count = at(object, "status.replicas").as_i64().unwrap_or(0).to_string();
+        self.selectable().iter().map(|name| (*name, count.clone())).collect()
     }
 }
