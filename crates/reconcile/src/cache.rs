@@ -10,10 +10,9 @@ use futures::stream::{BoxStream, StreamExt as _};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
 use tracing::{debug, warn};
 
-use crate::{Key, Tasks};
+use crate::{Key, Tasks, flag::Flag};
 
 /// The first wait after a watch fails; each further failure in a row doubles it.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
@@ -63,7 +62,7 @@ struct Shared<K> {
     on_change: Vec<OnChange<K>>,
     on_error: Vec<OnError>,
     held: Mutex<Held<K>>,
-    ready: watch::Sender<bool>,
+    ready: Flag,
 }
 
 struct Held<K> {
@@ -151,7 +150,7 @@ impl<K: Resource + Debug + Send + Sync + 'static> Builder<K> {
             on_change: self.on_change,
             on_error: self.on_error,
             held: Mutex::new(held),
-            ready: watch::Sender::new(false),
+            ready: Flag::default(),
         });
         let cache = Cache { shared };
         let events = (self.source)(self.config);
@@ -169,14 +168,12 @@ impl<K> Clone for Cache<K> {
 impl<K> Cache<K> {
     /// Waits until the cache has seen everything once. Ends also if it never will, because its tasks are gone.
     pub async fn ready(&self) {
-        let mut ready = self.shared.ready.subscribe();
-        // The sender is in `self`, so that this cannot fail.
-        let _ = ready.wait_for(|ready| *ready).await;
+        self.shared.ready.wait().await;
     }
 
     /// Whether the cache has seen everything once.
     pub fn is_ready(&self) -> bool {
-        *self.shared.ready.borrow()
+        self.shared.ready.is_set()
     }
 
     /// The object of a key.
@@ -321,7 +318,7 @@ impl<K: Resource + Debug + Send + Sync + 'static> Cache<K> {
         for (key, old, new) in changes {
             self.tell(&key, old.as_ref(), new.as_ref());
         }
-        self.shared.ready.send_replace(true);
+        self.shared.ready.set();
     }
 
     fn applied(&self, object: K) {

@@ -7,6 +7,7 @@
 
 mod cache;
 mod clock;
+mod flag;
 mod key;
 mod queue;
 mod tasks;
