@@ -44,6 +44,13 @@ impl Book {
         Book { notes: Mutex::new(Notes { by_key: BTreeMap::new(), doubt_until }), doubt }
     }
 
+    /// The worker is reached again: what it was sent while it did not answer it may carry out only now.
+    pub(super) fn reopened(&self, now: Timestamp) {
+        let mut notes = self.notes();
+        notes.doubt_until = now.saturating_add(self.doubt).unwrap_or(now);
+        notes.by_key.values_mut().for_each(|note| note.read_at = None);
+    }
+
     /// When the worker was last seen to hold nothing of a Workload, if nothing can have arrived since.
     pub(super) fn read_at(&self, key: &Key) -> Option<Timestamp> {
         self.notes().by_key.get(key)?.read_at
@@ -132,6 +139,10 @@ mod tests {
         assert_eq!(book.read(&key, at(101)), Some(SignedDuration::from_secs(59)));
         assert_eq!(book.read(&key, at(160)), None);
         assert_eq!(book.read_at(&key), Some(at(160)));
+        // It was away for long: what waited there is carried out now.
+        book.reopened(at(900));
+        assert_eq!(book.read_at(&key), None);
+        assert_eq!(book.read(&key, at(900)), Some(SignedDuration::from_secs(60)));
     }
 
     #[test]

@@ -84,6 +84,7 @@ impl Connection {
     }
 
     fn connected(&self, worker: Arc<Worker>, shared: &Shared) {
+        self.book.reopened(shared.clock.now());
         let mut state = self.state();
         state.link = Link::Connected;
         state.lost_before = None;

@@ -14,7 +14,7 @@ use kube::{
 };
 use reconcile::{Key, Next, Tasks};
 use rules::{
-    dispatch::{Adapter, Because, Observed, Owner, Plan, Step, decide, local},
+    dispatch::{Adapter, Because, Observed, Owner, Plan, Step, local},
     workload::patch::{self, ADMISSION_MANAGER, Manner},
 };
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ use super::{
     Error, Shared,
     call::{MANAGER, within},
     events::Told,
-    observe::observe,
+    observe::decided,
     worker::resource,
 };
 
@@ -50,9 +50,7 @@ pub(super) fn start(shared: &Arc<Shared>, tasks: &mut Tasks) {
 }
 
 async fn work(shared: &Arc<Shared>, due: &Due, key: Key) -> Result<Next, Error> {
-    let seen = observe(shared, &key);
-    let now = shared.clock.now();
-    let plan = decide(&seen, &shared.settings.policy, now);
+    let (seen, plan) = decided(shared, &key);
     if plan.steps.is_empty() {
         debug!(workload = %key, %plan, "decided");
     } else {

@@ -19,6 +19,8 @@ mod events;
 mod kubeconfig;
 mod manager;
 mod observe;
+#[cfg(feature = "planted")]
+mod planted;
 mod settings;
 mod worker;
 
@@ -30,6 +32,8 @@ use reconcile::{Cache, Clock, Key, Queue, Tasks};
 use types::kueue::{AdmissionCheck, MultiKueueCluster, MultiKueueConfig, Workload};
 
 pub use call::Error;
+#[cfg(feature = "planted")]
+pub use planted::Planted;
 pub use settings::{Connect, Settings};
 
 use clusters::Clusters;

@@ -4,13 +4,35 @@ use std::sync::Arc;
 
 use kube::core::DynamicObject;
 use reconcile::Key;
-use rules::dispatch::{Adapter, CONTROLLER, Check, ClusterName, Link, Observed, Owner, Remote, check};
+use rules::dispatch::{
+    Adapter, CONTROLLER, Check, ClusterName, Link, Observed, Owner, Plan, Remote, check, decide,
+};
 use types::kueue::Workload;
 
 use super::{Shared, clusters::is_given_up, connection::Connection};
 
+/// What is known about a Workload, and what to do about it now.
+pub(super) fn decided(shared: &Shared, key: &Key) -> (Observed, Plan) {
+    let now = shared.clock.now();
+    let seen = observe(shared, key);
+    #[cfg(feature = "planted")]
+    let seen = {
+        let mut seen = seen;
+        super::planted::seen(shared.settings.planted, &mut seen, now);
+        seen
+    };
+    let plan = decide(&seen, &shared.settings.policy, now);
+    #[cfg(feature = "planted")]
+    let plan = {
+        let mut plan = plan;
+        super::planted::plan(shared.settings.planted, &seen, &mut plan);
+        plan
+    };
+    (seen, plan)
+}
+
 /// Everything that is known about a Workload.
-pub(super) fn observe(shared: &Shared, key: &Key) -> Observed {
+fn observe(shared: &Shared, key: &Key) -> Observed {
     let local = shared.workloads.get(key);
     let owner = local.as_deref().and_then(Owner::of);
     let adapter = owner.as_ref().and_then(Owner::adapter);

@@ -38,6 +38,9 @@ pub struct Settings {
     pub collect: Duration,
     /// How many Workloads a lane works on at once.
     pub concurrency: usize,
+    /// A bug.
+    #[cfg(feature = "planted")]
+    pub planted: Option<super::Planted>,
 }
 
 impl std::fmt::Debug for Settings {
@@ -66,6 +69,8 @@ impl Default for Settings {
             doubt: Duration::from_secs(65),
             collect: Duration::from_millis(100),
             concurrency: 32,
+            #[cfg(feature = "planted")]
+            planted: None,
         }
     }
 }

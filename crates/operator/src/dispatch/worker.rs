@@ -9,9 +9,7 @@ use kube::{
 };
 use reconcile::{Cache, Key, Next, Queue, Tasks};
 use rules::{
-    dispatch::{
-        self, Adapter, ClusterName, ORIGIN, Observed, Owner, Step, copy, decide, observed, plan::Pods,
-    },
+    dispatch::{self, Adapter, ClusterName, ORIGIN, Observed, Owner, Step, copy, observed, plan::Pods},
     workload::{
         change,
         patch::{self, ADMISSION_MANAGER, Manner},
@@ -26,7 +24,7 @@ use super::{
     call::{Error, within},
     connection::Connection,
     events::Told,
-    observe::observe,
+    observe::decided,
 };
 
 /// Mirrors by the Workload that they belong to.
@@ -137,8 +135,7 @@ impl Worker {
     }
 
     async fn work(&self, shared: &Arc<Shared>, connection: &Connection, key: Key) -> Result<Next, Error> {
-        let seen = observe(shared, &key);
-        let plan = decide(&seen, &shared.settings.policy, shared.clock.now());
+        let (seen, plan) = decided(shared, &key);
         let lane = Lane { shared, connection, worker: self, key: &key, seen: &seen };
         for step in plan.on(self.name.as_str()) {
             info!(workload = %key, cluster = %self.name, %step, because = %plan.because, "taking");
@@ -256,9 +253,9 @@ impl Lane<'_> {
         body["metadata"] =
             json!({"uid": copy.metadata.uid, "resourceVersion": copy.metadata.resource_version});
         let api = self.worker.workloads_in(&self.key.namespace);
-        let (params, body) = (self.params(), Patch::Merge(body));
+        let (params, body) = (Self::params(), Patch::Merge(body));
         let answer = self.call("change a Workload", api.patch(&self.key.name, &params, &body)).await;
-        self.answered(answer, &self.worker.workloads)
+        Self::answered(answer, &self.worker.workloads)
     }
 
     async fn forward(&self, change: &Value) -> Result<(), Error> {
@@ -270,9 +267,9 @@ impl Lane<'_> {
         body["metadata"]["uid"] = json!(mirror.metadata.uid);
         body["metadata"]["resourceVersion"] = json!(mirror.metadata.resource_version);
         let api = self.worker.objects_in(kind.adapter, &self.key.namespace);
-        let (params, body) = (self.params(), Patch::Merge(body));
+        let (params, body) = (Self::params(), Patch::Merge(body));
         let answer = self.call("change a job", api.patch(&name, &params, &body)).await;
-        self.answered(answer, &kind.objects)
+        Self::answered(answer, &kind.objects)
     }
 
     /// Written the way Kueue writes it, so that Kueue can take it back.
@@ -286,7 +283,7 @@ impl Lane<'_> {
         let api = self.worker.workloads_in(&self.key.namespace);
         let answer =
             self.call("deactivate a Workload", api.patch_status(&self.key.name, &params, &body)).await;
-        self.answered(answer, &self.worker.workloads)
+        Self::answered(answer, &self.worker.workloads)
     }
 
     /// The mirror first, and the copy when the mirror is gone (MK-DEL-03).
@@ -316,6 +313,11 @@ impl Lane<'_> {
             return Ok(false);
         }
         let mut params = only(mirror.metadata.uid.as_deref());
+        if pods == Pods::Before {
+            // It may have ended since it was seen, and then it must not run again.
+            let seen = mirror.metadata.resource_version.clone();
+            params.preconditions.iter_mut().for_each(|only| only.resource_version.clone_from(&seen));
+        }
         params.propagation_policy = match pods {
             Pods::Before => Some(PropagationPolicy::Foreground),
             Pods::After if kind.adapter.deletes_in_background => Some(PropagationPolicy::Background),
@@ -324,22 +326,24 @@ impl Lane<'_> {
         let name = mirror.metadata.name.as_deref().unwrap_or_default();
         let api = self.worker.objects_in(kind.adapter, &self.key.namespace);
         match self.call("delete a job", api.delete(name, &params)).await {
-            Ok(answer) => match answer.left() {
-                Some(still) => {
-                    kind.objects.put(still);
-                    Ok(false)
+            Ok(answer) => {
+                let still = answer.left();
+                let is_gone = still.is_none();
+                match still {
+                    Some(still) => kind.objects.put(still),
+                    None => kind.objects.removed(mirror),
                 }
-                None => {
-                    kind.objects.removed(mirror);
-                    Ok(true)
-                }
-            },
+                Ok(is_gone)
+            }
             Err(error) if error.is_not_found() => {
                 kind.objects.removed(mirror);
                 Ok(true)
             }
-            // Another one of that name took its place: the watch will tell.
-            Err(error) if error.is_conflict() => Ok(false),
+            // It changed, or another one of that name took its place.
+            Err(error) if error.is_conflict() => {
+                self.look().await?;
+                Ok(false)
+            }
             Err(error) => Err(error),
         }
     }
@@ -351,12 +355,12 @@ impl Lane<'_> {
             let rest: Vec<&String> =
                 finalizers.iter().filter(|finalizer| *finalizer != RESOURCE_IN_USE).collect();
             let metadata = json!({"finalizers": rest, "uid": copy.metadata.uid, "resourceVersion": copy.metadata.resource_version});
-            let (params, body) = (self.params(), Patch::Merge(json!({"metadata": metadata})));
+            let (params, body) = (Self::params(), Patch::Merge(json!({"metadata": metadata})));
             match self.call("release a Workload", api.patch(&self.key.name, &params, &body)).await {
                 Ok(answer) if copy.metadata.deletion_timestamp.is_none() => self.worker.workloads.put(answer),
                 Ok(_) => {}
                 Err(error) if error.is_not_found() => {}
-                Err(error) => return self.answered(Err(error), &self.worker.workloads),
+                Err(error) => return Self::answered(Err(error), &self.worker.workloads),
             }
         }
         if copy.metadata.deletion_timestamp.is_some() {
@@ -409,7 +413,7 @@ impl Lane<'_> {
     }
 
     /// What became of a change. One that somebody else made first wakes by itself.
-    fn answered<K>(&self, answer: Result<K, Error>, cache: &Cache<K>) -> Result<(), Error>
+    fn answered<K>(answer: Result<K, Error>, cache: &Cache<K>) -> Result<(), Error>
     where
         K: kube::Resource + std::fmt::Debug + Send + Sync + 'static,
     {
@@ -438,7 +442,7 @@ impl Lane<'_> {
         self.seen.local.as_deref().and_then(Owner::of).map(|owner| owner.name)
     }
 
-    fn params(&self) -> PatchParams {
+    fn params() -> PatchParams {
         PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
     }
 }

@@ -127,6 +127,16 @@ pub(super) struct Case<'a> {
 impl Case<'_> {
     /// Without quota nothing of it stays anywhere, and when that is certain it can be tried anew (MK-FLOW-11).
     fn withdraw(&self, holder: Option<ClusterName>) -> Plan {
+        // What has ended has ended, also if nobody wanted it to run any more.
+        if let Some((holder, remote)) =
+            holder.as_ref().and_then(|holder| self.seen.remotes.get_key_value(holder))
+            && remote.link == Link::Connected
+            && let Some(mirror) = remote.mirror_of(self.local, self.seen.job.as_deref())
+            && let Some(plan) =
+                self.ended(holder, remote, remote.copy_of(self.local).map(|copy| &**copy), Some(mirror))
+        {
+            return plan;
+        }
         let mut plan = Plan::wait(Because::NoQuota);
         for (cluster, remote) in self.seen.connected().filter(|(_, remote)| remote.holds_anything()) {
             plan.steps.push(self.delete(cluster, remote));

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use k8s_openapi::api::batch::v1::Job;
 use kube::{
     Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
 };
 use operator::{
@@ -150,7 +150,10 @@ impl Site {
     }
 
     pub(crate) async fn workloads(&self) -> anyhow::Result<Vec<Workload>> {
-        Ok(Api::<Workload>::namespaced(self.client.clone(), NAMESPACE).list(&Default::default()).await?.items)
+        Ok(Api::<Workload>::namespaced(self.client.clone(), NAMESPACE)
+            .list(&ListParams::default())
+            .await?
+            .items)
     }
 
     /// The Workload of a Job.
@@ -335,7 +338,7 @@ impl Fleet {
         for (name, worker) in &self.workers {
             eventually(&format!("{name} is clean"), async || {
                 let jobs = Api::<Job>::namespaced(worker.client.clone(), NAMESPACE)
-                    .list(&Default::default())
+                    .list(&ListParams::default())
                     .await?;
                 let is_clean = jobs.items.is_empty() && worker.workloads().await?.is_empty();
                 Ok(is_clean.then_some(()))

@@ -162,6 +162,9 @@ fn the_manager_evicts() {
     check(empty.clone().read("east"), "settle, forget, because evicted");
     // And nothing is offered to anybody before the eviction is over.
     check(empty.read("east").wrote(&[Step::Forget]), "wait, because evicted");
+    // Quota was taken back, but it had ended before anybody could stop it.
+    let ended = seen().copy("east", &["Evicted"]).mirror("east", complete()).ready("east").evicted();
+    check(ended, "mirror east, because ended on east");
     // Quota was taken back: what is there goes, and the record with it.
     let withdrawn = seen().copy("east", &["Evicted"]).mirror("east", json!({})).ready("east").evicted();
     check(withdrawn.clone(), "stop and delete east, because no quota");
