@@ -18,6 +18,7 @@ pub(crate) enum Command {
     Operator(Operator),
     Check(Check),
     Crds(Crds),
+    Simulate(Simulate),
 }
 
 /// See it work: three clusters in this process, a handful of Jobs, and what became of them.
@@ -207,4 +208,24 @@ pub(crate) struct Operator {
     /// cluster.
     #[arg(long, value_name = "NAME", requires = "webhook_listen")]
     pub(crate) webhook_service: Option<String>,
+}
+
+/// Look for ways in which dispatch could go wrong.
+///
+/// Runs a management cluster, two workers and the operator in one thread with simulated time, while requests, answers and
+/// watch events are delayed, lost, doubled and reordered, clusters freeze, the operator is killed and people interfere; and
+/// checks after every moment that no Job runs on two clusters at once, none is lost, and ends are final. All chance comes
+/// from a seed, and the same seed gives the same run.
+///
+/// Exit status: 0 if nothing was found, 1 if something was; then the seeds that show it are printed.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  ferry simulate --seeds 1000\n  ferry simulate --seed 42")]
+pub(crate) struct Simulate {
+    /// How many seeds, from 0.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) seeds: u64,
+
+    /// This seed alone.
+    #[arg(long, value_name = "S", conflicts_with = "seeds")]
+    pub(crate) seed: Option<u64>,
 }

@@ -7,6 +7,7 @@ mod crds;
 mod demo;
 mod operator;
 mod process;
+mod simulate;
 mod up;
 
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Command::Crds(_) => crds::run(),
         Command::Cluster(cluster) => cluster::run(&cluster),
         Command::Operator(operator) => operator::run(&operator),
+        Command::Simulate(simulate) => Ok(simulate::run(&simulate)),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

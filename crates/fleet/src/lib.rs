@@ -10,6 +10,7 @@ mod fleet;
 mod layout;
 mod nodes;
 mod plugin;
+pub mod simulation;
 
 pub use cluster::{Cluster, Settings as ClusterSettings};
 pub use error::Error;

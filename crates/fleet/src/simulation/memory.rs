@@ -1,0 +1,346 @@
+//! The objects of one simulated cluster: what an API server does with them, as far as the operator can tell.
+//!
+//! Nothing here is random, and time is the simulation's. Kinds are not known, except where a rule of theirs is an
+//! invariant to be watched: a Workload keeps its cluster, and a Job's status follows the rules.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::batch::v1::Job;
+use reconcile::Clock;
+use rules::workload::patch::{ADMISSION_CONDITIONS, ADMISSION_MANAGER};
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+
+/// Where an object is: its resource (`batch/jobs`), its namespace and its name.
+pub(super) type Place = (String, String, String);
+
+/// A refusal: its code, its reason and what is said.
+pub(super) type Refused = (u16, &'static str, String);
+
+/// Something that must not happen.
+pub(super) type Violations = Vec<String>;
+
+/// The objects of a cluster.
+pub(super) struct Memory {
+    pub(super) name: &'static str,
+    pub(super) violations: Violations,
+    clock: Clock,
+    version: u64,
+    uids: u64,
+    objects: BTreeMap<Place, Value>,
+    events: Vec<(u64, Place, &'static str, Value)>,
+    watchers: Vec<Watcher>,
+}
+
+struct Watcher {
+    resource: String,
+    namespace: Option<String>,
+    labels: Vec<(String, String)>,
+    to: mpsc::UnboundedSender<Value>,
+}
+
+impl Memory {
+    pub(super) fn new(name: &'static str, clock: Clock) -> Memory {
+        Memory {
+            name,
+            violations: Vec::new(),
+            clock,
+            version: 1,
+            uids: 0,
+            objects: BTreeMap::new(),
+            events: Vec::new(),
+            watchers: Vec::new(),
+        }
+    }
+
+    pub(super) fn get(&self, place: &Place) -> Option<&Value> {
+        self.objects.get(place)
+    }
+
+    /// All objects of a resource, by place.
+    pub(super) fn all(&self, resource: &str) -> Vec<(Place, Value)> {
+        let of = self.objects.iter().filter(|((it, _, _), _)| it == resource);
+        of.map(|(place, object)| (place.clone(), object.clone())).collect()
+    }
+
+    pub(super) fn list(&self, resource: &str, namespace: Option<&str>, labels: &[(String, String)]) -> Value {
+        let fits = |place: &Place, object: &Value| {
+            place.0 == resource && namespace.is_none_or(|it| it == place.1) && matches(object, labels)
+        };
+        let items: Vec<&Value> = self
+            .objects
+            .iter()
+            .filter(|(place, object)| fits(place, object))
+            .map(|(_, object)| object)
+            .collect();
+        json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": self.version.to_string()}, "items": items})
+    }
+
+    /// Everything that happens after a version, and from now on.
+    pub(super) fn watch(
+        &mut self,
+        resource: &str,
+        namespace: Option<&str>,
+        labels: Vec<(String, String)>,
+        after: u64,
+    ) -> mpsc::UnboundedReceiver<Value> {
+        let (to, events) = mpsc::unbounded_channel();
+        let watcher =
+            Watcher { resource: resource.to_owned(), namespace: namespace.map(str::to_owned), labels, to };
+        for (version, place, kind, object) in &self.events {
+            if *version > after {
+                watcher.tell(place, kind, object);
+            }
+        }
+        self.watchers.push(watcher);
+        events
+    }
+
+    pub(super) fn create(&mut self, place: Place, mut object: Value) -> Result<Value, Refused> {
+        if self.objects.contains_key(&place) {
+            return Err((409, "AlreadyExists", format!("{} {:?} already exists", place.0, place.2)));
+        }
+        self.uids += 1;
+        let metadata =
+            object["metadata"].as_object_mut().ok_or((400, "BadRequest", "no metadata".to_owned()))?;
+        metadata.insert("uid".to_owned(), json!(format!("{}-{}", self.name, self.uids)));
+        metadata.insert("creationTimestamp".to_owned(), json!(self.now()));
+        metadata.insert("generation".to_owned(), json!(1));
+        if place.0.ends_with("/workloads") || place.0.ends_with("/jobs") {
+            object["status"] = json!({});
+        }
+        Ok(self.store(place, "ADDED", object))
+    }
+
+    /// Changes an object by a function; what changes nothing is no change.
+    pub(super) fn change(&mut self, place: &Place, change: impl FnOnce(&mut Value)) -> Option<Value> {
+        let old = self.objects.get(place)?.clone();
+        let mut new = old.clone();
+        change(&mut new);
+        if new == old {
+            return Some(old);
+        }
+        if new["spec"] != old["spec"] {
+            new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
+        }
+        let finalizers = new["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty());
+        if new["metadata"]["deletionTimestamp"].is_string() && !finalizers {
+            self.objects.insert(place.clone(), new);
+            self.remove(place);
+            return Some(old);
+        }
+        Some(self.store(place.clone(), "MODIFIED", new))
+    }
+
+    /// A patch, as a client sends it.
+    pub(super) fn patch(
+        &mut self,
+        place: &Place,
+        patch: &Value,
+        status: bool,
+        apply: Option<&str>,
+    ) -> Result<Value, Refused> {
+        let Some(old) = self.objects.get(place).cloned() else { return Err(not_found(place)) };
+        for field in ["uid", "resourceVersion"] {
+            let (wanted, there) = (&patch["metadata"][field], &old["metadata"][field]);
+            if wanted.is_string() && wanted != there {
+                return Err((409, "Conflict", format!("{} {:?} was modified", place.0, place.2)));
+            }
+        }
+        let mut new = old.clone();
+        match (status, apply) {
+            (true, Some(manager)) => applied(&mut new, &patch["status"], manager),
+            (true, None) => merge(&mut new["status"], &patch["status"]),
+            (false, _) => {
+                let mut rest = patch.clone();
+                if let Some(fields) = rest.as_object_mut() {
+                    fields.remove("status");
+                }
+                merge(&mut new, &rest);
+                for field in ["uid", "resourceVersion", "generation", "creationTimestamp"] {
+                    new["metadata"][field] = old["metadata"][field].clone();
+                }
+            }
+        }
+        self.judge(place, &old, &new)?;
+        Ok(self.change(place, |object| *object = new).unwrap_or(old))
+    }
+
+    pub(super) fn delete(
+        &mut self,
+        place: &Place,
+        options: &Value,
+        has_pods: bool,
+    ) -> Result<Value, Refused> {
+        let Some(old) = self.objects.get(place).cloned() else { return Err(not_found(place)) };
+        let uid = &options["preconditions"]["uid"];
+        if uid.is_string() && *uid != old["metadata"]["uid"] {
+            return Err((409, "Conflict", "the UID in the precondition is another".to_owned()));
+        }
+        let version = &options["preconditions"]["resourceVersion"];
+        if version.is_string() && *version != old["metadata"]["resourceVersion"] {
+            return Err((409, "Conflict", "the ResourceVersion in the precondition is another".to_owned()));
+        }
+        let foreground = options["propagationPolicy"] == "Foreground" && has_pods;
+        let now = self.now();
+        let finalizers = old["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        if !foreground && finalizers.is_empty() {
+            self.remove(place);
+            return Ok(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}));
+        }
+        let kept = self.change(place, |object| {
+            if object["metadata"]["deletionTimestamp"].is_null() {
+                object["metadata"]["deletionTimestamp"] = json!(now);
+            }
+            if foreground {
+                object["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+            }
+        });
+        Ok(kept.unwrap_or(old))
+    }
+
+    pub(super) fn remove(&mut self, place: &Place) {
+        if let Some(mut object) = self.objects.remove(place) {
+            self.version += 1;
+            object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+            self.tell(place, "DELETED", object);
+        }
+    }
+
+    fn store(&mut self, place: Place, kind: &'static str, mut object: Value) -> Value {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.objects.insert(place.clone(), object.clone());
+        self.tell(&place, kind, object.clone());
+        object
+    }
+
+    fn tell(&mut self, place: &Place, kind: &'static str, object: Value) {
+        self.watchers.retain(|watcher| !watcher.to.is_closed());
+        self.watchers.iter().for_each(|watcher| watcher.tell(place, kind, &object));
+        self.events.push((self.version, place.clone(), kind, object));
+    }
+
+    /// Ends every watch, as a server that was away does.
+    pub(super) fn end_watches(&mut self) {
+        self.watchers.clear();
+    }
+
+    /// Takes in all that ever happened here.
+    pub(super) fn fingerprint(&self, into: &mut impl std::hash::Hasher) {
+        use std::hash::Hash as _;
+        for (version, place, kind, object) in &self.events {
+            (version, place, kind, object.to_string()).hash(into);
+        }
+    }
+
+    fn now(&self) -> String {
+        self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+
+    /// What an API server would refuse because of what the object is.
+    fn judge(&mut self, place: &Place, old: &Value, new: &Value) -> Result<(), Refused> {
+        let invalid = |why: &str| Err((422, "Invalid", why.to_owned()));
+        let cluster = |object: &Value| object["status"]["clusterName"].as_str().map(str::to_owned);
+        if let (Some(was), Some(is)) = (cluster(old), cluster(new))
+            && was != is
+        {
+            self.violations
+                .push(format!("{}: the cluster of {} goes from {was} to {is}", self.name, place.2));
+            return invalid("clusterName is immutable once set");
+        }
+        let nominated = new["status"]["nominatedClusterNames"].as_array().is_some_and(|all| !all.is_empty());
+        if cluster(new).is_some() && nominated {
+            return invalid("clusterName and nominatedClusterNames are mutually exclusive");
+        }
+        if place.0 == "batch/jobs" && old["status"] != new["status"] {
+            let typed = |object: &Value| serde_json::from_value::<Job>(object.clone()).ok();
+            if let (Some(was), Some(is)) = (typed(old), typed(new)) {
+                let errors = rules::job::status::validate_transition(&is, &was);
+                if !errors.is_empty() {
+                    self.violations
+                        .push(format!("{}: the status of {} is not valid: {errors:?}", self.name, place.2));
+                    return invalid("the status is not valid");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Watcher {
+    fn tell(&self, place: &Place, kind: &str, object: &Value) {
+        let is_theirs = self.resource == place.0 && self.namespace.as_ref().is_none_or(|it| *it == place.1);
+        if is_theirs && matches(object, &self.labels) {
+            // Whoever no longer listens is forgotten at the next event.
+            let _ = self.to.send(json!({"type": kind, "object": object}));
+        }
+    }
+}
+
+fn not_found(place: &Place) -> Refused {
+    (404, "NotFound", format!("{} {:?} not found", place.0, place.2))
+}
+
+fn matches(object: &Value, labels: &[(String, String)]) -> bool {
+    labels.iter().all(|(key, value)| object["metadata"]["labels"][key] == **value)
+}
+
+/// A JSON merge patch.
+fn merge(into: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else {
+        *into = patch.clone();
+        return;
+    };
+    if !into.is_object() {
+        *into = Value::Object(Map::new());
+    }
+    for (key, value) in fields {
+        if value.is_null() {
+            into.as_object_mut().expect("it is one now").remove(key);
+        } else {
+            merge(&mut into[key], value);
+        }
+    }
+}
+
+/// Server-side apply of a status, as far as the operator's own names go: what belongs to admission is replaced by what is
+/// applied under that name, and of everything else only what is named changes.
+fn applied(object: &mut Value, status: &Value, manager: &str) {
+    const OF_ADMISSION: [&str; 10] = [
+        "admission",
+        "requeueState",
+        "admissionChecks",
+        "accumulatedPastExecutionTimeSeconds",
+        "schedulingStats",
+        "nominatedClusterNames",
+        "clusterName",
+        "unhealthyNodes",
+        "preemptionGates",
+        "resourceRequests",
+    ];
+    let is_admission = manager == ADMISSION_MANAGER;
+    if !object["status"].is_object() {
+        object["status"] = json!({});
+    }
+    let mut conditions: Vec<Value> = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let new: Vec<Value> = status["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.retain(|old| {
+        let named = new.iter().any(|it| it["type"] == old["type"]);
+        let ours = old["type"]
+            .as_str()
+            .is_some_and(|kind| ADMISSION_CONDITIONS.contains(&kind) && kind != "PodsReady");
+        !(named || is_admission && ours)
+    });
+    conditions.extend(new);
+    let fields = object["status"].as_object_mut().expect("it is one now");
+    if is_admission {
+        for field in OF_ADMISSION {
+            fields.remove(field);
+        }
+    }
+    for (key, value) in status.as_object().into_iter().flatten() {
+        fields.insert(key.clone(), value.clone());
+    }
+    fields.insert("conditions".to_owned(), Value::Array(conditions));
+}
