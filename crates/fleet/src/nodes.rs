@@ -182,3 +182,53 @@ async fn carry(stream: Option<(DuplexStream, mpsc::Sender<Bytes>)>) {
         }
     }
 }
+<<<<<<< HEAD
+=======
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn streams_are_carried_to_a_process_and_back_until_it_ends() {
+        let (typing, stdin) = mpsc::channel(4);
+        let (stdout, mut read) = mpsc::channel(4);
+        let (stderr, mut wrong) = mpsc::channel(4);
+        let (resizing, resize) = mpsc::channel(4);
+        let options = StreamOptions { stdin: true, stdout: true, stderr: true, ..StreamOptions::default() };
+        let (theirs, ours) = connect(&options, Streams { stdin, stdout, stderr, resize });
+        let process = async {
+            let (mut input, mut output) = (theirs.input.expect("input"), theirs.output.expect("output"));
+            let mut errors = theirs.errors.expect("errors");
+            let size = theirs.sizes.expect("sizes").recv().await;
+            let mut text = String::new();
+            input.read_to_string(&mut text).await.expect("text");
+            output.write_all(format!("{text} {size:?}").as_bytes()).await.expect("room");
+            errors.write_all(b"err").await.expect("room");
+            5
+        };
+        typing.send(Bytes::from_static(b"typed")).await.expect("a reader");
+        drop(typing);
+        resizing.send(Size { width: 80, height: 24 }).await.expect("a reader");
+        assert_eq!(ours.accompany(process).await, 5);
+        assert_eq!(read.recv().await.expect("output"), "typed Some((80, 24))");
+        assert_eq!(wrong.recv().await.expect("errors"), "err");
+        assert_eq!(read.recv().await, None);
+    }
+
+    #[test]
+    fn options_say_since_when() {
+        let asked = |name: &str| match name {
+            "sinceSeconds" => Some("60"),
+            "tailLines" => Some("7"),
+            "previous" => Some("true"),
+            _ => None,
+        };
+        let asked = LogOptions::read(asked).expect("options");
+        let now = Timestamp::from_second(1_000).expect("a time");
+        let options = log_options(&asked, now);
+        assert_eq!(options.since, Timestamp::from_second(940).ok());
+        assert_eq!((options.tail, options.previous, options.limit), (Some(7), true, None));
+    }
+}
+>>>>>>> f63fb31 (Reach containers of embedded clusters through their API server)

@@ -545,6 +545,10 @@ impl Actor {
 
     /// Writes the status, if it says something new.
     async fn write(&mut self) -> kube::Result<()> {
+        // A pod that had ended before we saw it is not ours to describe.
+        if self.ending == Some(Ending::Final) && !self.volumes_ready {
+            return Ok(());
+        }
         let host_ip = self.shared.host.settings.address.to_string();
         let status = status::of(&status::Seen {
             pod: &self.pod,
