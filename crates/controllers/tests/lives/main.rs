@@ -2,6 +2,8 @@
 //! controller another on an API server without controllers, and the same happens to the pods of both. The statuses that
 //! the two Jobs go through must be the same, one by one, and so must their pods and their events.
 //!
+//! With `--embedded` our API server takes the place of the real one beneath our controller.
+//!
 //! The lives are those by which the decision alone is judged (`rules`, `--test controller`).
 
 #[path = "../../../rules/tests/chance/mod.rs"]
@@ -19,11 +21,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use apiserver::{Cluster, Setup};
 use clap::Parser as _;
 use controllers::{Selection, Settings};
 use futures::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::Client;
+use kube::api::{Api, ObjectMeta, PostParams};
 use reconcile::{Clock, Tasks};
 use scenarios::{Scenario, Script, scenarios};
+use store::{Options, Store};
 use testkit::ControlPlane;
 use tokio::time::{Instant, sleep};
 use world::{Snapshot, World};
@@ -51,6 +58,9 @@ struct Arguments {
     /// How much happens in a random life.
     #[arg(long, default_value_t = 7)]
     steps: usize,
+    /// Our controller runs on our API server, in this process, instead of on a real one.
+    #[arg(long)]
+    embedded: bool,
 }
 
 #[tokio::main]
@@ -67,10 +77,15 @@ async fn main() -> ExitCode {
     }
     let builder = ControlPlane::builder().controller_manager(["job-controller"]);
     let Some(theirs) = builder.for_test().await else { return ExitCode::SUCCESS };
-    let Some(ours) = ControlPlane::builder().for_test().await else { return ExitCode::SUCCESS };
+    let ours = if arguments.embedded {
+        Ours::Embedded(embedded().await)
+    } else {
+        let Some(ours) = ControlPlane::builder().for_test().await else { return ExitCode::SUCCESS };
+        Ours::Real(Box::new(ours))
+    };
     let mut tasks = Tasks::new();
-    let jobs: Selection = "job-controller".parse().expect("a controller");
-    controllers::start(ours.client(), &jobs, Settings::default(), Clock::system(), &mut tasks);
+    let names: Selection = "job-controller,serviceaccount-controller".parse().expect("controllers");
+    controllers::start(ours.client(), &names, Settings::default(), Clock::system(), &mut tasks);
     let runs = all.into_iter().map(|scenario| async {
         let name = scenario.name.clone();
         (name, run(&theirs, &ours, scenario).await)
@@ -93,8 +108,53 @@ async fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Where our controller runs.
+enum Ours {
+    Real(Box<ControlPlane>),
+    Embedded(Client),
+}
+
+impl Ours {
+    fn client(&self) -> Client {
+        match self {
+            Ours::Real(cluster) => cluster.client(),
+            Ours::Embedded(client) => client.clone(),
+        }
+    }
+
+    async fn namespace(&self, name: &str) -> anyhow::Result<String> {
+        match self {
+            Ours::Real(cluster) => Ok(cluster.namespace(name).await?),
+            Ours::Embedded(client) => {
+                // A name that occurs in no message.
+                let name = &format!("life-of-{name}");
+                let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
+                let namespace = Namespace { metadata, ..Namespace::default() };
+                Api::<Namespace>::all(client.clone()).create(&PostParams::default(), &namespace).await?;
+                let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
+                while accounts.get_opt("default").await?.is_none() {
+                    sleep(Duration::from_millis(20)).await;
+                }
+                Ok(name.clone())
+            }
+        }
+    }
+}
+
+async fn embedded() -> Client {
+    let store = Store::open(Options::ephemeral()).expect("a store");
+    let setup = Setup {
+        settings: rules::job::Settings::default(),
+        plugins: Vec::new(),
+        signer: None,
+        service_accounts: true,
+    };
+    let cluster = Cluster::open_with(store, setup).await.expect("a cluster");
+    Client::new(cluster, "default")
+}
+
 /// Plays a scenario in both worlds. Returns the number of statuses that the Jobs went through.
-async fn run(theirs: &ControlPlane, ours: &ControlPlane, mut scenario: Scenario) -> anyhow::Result<usize> {
+async fn run(theirs: &ControlPlane, ours: &Ours, mut scenario: Scenario) -> anyhow::Result<usize> {
     let namespace = theirs.namespace(&scenario.name).await?;
     let theirs =
         World::create(theirs.client(), namespace, &scenario, None).await.context("the real world")?;
