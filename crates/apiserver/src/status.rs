@@ -286,14 +286,11 @@ impl Refusal {
         let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok());
         let code = code.and_then(|code| StatusCode::from_u16(code).ok());
         let text = |field: &str| status[field].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let code = code.filter(|code| code.as_u16() >= 400).unwrap_or(StatusCode::BAD_REQUEST);
         Refusal {
-            code: code.filter(|code| code.as_u16() >= 400).unwrap_or(StatusCode::BAD_REQUEST),
             reason: text("reason").map(Cow::Owned),
-            message: text("message").unwrap_or_default(),
             details: status["details"].as_object().cloned(),
-            retry_after: None,
-            token: None,
-            warnings: Vec::new(),
+            ..Refusal::new(code, "", text("message").unwrap_or_default())
         }
     }
 
