@@ -182,8 +182,6 @@ async fn carry(stream: Option<(DuplexStream, mpsc::Sender<Bytes>)>) {
         }
     }
 }
-<<<<<<< HEAD
-=======
 
 #[cfg(test)]
 mod tests {
@@ -231,4 +229,3 @@ mod tests {
         assert_eq!((options.tail, options.previous, options.limit), (Some(7), true, None));
     }
 }
->>>>>>> f63fb31 (Reach containers of embedded clusters through their API server)

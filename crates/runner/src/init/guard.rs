@@ -78,6 +78,8 @@ fn guard(path: &Path, node: &UnixStream) -> Result<Report, Failure> {
         // The node would have done it.
         for cgroup in &order.cgroups {
             let _ = fs::remove_dir(cgroup);
+            // Those of the node, which stay as long as there is another container's in them.
+            let _ = cgroup.parent().map(fs::remove_dir);
         }
     }
     let signal = status.signal();

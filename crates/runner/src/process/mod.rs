@@ -112,6 +112,15 @@ pub enum Unreachable {
     },
 }
 
+impl Drop for Shared {
+    /// Removes the node's own cgroups if nothing is in them; or else the last guard does.
+    fn drop(&mut self) {
+        for base in self.machine.cgroups.iter().flat_map(cgroups::Cgroups::bases) {
+            let _ = std::fs::remove_dir(base);
+        }
+    }
+}
+
 impl Shared {
     #[expect(clippy::too_many_arguments, reason = "what all pods of a node share, once")]
     pub(crate) fn new(
