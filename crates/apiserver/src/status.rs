@@ -20,9 +20,10 @@ pub struct Refusal {
     /// Clients come back after so many seconds.
     retry_after: Option<u32>,
     /// Where a list may go on.
-    token: Option<String>,
+    token: Option<Box<str>>,
     /// What the answer warns of all the same.
-    warnings: Vec<String>,
+    #[expect(clippy::box_collection, reason = "refusals are returned everywhere, and few warn")]
+    warnings: Option<Box<Vec<String>>>,
 }
 
 /// The object, resource or kind that an error is about.
@@ -66,7 +67,7 @@ impl Refusal {
             details: None,
             retry_after: None,
             token: None,
-            warnings: Vec::new(),
+            warnings: None,
         }
     }
 
@@ -303,24 +304,26 @@ impl Refusal {
 
     /// Tells where a list may go on.
     pub(crate) fn with_continue(mut self, token: String) -> Self {
-        self.token = Some(token);
+        self.token = Some(token.into());
         self
     }
 
     /// Warns of what was seen before the request was refused.
     pub(crate) fn warning(mut self, warnings: &[String]) -> Self {
-        self.warnings.extend_from_slice(warnings);
+        if !warnings.is_empty() {
+            self.warnings.get_or_insert_default().extend_from_slice(warnings);
+        }
         self
     }
 
     /// The same, if nothing was warned of yet.
     pub(crate) fn or_warning(self, warnings: &[String]) -> Self {
-        if self.warnings.is_empty() { self.warning(warnings) } else { self }
+        if self.warnings.is_none() { self.warning(warnings) } else { self }
     }
 
     /// What the answer warns of.
     pub(crate) fn warnings(&self) -> &[String] {
-        &self.warnings
+        self.warnings.as_deref().map_or(&[], Vec::as_slice)
     }
 
     /// Adds a cause that machines look for (2.28).

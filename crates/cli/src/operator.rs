@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
                     Some(address) => println!("operator is ready on {url}, and serves metrics at http://{address}/metrics"),
                     None => println!("operator is ready on {url}"),
                 }
-                std::future::pending().await
+                std::future::pending::<()>().await;
             } => None,
         };
         if let Some(webhooks) = &webhooks

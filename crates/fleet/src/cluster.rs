@@ -88,7 +88,7 @@ impl Cluster {
             service_accounts,
         };
         let api = apiserver::Cluster::open_with(store.clone(), setup).await;
-        let api = api.map_err(|source| Error::Prepare { cluster: name.clone(), source })?;
+        let api = api.map_err(|source| Error::Prepare { cluster: name.clone(), source: Box::new(source) })?;
 
         let mut tasks = Tasks::new();
         let (client, clock) = (Client::new(api.clone(), "default"), Clock::system());

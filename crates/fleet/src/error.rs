@@ -36,7 +36,7 @@ pub enum Error {
         /// Which cluster.
         cluster: String,
         /// What the API server said.
-        source: apiserver::status::Refusal,
+        source: Box<apiserver::status::Refusal>,
     },
     /// Its address could not be listened on.
     #[error("failed to serve cluster {cluster} on {address}")]
@@ -82,7 +82,7 @@ pub enum Error {
         /// Its name.
         name: String,
         /// What the cluster said.
-        source: kube::Error,
+        source: Box<kube::Error>,
     },
     /// A name that no worker can have.
     #[error("{name:?} cannot be the name of a worker: {why}")]

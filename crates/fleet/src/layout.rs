@@ -109,7 +109,12 @@ async fn write(
             // An administrator made it his own.
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             Err(source) => {
-                return Err(Error::LayOut { cluster: cluster.to_owned(), kind, name, source });
+                return Err(Error::LayOut {
+                    cluster: cluster.to_owned(),
+                    kind,
+                    name,
+                    source: Box::new(source),
+                });
             }
         }
     }

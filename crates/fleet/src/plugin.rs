@@ -58,7 +58,9 @@ impl Plugin for Webhooks {
             let Some(object) = &request.object else { return Ok(()) };
             let said = operator.validate(asked.kind, request.namespace, object, request.old).await;
             let (errors, warnings) = said.map_err(|error| Refusal::internal(reconcile::chain(&error)))?;
-            warnings.into_iter().for_each(|warning| request.warn(warning));
+            for warning in warnings {
+                request.warn(warning);
+            }
             if errors.is_empty() {
                 return Ok(());
             }

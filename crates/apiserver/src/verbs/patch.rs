@@ -192,11 +192,11 @@ fn expect_convertible(
     document: &Value,
     shown: impl Fn() -> String,
 ) -> Result<(), Refusal> {
+    const SCALARS: [&str; 5] = ["string", "bool", "int32", "int64", "float64"];
     let Err(schema::DecodeError::Mismatch(mismatch)) = schema::decode_value(resource.of_type(), document)
     else {
         return Ok(());
     };
-    const SCALARS: [&str; 5] = ["string", "bool", "int32", "int64", "float64"];
     let (found, expected) = (mismatch.found(), mismatch.expected());
     let is_integer = found.strip_prefix("number").is_some_and(|digits| !digits.contains(['.', 'e', 'E']));
     let why = match expected {

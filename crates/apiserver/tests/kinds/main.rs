@@ -9,7 +9,7 @@ mod chance;
 #[path = "../../../rules/tests/judge/generate.rs"]
 mod generate;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use apiserver::Cluster;
@@ -369,13 +369,13 @@ async fn ask(
         Ok(response) => response,
         Err(error) => return Ok((500, json!({"message": format!("no answer: {error}")}), Vec::new())),
     };
-    let warnings: BTreeMap<String, ()> = response
+    let warnings: BTreeSet<String> = response
         .headers()
         .get_all("Warning")
         .iter()
-        .filter_map(|value| Some((value.to_str().ok()?.to_owned(), ())))
+        .filter_map(|value| value.to_str().ok().map(str::to_owned))
         .collect();
     let code = response.status().as_u16();
     let bytes = response.into_body().collect_bytes().await?;
-    Ok((code, serde_json::from_slice(&bytes).unwrap_or(Value::Null), warnings.into_keys().collect()))
+    Ok((code, serde_json::from_slice(&bytes).unwrap_or(Value::Null), warnings.into_iter().collect()))
 }

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 
 use jiff::{SpanRound, Unit};
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use reconcile::{Cache, Key};
 use types::kueue::Workload;
 
@@ -12,6 +12,7 @@ const WIDTH: usize = 24;
 
 /// How a Job stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is shown, or expected, by itself")]
 pub(super) struct Seen {
     name: String,
     done: usize,
@@ -55,7 +56,7 @@ impl Seen {
             is_complete,
             has_status: job
                 .and_then(|job| job.status.clone())
-                .is_some_and(|status| status != Default::default()),
+                .is_some_and(|status| status != JobStatus::default()),
             name,
         }
     }

@@ -100,7 +100,7 @@ fn tree(number: u64, dice: &mut Dice) -> (Vec<Value>, Vec<Value>) {
         let priority = 100 * dice.roll(5) + number;
         objects.push(workload(dice, &format!("{root}-w{number}"), &root, queues, priority));
     }
-    let later = (0..1 + dice.roll(4))
+    let later = (0..=dice.roll(4))
         .map(|number| workload(dice, &format!("{root}-x{number}"), &root, queues, 1000 + number))
         .collect();
     (objects, later)

@@ -199,7 +199,7 @@ impl Fleet {
         for name in WORKERS {
             workers.insert(name, Site::embedded(name).await?);
         }
-        Fleet::of(manager, workers).await
+        Box::pin(Fleet::of(manager, workers)).await
     }
 
     /// Three real control planes, or none if there is no Kubernetes to be had here.
@@ -210,7 +210,7 @@ impl Fleet {
             let Some(worker) = Site::real().await? else { return Ok(None) };
             workers.insert(name, worker);
         }
-        Ok(Some(Fleet::of(manager, workers).await?))
+        Ok(Some(Box::pin(Fleet::of(manager, workers)).await?))
     }
 
     async fn of(manager: Site, mut workers: BTreeMap<&'static str, Site>) -> anyhow::Result<Fleet> {

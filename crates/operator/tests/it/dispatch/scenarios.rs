@@ -12,12 +12,12 @@ use super::{
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn embedded() -> anyhow::Result<()> {
-    all(Fleet::embedded().await?).await
+    all(Box::pin(Fleet::embedded()).await?).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn real() -> anyhow::Result<()> {
-    match Fleet::real().await? {
+    match Box::pin(Fleet::real()).await? {
         Some(fleet) => all(fleet).await,
         None => Ok(()),
     }
