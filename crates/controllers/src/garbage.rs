@@ -68,6 +68,7 @@ pub(crate) fn prepare(context: &Context) -> Run {
     let this = collector.clone();
     definitions.on_change(move |_| this.shared.changed.notify_one());
     Box::pin(async move {
+        let _ending = Ending(Arc::clone(&collector.shared));
         let queue = collector.queue.clone();
         let (discovering, this) = (collector.clone(), collector.clone());
         futures::future::join(
@@ -79,6 +80,15 @@ pub(crate) fn prepare(context: &Context) -> Run {
         )
         .await;
     })
+}
+
+/// Ends the watches with the work: what they tell holds on to who began them.
+struct Ending(Arc<Shared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.kinds.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
 }
 
 impl Collector {

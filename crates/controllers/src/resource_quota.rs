@@ -58,6 +58,7 @@ pub(crate) fn prepare(context: &Context) -> Run {
     let this = controller.clone();
     claims.on_change(move |change| this.namespace_changed(&change.key.namespace));
     Box::pin(async move {
+        let _ending = Ending(Arc::clone(&controller.counted));
         quotas.ready().await;
         pods.ready().await;
         services.ready().await;
@@ -81,6 +82,15 @@ fn counted_kinds(hard: &BTreeMap<String, resource::Quantity>) -> BTreeSet<String
         None => PLAIN.contains(&name.as_str()).then(|| name.clone()),
     };
     hard.keys().filter_map(name).filter(|kind| !WEIGHED.contains(&kind.as_str())).collect()
+}
+
+/// Ends the watches with the work: what they tell holds on to who began them.
+struct Ending(Arc<Mutex<BTreeMap<String, Counted>>>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
 }
 
 impl Controller {

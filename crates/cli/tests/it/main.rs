@@ -4,4 +4,5 @@ mod architecture;
 mod check;
 mod cluster;
 mod dependencies;
+mod fleet;
 mod operator;
