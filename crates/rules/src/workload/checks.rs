@@ -8,7 +8,8 @@ use types::kueue::{Admission, AdmissionCheckState, CheckState, ClusterQueue, Wor
 use super::{condition, state};
 
 /// The checks that a Workload has to pass in a ClusterQueue (AC-4): those of the flavors that it was given, or, before
-/// it was given any, those that everybody has to pass.
+/// it was given any, those that everybody has to pass. The latter also hold for a Workload that asks for nothing and so is
+/// given no flavor: upstream lets it pass none, and then nobody dispatches a Job that only a dispatcher can run.
 pub fn required(cluster_queue: &ClusterQueue, admission: Option<&Admission>) -> BTreeSet<String> {
     let all: BTreeSet<&str> = flavors(cluster_queue);
     let given: Option<BTreeSet<&str>> = admission.map(|admission| {
@@ -22,8 +23,8 @@ pub fn required(cluster_queue: &ClusterQueue, admission: Option<&Admission>) -> 
             on.clone_from(&all);
         }
         match &given {
-            Some(given) => !on.is_disjoint(given),
-            None => on.is_superset(&all),
+            Some(given) if !given.is_empty() => !on.is_disjoint(given),
+            Some(_) | None => on.is_superset(&all),
         }
     });
     applies.map(|rule| rule.name.clone()).collect()
@@ -124,6 +125,9 @@ mod tests {
         check(None, &["a-both", "z-all"]);
         check(Some(&admission("spot")), &["a-both", "z-all"]);
         check(Some(&admission("gold")), &["a-both", "gold-only", "z-all"]);
+        let mut of_nothing = admission("gold");
+        of_nothing.pod_set_assignments[0].flavors.clear();
+        check(Some(&of_nothing), &["a-both", "z-all"]);
     }
 
     #[test]
