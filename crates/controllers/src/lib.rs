@@ -2,7 +2,7 @@
 //! needs.
 //!
 //! Every controller is one module of the same shape: it says which kinds it watches and which changes call for a look
-//! ([`kinds`]), and for each key that comes up it observes from the caches, decides by a rule of [`rules`] and applies
+//! (`kinds`), and for each key that comes up it observes from the caches, decides by a rule of [`rules`] and applies
 //! the decision, each write safe to repeat. What is written goes back into the caches, so that the next decision sees
 //! it; hence nothing has to be remembered between two decisions, and a restart changes no outcome.
 //!

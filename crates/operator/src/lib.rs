@@ -1,8 +1,8 @@
 //! Queues and quota on any cluster, by Kueue's API: Jobs become Workloads, Workloads get quota, Jobs start and stop.
 //!
-//! The way of a Job: [`jobs`] makes its Workload; [`admission`] gives that quota, in cycles over all queues;
-//! [`workloads`] keeps its conditions true; [`jobs`] starts the Job when it is admitted and stops it when it is not any
-//! more; [`queues`] shows how queues stand. On a management cluster, [`dispatch`] sends it to a worker.
+//! The way of a Job: `jobs` makes its Workload; `admission` gives that quota, in cycles over all queues;
+//! `workloads` keeps its conditions true; `jobs` starts the Job when it is admitted and stops it when it is not any
+//! more; `queues` shows how queues stand. On a management cluster, [`dispatch`] sends it to a worker.
 //!
 //! All that is decided is decided by [`rules`]. Here it is observed from caches and applied, through a client alone.
 

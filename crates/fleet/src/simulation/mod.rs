@@ -5,8 +5,8 @@
 //! run can be repeated exactly. After every moment it is checked that nothing happened that must never happen, and in
 //! the end, when everything works again, that every Job has ended and nothing is left behind.
 //!
-//! The operator is the real one. What it talks to is played: [`memory`] is an API server as far as it can tell,
-//! [`network`] the way there, [`worker`] a worker's own Kueue, Job controller and nodes.
+//! The operator is the real one. What it talks to is played: `memory` is an API server as far as it can tell,
+//! `network` the way there, `worker` a worker's own Kueue, Job controller and nodes.
 
 mod memory;
 mod network;

@@ -2,7 +2,7 @@
 //!
 //! What a field may be is a table of facts, taken from the definitions of Kueue v0.19.2 without their prose (a test
 //! holds them together and writes the table anew when asked). What a field means is said in our own words, in
-//! [`words`].
+//! `words`.
 
 mod words;
 

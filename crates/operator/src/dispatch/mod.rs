@@ -5,10 +5,10 @@
 //! its own; answers go into the caches, and whoever has to act on them is woken. So a worker that is slow or gone keeps
 //! only its own lane busy.
 //!
-//! - [`clusters`]: MultiKueueClusters, the way to them, and their condition; [`connection`] is one of them, kept up.
-//! - [`checks`]: the condition of AdmissionChecks.
-//! - [`observe`]: what a decision looks at; [`manager`] and [`worker`] are the lanes.
-//! - [`book`]: what is remembered about a Workload on a worker and is in no object. All of it may be forgotten.
+//! - `clusters`: MultiKueueClusters, the way to them, and their condition; `connection` is one of them, kept up.
+//! - `checks`: the condition of AdmissionChecks.
+//! - `observe`: what a decision looks at; `manager` and `worker` are the lanes.
+//! - `book`: what is remembered about a Workload on a worker and is in no object. All of it may be forgotten.
 
 mod book;
 mod call;

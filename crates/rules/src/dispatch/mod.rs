@@ -2,7 +2,7 @@
 //!
 //! A Workload with quota is offered to worker clusters as a copy of the same name; one that admits it is chosen; there,
 //! and only there, a mirror of the job is created; its status comes back; and in the end everything of it is removed
-//! from the workers. [`decide`] looks at one Workload and at what every worker was last seen to hold of it, and says
+//! from the workers. [`mod@decide`] looks at one Workload and at what every worker was last seen to hold of it, and says
 //! which steps may be taken now. Every step is allowed by what was seen alone, never by another step of the same plan,
 //! so that steps for different clusters can be taken at the same time and none waits for a cluster that is slow.
 //!

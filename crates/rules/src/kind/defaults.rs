@@ -1,7 +1,7 @@
 //! What fields are when nobody said, for every built-in type.
 //!
-//! Most defaults are facts: in the type T the field F is V unless it is set ([`FACTS`], and those that the schema pack
-//! carries). Some depend on other fields; those are functions ([`rule`]). Both belong to types and not to kinds, so that
+//! Most defaults are facts: in the type T the field F is V unless it is set (`FACTS`, and those that the schema pack
+//! carries). Some depend on other fields; those are functions (`rule`). Both belong to types and not to kinds, so that
 //! a port is a TCP port wherever a port stands. Pods and pod templates have their own in [`crate::pod::defaults`].
 //! Defaulting twice changes nothing.
 

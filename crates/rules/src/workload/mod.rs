@@ -1,7 +1,7 @@
 //! A Workload's life: what its conditions mean, how each of them comes about, and what its controller does next.
 //!
 //! - [`condition`]: conditions of any object.
-//! - [`state`]: what a Workload is, read from its conditions.
+//! - [`mod@state`]: what a Workload is, read from its conditions.
 //! - [`change`]: every change of its status, as a function: reserved, admitted, evicted, requeued, finished.
 //! - [`checks`]: which admission checks it has to pass, and what they say.
 //! - [`plan`]: what its controller does next, as a value.

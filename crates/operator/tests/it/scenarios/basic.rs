@@ -134,7 +134,8 @@ pub(super) async fn missing_queues(world: &World) -> anyhow::Result<()> {
         .await?;
     let waiting = world
         .workload(&workload, "told of the other queue", |it| {
-            message(it, "QuotaReserved").contains("ClusterQueue")
+            // Kueue may say so before it knows which queue that is.
+            message(it, "QuotaReserved").contains(&queue)
         })
         .await?;
     assert_eq!(message(&waiting, "QuotaReserved"), format!("ClusterQueue {queue} doesn't exist"));
