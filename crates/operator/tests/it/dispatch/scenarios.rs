@@ -159,6 +159,10 @@ async fn evicted_on_the_worker(fleet: &mut Fleet) -> anyhow::Result<()> {
 async fn out_of_sync(fleet: &mut Fleet) -> anyhow::Result<()> {
     fleet.submit("sync", json!({"seconds": "forever"})).await?;
     let first = fleet.running("sync").await?;
+    let mirror = async |fleet: &Fleet, cluster: &str| -> anyhow::Result<Option<String>> {
+        Ok(fleet.workers[cluster].job("sync").await?.and_then(|job| job.metadata.uid))
+    };
+    let old = mirror(fleet, &first).await?;
     let object = fleet.workload_object("sync").await?;
     let condition = json!({
         "type": "Finished", "status": "True", "reason": "OutOfSync", "lastTransitionTime": "2026-01-02T03:04:05Z",
@@ -167,9 +171,11 @@ async fn out_of_sync(fleet: &mut Fleet) -> anyhow::Result<()> {
     fleet.workers[first.as_str()]
         .patch_status(object, json!({"status": {"conditions": [condition]}}))
         .await?;
-    eventually("it runs elsewhere", async || {
-        let now = fleet.cluster_of("sync").await?;
-        Ok(now.filter(|now| *now != first))
+    // Which worker is the first to admit it this time is chance; that it is another mirror is not.
+    eventually("it runs again", async || {
+        let Some(now) = fleet.cluster_of("sync").await? else { return Ok(None) };
+        let uid = mirror(fleet, &now).await?;
+        Ok(uid.filter(|uid| Some(uid) != old.as_ref()))
     })
     .await?;
     fleet.running("sync").await?;
