@@ -18,7 +18,7 @@ use super::{
     volumes,
 };
 use crate::{
-    init::{GUARD, Isolation, NOTHING, Order, Report, Root, User},
+    init::{GUARD, Isolation, Mount, NOTHING, Order, Report, Root, Source, User},
     registration::Said,
     settings::Process,
 };
@@ -125,7 +125,10 @@ fn attempt(settings: &Process, isolation: Isolation) -> io::Result<Result<(), St
     command.extend(settings.init.iter().skip(1).map(|argument| argument.to_string_lossy().into_owned()));
     command.push(NOTHING.to_owned());
     let user = User::default();
-    let order = Order { isolation, command, root: Some(root), user, ..Order::default() };
+    // The program may be where containers have a directory of their own, such as /tmp.
+    let itself = Mount { source: Source::Host(program.clone()), target: program, read_only: true };
+    let order =
+        Order { isolation, command, root: Some(root), user, mounts: vec![itself], ..Order::default() };
     let path = directory.join("order");
     fs::write(&path, serde_json::to_vec(&order)?)?;
     let (node, guard) = UnixStream::pair()?;
