@@ -108,9 +108,9 @@ impl Context {
             has_managed_ancestor: false,
             is_dispatched: false,
         };
-        if metadata.deletion_timestamp.is_none() && queue_name(&metadata).is_some()
-            || around.manages_without_queue_name
-        {
+        let may_wait = queue_name(&metadata).is_some() || around.manages_without_queue_name;
+        // Whoever is leaving is not asked where he belongs (JF-7).
+        if metadata.deletion_timestamp.is_none() && may_wait {
             around.has_managed_ancestor = self.ancestor(&metadata).await?.is_some();
         }
         let queue = job::queue_name(&metadata, &around);
