@@ -163,6 +163,12 @@ impl Cluster {
         answer::finish::finished(&head, answer).await
     }
 
+    /// What the cluster asks of itself, as anybody may ask it.
+    pub(crate) async fn asked_by_itself(&self, request: Request<Bytes>) -> Result<Answer, Refusal> {
+        let (head, body) = request.into_parts();
+        self.route(&head, body).await
+    }
+
     async fn route(&self, head: &request::Parts, body: Bytes) -> Result<Answer, Refusal> {
         let query = Query::read(head.uri.query().unwrap_or(""));
         let Some(asked) = Asked::read(&head.method, head.uri.path(), &query) else {

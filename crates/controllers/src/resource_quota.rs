@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, ResourceQuotaStatus, Service};
 use k8s_openapi::apimachinery::pkg::api::resource;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, PartialObjectMeta};
-use reconcile::{Cache, Key, Next, Queue, Tasks};
+use reconcile::{Cache, Change, Key, Next, Queue, Tasks};
 use rules::resource_quota::{List, Object, usage};
 
 use crate::context::Context;
@@ -22,6 +23,8 @@ use crate::{Run, api};
 const AT_ONCE: usize = 8;
 /// Objects change in crowds.
 const BATCH: Duration = Duration::from_millis(50);
+/// What the API server has just let in and charged may not be in the caches yet: nothing is counted for so long after it.
+const SETTLED: Duration = Duration::from_millis(250);
 /// A kind that nobody serves yet is looked for so often.
 const LOOK_FOR_KIND: Duration = Duration::from_secs(10);
 
@@ -33,6 +36,8 @@ struct Controller {
     context: Context,
     queue: Queue<Key>,
     counted: Arc<Mutex<BTreeMap<String, Counted>>>,
+    /// When the usage of a quota was last seen to change.
+    charged: Arc<Mutex<BTreeMap<Key, Timestamp>>>,
 }
 
 /// A kind whose objects are counted.
@@ -44,13 +49,18 @@ struct Counted {
 
 /// Says what the controller watches, and returns its work.
 pub(crate) fn prepare(context: &Context) -> Run {
-    let controller = Controller { context: context.clone(), queue: Queue::new(), counted: Arc::default() };
+    let controller = Controller {
+        context: context.clone(),
+        queue: Queue::new(),
+        counted: Arc::default(),
+        charged: Arc::default(),
+    };
     let kinds = &context.kinds;
     let quotas = kinds.resource_quotas.wanted();
     let (pods, services, claims) =
         (kinds.pods.wanted(), kinds.services.wanted(), kinds.volume_claims.wanted());
-    let line = controller.queue.clone();
-    quotas.on_change(move |change| line.add(change.key.clone()));
+    let this = controller.clone();
+    quotas.on_change(move |change| this.quota_changed(change));
     let this = controller.clone();
     pods.on_change(move |change| this.namespace_changed(&change.key.namespace));
     let this = controller.clone();
@@ -94,6 +104,27 @@ impl Drop for Ending {
 }
 
 impl Controller {
+    fn quota_changed(&self, change: &Change<'_, ResourceQuota>) {
+        let used = |quota: &Arc<ResourceQuota>| quota.status.as_ref().and_then(|status| status.used.clone());
+        let mut charged = self.charged.lock().unwrap_or_else(PoisonError::into_inner);
+        match (change.old, change.new) {
+            (_, None) => drop(charged.remove(change.key)),
+            (Some(old), Some(new)) if used(old).is_some() && used(old) != used(new) => {
+                charged.insert(change.key.clone(), self.context.clock.now());
+            }
+            _ => {}
+        }
+        self.queue.add(change.key.clone());
+    }
+
+    /// How long the usage of a quota has still to rest before it is counted. A namespace in which something is always let
+    /// in is not counted; but before its quota is full nobody waits for that, and then nothing is let in any more.
+    fn unsettled(&self, key: &Key) -> Option<Duration> {
+        let charged = self.charged.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = self.context.clock.now().duration_since(*charged.get(key)?);
+        SETTLED.checked_sub(Duration::try_from(since).unwrap_or_default()).filter(|rest| !rest.is_zero())
+    }
+
     fn namespace_changed(&self, namespace: &str) {
         let quotas = &self.context.kinds.resource_quotas;
         if quotas.is_ready() {
@@ -105,6 +136,9 @@ impl Controller {
 
     async fn sync(&self, key: Key) -> Result<Next, Error> {
         let Some(quota) = self.context.kinds.resource_quotas.get(&key) else { return Ok(Next::Done) };
+        if let Some(rest) = self.unsettled(&key) {
+            return Ok(Next::After(rest));
+        }
         let spec = quota.spec.clone().unwrap_or_default();
         let hard = spec.hard.clone().unwrap_or_default();
         let kinds = counted_kinds(&hard);

@@ -11,6 +11,7 @@ use types::Quantity;
 use crate::field::Path;
 use crate::quota::requests::PodResources;
 
+pub mod admit;
 #[cfg(test)]
 mod tests;
 
@@ -120,7 +121,7 @@ fn charge_pod(list: &mut List, pod: &Pod) {
     let Some(spec) = &pod.spec else { return };
     for (name, amount) in total(spec) {
         add(list, &format!("requests.{name}"), &amount);
-        if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") {
+        if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-") {
             add(list, &name, &amount);
         }
     }

@@ -12,6 +12,7 @@ use super::pods::priority::Priority;
 use super::pods::service_account::ServiceAccounts;
 use super::pods::tolerations::DefaultTolerationSeconds;
 use super::policies::Policies;
+use super::quotas::Quotas;
 use super::webhooks::{Mutating, Validating};
 use crate::auth::rbac::{Authorizer, Escalation};
 use crate::cluster::Context;
@@ -44,6 +45,7 @@ impl Chain {
         plugins.push(Arc::new(Policies::new(store)));
         plugins.push(Arc::new(Validating::new(store, &caller)));
         plugins.push(Arc::new(Escalation(authorizer.clone())));
+        plugins.push(Arc::new(Quotas::new(store)));
         Chain { plugins }
     }
 

@@ -11,6 +11,7 @@ mod criteria;
 mod plugin;
 mod pods;
 mod policies;
+mod quotas;
 mod webhooks;
 
 pub(crate) use chain::{Chain, deleted, mutated, validated};

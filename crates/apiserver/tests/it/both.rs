@@ -45,6 +45,13 @@ impl Both {
         real
     }
 
+    /// The codes of both, for answers in which more differs than can be taken out.
+    pub(crate) async fn codes(&self, method: &Method, path: &str, body: &Value) -> (u16, u16) {
+        let ours = answer(&self.ours, &[], method, path, Some(body)).await;
+        let real = answer(&self.real, &[], method, path, Some(body)).await;
+        (ours.0, real.0)
+    }
+
     /// Posts an object to both.
     pub(crate) async fn make(&self, path: &str, body: &Value) {
         let (code, answer) = self.ask(&[], &Method::POST, path, Some(body)).await;

@@ -3,4 +3,5 @@
 mod plugins;
 mod pods;
 mod policies;
+mod quotas;
 pub(crate) mod webhooks;

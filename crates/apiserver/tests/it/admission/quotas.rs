@@ -1,0 +1,188 @@
+//! What quotas allow and refuse, and that a real server says the same.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::both::Both;
+
+const BASE: &str = "/api/v1/namespaces/n";
+
+/// A quota that somebody has counted, though no controller runs on either server.
+async fn quota(both: &Both, name: &str, spec: Value, used: Value) {
+    let quotas = format!("{BASE}/resourcequotas");
+    let mut quota =
+        json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}, "spec": spec});
+    both.make(&quotas, &quota).await;
+    quota["status"] = json!({"hard": quota["spec"]["hard"], "used": used});
+    let path = format!("{quotas}/{name}/status");
+    let (code, answer) = both.ask(&[], &Method::PUT, &path, Some(&quota)).await;
+    assert_eq!(code, 200, "{answer}");
+}
+
+/// The real server's admission reads quotas from a cache: it may refuse once more what it did not know of yet.
+async fn until_known(both: &Both, path: &str, object: &Value, refused: &str) {
+    for _ in 0..100 {
+        let path = format!("{path}?dryRun=All");
+        let body = serde_json::to_vec(object).expect("JSON");
+        let request = http::Request::builder().method(Method::POST).uri(&path);
+        let request = request.header("Content-Type", "application/json").body(body).expect("a request");
+        let answer = both.real().request::<Value>(request).await;
+        let said = answer.as_ref().map_or_else(ToString::to_string, ToString::to_string);
+        if said.contains(refused) {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("the real server does not say {refused:?}");
+}
+
+fn pod(name: &str, more: Value) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        match key.as_str() {
+            "resources" => pod["spec"]["containers"][0]["resources"] = value.clone(),
+            key => pod["spec"][key] = value.clone(),
+        }
+    }
+    pod
+}
+
+async fn used(both: &Both, name: &str) -> Value {
+    let path = format!("{BASE}/resourcequotas/{name}");
+    let (code, quota) = both.ask(&[], &Method::GET, &path, None).await;
+    assert_eq!(code, 200, "{quota}");
+    quota["status"]["used"].clone()
+}
+
+#[tokio::test]
+async fn quotas_hold_as_on_a_real_server() {
+    let Some(both) = Both::start().await else { return };
+    both.make("/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
+    both.make(&format!("{BASE}/serviceaccounts"), &json!({"metadata": {"name": "default"}})).await;
+    let (pods, maps) = (format!("{BASE}/pods"), format!("{BASE}/configmaps"));
+    let hard = json!({"pods": "3", "requests.cpu": "1", "limits.memory": "1Gi", "count/configmaps": "2",
+                      "services.nodeports": "1", "count/jobs.batch": "1", "requests.example.com/gpu": "1"});
+    let zero = json!({"pods": "0", "requests.cpu": "0", "limits.memory": "0", "count/configmaps": "1",
+                      "services.nodeports": "0", "count/jobs.batch": "0", "requests.example.com/gpu": "0"});
+    quota(&both, "main", json!({"hard": hard}), zero).await;
+    until_known(&both, &pods, &pod("probe", json!({})), "failed quota").await;
+
+    let whole = |cpu: &str, memory: &str| json!({"resources": {"requests": {"cpu": cpu}, "limits": {"cpu": "2", "memory": memory}}});
+    let gpu = json!({"resources": {"requests": {"cpu": "1m"},
+                     "limits": {"cpu": "1", "memory": "1Mi", "example.com/gpu": "2"}}});
+    for (pod, expected) in [
+        (pod("silent", json!({})), 403),
+        (pod("whole", whole("600m", "256Mi")), 201),
+        (pod("too-much-cpu", whole("600m", "1Mi")), 403),
+        (pod("too-much-of-both", whole("700m", "2Gi")), 403),
+        (pod("gpu", gpu), 403),
+        (pod("second", whole("400m", "768Mi")), 201),
+        (pod("third", whole("0", "0")), 201),
+        (pod("fourth", whole("0", "0")), 403),
+        (pod("second", whole("0", "0")), 403),
+    ] {
+        let (code, answer) = both.ask(&[], &Method::POST, &pods, Some(&pod)).await;
+        assert_eq!(code, expected, "{answer}");
+    }
+    let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    for (map, expected) in [(map("a"), 201), (map("b"), 403)] {
+        let (code, answer) = both.ask(&[], &Method::POST, &maps, Some(&map)).await;
+        assert_eq!(code, expected, "{answer}");
+    }
+    let generated = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "x-"}});
+    assert_eq!(both.codes(&Method::POST, &maps, &generated).await, (403, 403));
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template":
+        {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
+    let jobs = "/apis/batch/v1/namespaces/n/jobs";
+    both.make(jobs, &job).await;
+    let mut second = job.clone();
+    second["metadata"]["name"] = json!("k");
+    assert_eq!(both.ask(&[], &Method::POST, jobs, Some(&second)).await.0, 403);
+    assert_eq!(
+        used(&both, "main").await,
+        json!({"pods": "3", "requests.cpu": "1", "limits.memory": "1Gi", "count/configmaps": "2",
+               "services.nodeports": "0", "count/jobs.batch": "1", "requests.example.com/gpu": "0"})
+    );
+}
+
+#[tokio::test]
+async fn quotas_are_about_scopes_and_changes_as_on_a_real_server() {
+    let Some(both) = Both::start().await else { return };
+    both.make("/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
+    both.make(&format!("{BASE}/serviceaccounts"), &json!({"metadata": {"name": "default"}})).await;
+    let pods = format!("{BASE}/pods");
+    let scoped = json!({"hard": {"pods": "1"}, "scopes": ["Terminating"]});
+    quota(&both, "ending", scoped, json!({"pods": "0"})).await;
+    let nodes = json!({"hard": {"services.nodeports": "1", "services": "5"}});
+    quota(&both, "ports", nodes, json!({"services.nodeports": "0", "services": "0"})).await;
+    let unknown = json!({"hard": {"count/secrets": "1"}});
+    quota(&both, "unknown", unknown, json!({})).await;
+    let secrets = format!("{BASE}/secrets");
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}});
+    until_known(&both, &secrets, &secret, "status unknown").await;
+
+    let (code, answer) = both.ask(&[], &Method::POST, &secrets, Some(&secret)).await;
+    assert_eq!(code, 403, "{answer}");
+    let ending = json!({"activeDeadlineSeconds": 60});
+    for (pod, expected) in [
+        (pod("stays", json!({})), 201),
+        (pod("ends", ending.clone()), 201),
+        (pod("ends-too", ending), 403),
+        (pod("stays-too", json!({})), 201),
+    ] {
+        let (code, answer) = both.ask(&[], &Method::POST, &pods, Some(&pod)).await;
+        assert_eq!(code, expected, "{answer}");
+    }
+    let patch = [("Content-Type", "application/merge-patch+json")];
+    let deadline = json!({"spec": {"activeDeadlineSeconds": 5}});
+    let path = format!("{pods}/stays");
+    let (code, answer) = both.ask(&patch, &Method::PATCH, &path, Some(&deadline)).await;
+    assert_eq!(code, 403, "a pod that comes into the scope is charged: {answer}");
+
+    let services = format!("{BASE}/services");
+    let service = |name: &str, kind: &str| {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+               "spec": {"type": kind, "ports": [{"port": 80}]}})
+    };
+    for (name, kind, expected) in [("a", "NodePort", 201), ("b", "NodePort", 403), ("c", "ClusterIP", 201)] {
+        let codes = both.codes(&Method::POST, &services, &service(name, kind)).await;
+        assert_eq!(codes, (expected, expected), "{name}");
+    }
+    let path = format!("{services}/c");
+    let to_node_port = json!({"spec": {"type": "NodePort"}});
+    let (code, answer) = both.ask(&patch, &Method::PATCH, &path, Some(&to_node_port)).await;
+    assert_eq!(code, 403, "{answer}");
+    let dry = format!("{BASE}/services?dryRun=All");
+    assert_eq!(both.codes(&Method::POST, &dry, &service("d", "NodePort")).await, (403, 403));
+    assert_eq!(used(&both, "ports").await, json!({"services.nodeports": "1", "services": "2"}));
+    assert_eq!(used(&both, "ending").await, json!({"pods": "1"}));
+}
+
+#[tokio::test]
+async fn concurrent_creates_do_not_overshoot_a_quota() {
+    let store = store::Store::open(store::Options::ephemeral()).expect("a store");
+    let cluster = apiserver::Cluster::open(store, rules::job::Settings::default()).await.expect("a cluster");
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    let mut quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"},
+                           "spec": {"hard": {"count/configmaps": "20"}}});
+    crate::ask(&cluster, Method::POST, quotas, Some(&quota)).await;
+    quota["status"] = json!({"hard": {"count/configmaps": "20"}, "used": {"count/configmaps": "0"}});
+    let (code, ..) = crate::ask(&cluster, Method::PUT, &format!("{quotas}/q/status"), Some(&quota)).await;
+    assert_eq!(code, 200);
+    let creates = (0..100).map(|number| {
+        let cluster = cluster.clone();
+        tokio::spawn(async move {
+            let map = json!({"metadata": {"name": format!("m{number}")}});
+            crate::ask(&cluster, Method::POST, "/api/v1/namespaces/default/configmaps", Some(&map)).await.0
+        })
+    });
+    let codes: Vec<u16> =
+        futures::future::join_all(creates).await.into_iter().map(|code| code.expect("an answer")).collect();
+    let made = codes.iter().filter(|code| **code == 201).count();
+    assert_eq!((made, codes.iter().filter(|code| **code == 403).count()), (20, 80));
+    let (_, quota, _) = crate::ask(&cluster, Method::GET, &format!("{quotas}/q"), None).await;
+    assert_eq!(quota["status"]["used"]["count/configmaps"], "20");
+}
