@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// Multi-cluster batch for Kubernetes.
 #[derive(clap::Parser)]
-#[command(name = "ferry", version, arg_required_else_help = true)]
+#[command(name = "ferry", version, arg_required_else_help = true, after_help = crate::failure::CODES)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -14,6 +14,12 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     Demo(Demo),
     Up(Up),
+    Get(crate::get::Arguments),
+    Logs(crate::logs::Arguments),
+    Wait(crate::wait::Arguments),
+    Hold(crate::hold::Hold),
+    Release(crate::hold::Release),
+    Cancel(crate::cancel::Arguments),
     Cluster(Cluster),
     Operator(Operator),
     Check(Check),

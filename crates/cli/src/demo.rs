@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use types::kueue::Workload;
 
 use crate::arguments;
+use crate::failure::Code;
 use crate::process;
 use crate::up;
 use jobs::Expected;
@@ -27,7 +28,7 @@ pub(crate) fn run(arguments: &arguments::Demo) -> anyhow::Result<ExitCode> {
         let stopped = process::stopped()?;
         tokio::select! {
             biased;
-            () = stopped => Ok(ExitCode::from(130)),
+            () = stopped => Ok(Code::Interrupted.into()),
             done = show(arguments) => done,
         }
     })

@@ -1,14 +1,28 @@
 //! The `ferry` command: arguments to settings to wiring. No decision is taken here.
 
 mod arguments;
+mod cancel;
 mod check;
 mod cluster;
+mod connect;
 mod crds;
 mod demo;
+mod failure;
+mod get;
+mod hold;
+mod jobs;
+mod live;
+mod logs;
 mod operator;
+mod output;
+mod pods;
 mod process;
+mod quota;
 mod simulate;
+mod span;
 mod up;
+mod view;
+mod wait;
 
 use std::process::ExitCode;
 
@@ -30,10 +44,13 @@ fn main() -> ExitCode {
         Command::Crds(_) => crds::run(),
         Command::Cluster(cluster) => cluster::run(&cluster),
         Command::Operator(operator) => operator::run(&operator),
+        Command::Get(get) => get::run(&get),
+        Command::Logs(logs) => logs::run(&logs),
+        Command::Wait(wait) => wait::run(&wait),
+        Command::Cancel(cancel) => cancel::run(&cancel),
+        Command::Hold(it) => hold::hold(&it),
+        Command::Release(it) => hold::release(&it),
         Command::Simulate(simulate) => Ok(simulate::run(&simulate)),
     };
-    done.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
-        ExitCode::from(2)
-    })
+    done.unwrap_or_else(|error| failure::report(&error))
 }

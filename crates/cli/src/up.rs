@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &arguments::Up) -> anyhow::Result<ExitCode> {
         let fleet = Fleet::start(&settings).await?;
         let kubeconfig = arguments.kubeconfig.clone();
         let kubeconfig =
-            kubeconfig.unwrap_or_else(|| data.as_deref().unwrap_or(scratch.path()).join("kubeconfig"));
+            kubeconfig.unwrap_or_else(|| kubeconfig_in(data.as_deref().unwrap_or(scratch.path())));
         let kubeconfig = std::path::absolute(&kubeconfig).unwrap_or(kubeconfig);
         write_kubeconfig(&fleet, &kubeconfig)?;
         for cluster in std::iter::once(fleet.manager()).chain(fleet.workers()) {
@@ -65,8 +65,13 @@ pub(crate) fn quota() -> Quota {
     Quota { cpu: "8".to_owned(), memory: "16Gi".to_owned() }
 }
 
+/// The kubeconfig of a fleet, beside its data.
+pub(crate) fn kubeconfig_in(data: &Path) -> PathBuf {
+    data.join("kubeconfig")
+}
+
 /// Where a user's programs keep their data.
-fn default_data() -> anyhow::Result<PathBuf> {
+pub(crate) fn default_data() -> anyhow::Result<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = set("XDG_DATA_HOME").or_else(|| set("HOME").map(|home| home.join(".local/share")));
     let home = home.context("found no place for data: set --data, HOME or XDG_DATA_HOME")?;

@@ -1,0 +1,121 @@
+//! How a verb reaches clusters: the management cluster by a kubeconfig, the workers by what the management cluster knows.
+//!
+//! A verb flattens [`Options`] into its arguments and calls [`Options::manager`]; [`Manager::worker`] connects to a worker
+//! by name, as the operator does, or by a context of the same kubeconfig.
+
+mod worker;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use crate::failure::{Code, Failure, Hint as _};
+use crate::up;
+
+pub(crate) use worker::within;
+
+/// How long to wait for a cluster that does not answer.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Which management cluster is meant, and which namespace.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Which cluster")]
+pub(crate) struct Options {
+    /// The kubeconfig to use [default: that of `ferry up` if there is one and KUBECONFIG is not set, else as kubectl].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// The context to use [default: the current one].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+
+    /// The namespace to use [default: that of the context].
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+
+    /// The namespace of the operator, where the Secrets with the kubeconfigs of workers are.
+    #[arg(long, value_name = "NAME", default_value = "kueue-system")]
+    pub(crate) operator_namespace: String,
+}
+
+/// The management cluster.
+#[derive(Clone)]
+pub(crate) struct Manager {
+    pub(crate) client: Client,
+    /// The namespace that is meant if none is named.
+    pub(crate) namespace: String,
+    /// Where Secrets with kubeconfigs of workers are.
+    pub(crate) operator_namespace: String,
+    /// What else the user can reach.
+    kubeconfig: Kubeconfig,
+}
+
+impl Options {
+    /// Prepares to talk to the management cluster. Nothing is sent yet.
+    pub(crate) async fn manager(&self) -> anyhow::Result<Manager> {
+        let Some(kubeconfig) = self.read()? else {
+            let config = Config::incluster().map_err(|_| no_cluster())?;
+            return self.connect(config, Kubeconfig::default());
+        };
+        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
+        let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await;
+        let config = config.map_err(|error| {
+            let contexts: Vec<&str> = kubeconfig.contexts.iter().map(|it| it.name.as_str()).collect();
+            Failure::new(Code::Error, format!("failed to use the kubeconfig: {}", reconcile::chain(&error)))
+                .hint(format!("contexts that there are: {}", contexts.join(", ")))
+        })?;
+        self.connect(config, kubeconfig)
+    }
+
+    fn connect(&self, mut config: Config, kubeconfig: Kubeconfig) -> anyhow::Result<Manager> {
+        config.connect_timeout = Some(CONNECT);
+        let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let client = Client::try_from(config).context("failed to prepare a client")?;
+        Ok(Manager { client, namespace, operator_namespace: self.operator_namespace.clone(), kubeconfig })
+    }
+
+    /// The kubeconfig that is meant; `None` if there is none at all.
+    fn read(&self) -> anyhow::Result<Option<Kubeconfig>> {
+        if let Some(path) = &self.kubeconfig {
+            return read_from(path).map(Some);
+        }
+        let is_set = std::env::var_os("KUBECONFIG").is_some_and(|value| !value.is_empty());
+        if !is_set && let Some(own) = self.of_own_fleet()? {
+            return Ok(Some(own));
+        }
+        match Kubeconfig::from_env().context("failed to read what KUBECONFIG names")? {
+            Some(config) => Ok(Some(config)),
+            None => match home_kubeconfig().filter(|path| path.exists()) {
+                Some(path) => read_from(&path).map(Some),
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// What `ferry up` wrote, unless a context is asked for that is elsewhere.
+    fn of_own_fleet(&self) -> anyhow::Result<Option<Kubeconfig>> {
+        let path = up::default_data().ok().map(|data| up::kubeconfig_in(&data));
+        let Some(path) = path.filter(|path| path.exists()) else { return Ok(None) };
+        let config = read_from(&path)?;
+        let has = |name: &String| config.contexts.iter().any(|context| context.name == *name);
+        Ok(self.context.as_ref().is_none_or(has).then_some(config))
+    }
+}
+
+fn read_from(path: &Path) -> anyhow::Result<Kubeconfig> {
+    let read = Kubeconfig::read_from(path).with_context(|| format!("failed to read {}", path.display()));
+    read.hint("--kubeconfig and KUBECONFIG say which file to use")
+}
+
+fn home_kubeconfig() -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty())?;
+    Some(PathBuf::from(home).join(".kube/config"))
+}
+
+fn no_cluster() -> Failure {
+    Failure::new(Code::Error, "found no cluster: neither a kubeconfig nor a service account")
+        .hint("start a fleet with `ferry up`, or name a kubeconfig with --kubeconfig")
+}

@@ -1,0 +1,120 @@
+//! Workers, reached from the management cluster: by the kubeconfig that the operator uses, else by a context of the
+//! user's own kubeconfig.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Secret;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::Value;
+use types::kueue::{ClusterSource, LocationType, MultiKueueCluster};
+
+use super::{CONNECT, Manager};
+use crate::failure::{Code, Failure};
+
+/// The key of a Secret under which a kubeconfig is.
+const KEY: &str = "kubeconfig";
+/// How long a worker may take to answer. One that is silent must not keep the others from being shown.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// A worker cluster, and how to talk to it.
+#[derive(Clone)]
+pub(crate) struct Worker {
+    pub(crate) name: String,
+    pub(crate) client: Client,
+}
+
+/// Waits for a worker's answer, but not forever.
+pub(crate) async fn within<T>(
+    cluster: &str,
+    doing: &str,
+    call: impl Future<Output = Result<T, kube::Error>>,
+) -> anyhow::Result<T> {
+    let Ok(answer) = tokio::time::timeout(ANSWER, call).await else {
+        let message = format!("failed to {doing} on {cluster}: no answer in {} s", ANSWER.as_secs());
+        return Err(Failure::new(Code::Timeout, message).hint("ferry get clusters says since when").into());
+    };
+    answer.with_context(|| format!("failed to {doing} on {cluster}"))
+}
+
+impl Manager {
+    /// The clusters that this one sends Jobs to.
+    pub(crate) async fn clusters(&self) -> anyhow::Result<Vec<MultiKueueCluster>> {
+        let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
+        match api.list(&kube::api::ListParams::default()).await {
+            Ok(list) => Ok(list.items),
+            // Without Kueue's definitions there are no workers.
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Vec::new()),
+            Err(error) => Err(error).context("failed to list worker clusters"),
+        }
+    }
+
+    /// Prepares to talk to a worker. Nothing is sent to it yet.
+    pub(crate) async fn worker(&self, cluster: &str) -> anyhow::Result<Worker> {
+        let refused = match self.as_the_operator(cluster).await {
+            Ok(client) => return Ok(Worker { name: cluster.to_owned(), client }),
+            Err(refused) => refused,
+        };
+        for context in [fleet::context(cluster), cluster.to_owned()] {
+            if self.kubeconfig.contexts.iter().any(|known| known.name == context) {
+                let client = self.by_context(&context).await?;
+                return Ok(Worker { name: cluster.to_owned(), client });
+            }
+        }
+        let hint = format!(
+            "ask for leave to read the Secrets of {}, or add a context named {} to your kubeconfig",
+            self.operator_namespace,
+            fleet::context(cluster)
+        );
+        let message = format!("failed to reach cluster {cluster}: {}", crate::failure::text(&refused));
+        Err(Failure::new(Code::Error, message).hint(hint).into())
+    }
+
+    /// By the kubeconfig that the cluster's object names.
+    async fn as_the_operator(&self, cluster: &str) -> anyhow::Result<Client> {
+        let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
+        let object = api.get(cluster).await.context("failed to read the MultiKueueCluster")?;
+        let bytes = self.kubeconfig_of(&object.spec.cluster_source).await?;
+        let text = std::str::from_utf8(&bytes).context("its kubeconfig is no text")?;
+        let config: Value = serde_saphyr::from_str(text).context("its kubeconfig is no YAML")?;
+        // What the operator would not use is not used here either: it may run programs of this machine.
+        rules::dispatch::kubeconfig::refuse(&config)
+            .map_err(|why| anyhow::anyhow!("its kubeconfig is refused: {why}"))?;
+        client_of(serde_json::from_value(config).context("it has no kubeconfig")?, None).await
+    }
+
+    async fn kubeconfig_of(&self, source: &ClusterSource) -> anyhow::Result<Vec<u8>> {
+        let place = source.kube_config.as_ref().context("its object names no kubeconfig")?;
+        let location = &place.location;
+        match place.location_type.unwrap_or_default() {
+            LocationType::Secret => {
+                let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.operator_namespace);
+                let secret = secrets.get(location).await;
+                let secret = secret.with_context(|| {
+                    format!("failed to read its kubeconfig, Secret {}/{location}", self.operator_namespace)
+                })?;
+                let found = secret.data.and_then(|mut data| data.remove(KEY));
+                found.map(|bytes| bytes.0).with_context(|| format!("Secret {location} has no key {KEY}"))
+            }
+            LocationType::Path => {
+                let read = tokio::fs::read(location).await;
+                read.with_context(|| {
+                    format!("its kubeconfig is a file of the operator's machine, {location}")
+                })
+            }
+        }
+    }
+
+    async fn by_context(&self, context: &str) -> anyhow::Result<Client> {
+        let made = client_of(self.kubeconfig.clone(), Some(context.to_owned())).await;
+        made.with_context(|| format!("failed to use context {context}"))
+    }
+}
+
+async fn client_of(kubeconfig: Kubeconfig, context: Option<String>) -> anyhow::Result<Client> {
+    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+    config.connect_timeout = Some(CONNECT);
+    Client::try_from(config).context("failed to prepare a client")
+}

@@ -1,0 +1,205 @@
+//! How a command fails: what it says, what to do about it, and its exit status.
+//!
+//! A verb returns `anyhow::Result<ExitCode>`. Where it knows what helps, it says so: [`Failure::new`] for something of its
+//! own, [`Hint::hint`] on any result. [`report`] is called once, in `main`; it also knows what the usual answers of an API
+//! server mean, so that no verb has to.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+/// What an exit status means. The numbers are part of the interface; `ferry --help` lists them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// The answer is no: a Job failed, a manifest would be refused, something is not as it should be.
+    No = 1,
+    /// It could not be done.
+    Error = 2,
+    /// What was named is not there.
+    NotFound = 3,
+    /// It did not happen in time.
+    Timeout = 4,
+    /// The user may not.
+    Forbidden = 5,
+    /// It was interrupted.
+    Interrupted = 130,
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        ExitCode::from(code as u8)
+    }
+}
+
+/// The part of `ferry --help` about exit statuses.
+pub(crate) const CODES: &str = "\
+Exit status:
+  0    done
+  1    the answer is no: a Job failed, or something is not as it should be
+  2    it could not be done: wrong arguments, no connection, refused by the cluster
+  3    what was named is not there
+  4    it did not happen in time
+  5    the cluster does not let this user do it
+  130  interrupted";
+
+/// A failure with what to do about it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: Code,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Failure {
+        Failure { code, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Adds what to do about it to whatever failed.
+pub(crate) trait Hint<T> {
+    /// The exit status stays what it would have been, and a hint that is there already stays.
+    fn hint(self, hint: impl Into<String>) -> anyhow::Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> Hint<T> for Result<T, E> {
+    fn hint(self, hint: impl Into<String>) -> anyhow::Result<T> {
+        self.map_err(|error| {
+            let error = error.into();
+            let hint = hint_of(&error).unwrap_or_else(|| hint.into());
+            Failure { code: code_of(&error), message: text(&error), hint: Some(hint) }.into()
+        })
+    }
+}
+
+/// Says what failed on standard error, and returns the exit status.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    if is_broken_pipe(error) {
+        // Whoever read the output has enough of it.
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("error: {}", text(error));
+    if let Some(hint) = hint_of(error) {
+        eprintln!("hint: {hint}");
+    }
+    code_of(error).into()
+}
+
+/// An error and what caused it, in one line, in the words of whoever said it first.
+pub(crate) fn text(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let said = match cause.downcast_ref::<kube::Error>() {
+            Some(kube::Error::Api(status)) => Some(status.message.clone()),
+            _ => None,
+        };
+        let is_last = said.is_some();
+        let next = said.unwrap_or_else(|| cause.to_string());
+        // Some errors repeat their source in their own text.
+        if !text.contains(&next) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&next);
+        }
+        if is_last {
+            break;
+        }
+    }
+    text
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let mut chain = error.chain();
+    chain.any(|it| {
+        it.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// What the error means for the exit status.
+fn code_of(error: &anyhow::Error) -> Code {
+    if let Some(failure) = error.downcast_ref::<Failure>() {
+        return failure.code;
+    }
+    match status_of(error) {
+        Some(404) => Code::NotFound,
+        Some(401 | 403) => Code::Forbidden,
+        _ => Code::Error,
+    }
+}
+
+/// What to do about it, as far as that can be told from the error alone.
+fn hint_of(error: &anyhow::Error) -> Option<String> {
+    if let Some(failure) = error.downcast_ref::<Failure>() {
+        return failure.hint.clone();
+    }
+    let hint = match status_of(error) {
+        Some(401) => "the cluster does not know this user: check the kubeconfig, --context, or log in again",
+        Some(403) => "ask an administrator of the cluster for the permission that is named above",
+        None if is_unreachable(error) => {
+            "is the cluster up? for the embedded fleet: ferry up; for another: --kubeconfig, --context"
+        }
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}
+
+/// The HTTP status that an API server answered with.
+fn status_of(error: &anyhow::Error) -> Option<u16> {
+    error.chain().find_map(|it| match it.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) => Some(status.code),
+        _ => None,
+    })
+}
+
+fn is_unreachable(error: &anyhow::Error) -> bool {
+    error.chain().any(|it| {
+        matches!(it.downcast_ref::<kube::Error>(), Some(kube::Error::HyperError(_) | kube::Error::Service(_)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context as _;
+    use kube::core::Status;
+
+    fn answer(code: u16) -> anyhow::Error {
+        let status = Status::failure("jobs \"a\" is forbidden", "Forbidden").with_code(code);
+        Err::<(), _>(kube::Error::Api(status.boxed())).context("failed to read job a").expect_err("an error")
+    }
+
+    #[test]
+    fn exit_statuses_follow_from_what_the_server_said() {
+        for (code, expected) in
+            [(404, Code::NotFound), (403, Code::Forbidden), (401, Code::Forbidden), (422, Code::Error)]
+        {
+            assert_eq!(code_of(&answer(code)), expected, "{code}");
+        }
+        assert_eq!(code_of(&anyhow::anyhow!("other")), Code::Error);
+        assert_eq!(text(&answer(403)), "failed to read job a: jobs \"a\" is forbidden");
+    }
+
+    #[test]
+    fn a_hint_keeps_the_exit_status_and_the_first_hint_counts() {
+        let hinted = Err::<(), _>(answer(404)).hint("look with ferry get jobs").expect_err("an error");
+        assert_eq!(code_of(&hinted), Code::NotFound);
+        assert_eq!(hint_of(&hinted).as_deref(), Some("look with ferry get jobs"));
+        let twice = Err::<(), _>(hinted).hint("another").expect_err("an error");
+        assert_eq!(hint_of(&twice).as_deref(), Some("look with ferry get jobs"));
+        assert!(hint_of(&answer(403)).is_some_and(|hint| hint.contains("permission")));
+    }
+}

@@ -1,0 +1,298 @@
+//! `ferry get`: what there is, one line each.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use serde_json::json;
+use types::kueue::{ClusterQueue, LocalQueue, MultiKueueCluster};
+
+use crate::connect::{Manager, Options};
+use crate::failure::{Code, Failure};
+use crate::jobs::{self, Found};
+use crate::live::Live;
+use crate::output::{self, Cell, Format, Palette, Table, Tone};
+use crate::process;
+use crate::quota;
+use crate::view::View;
+
+/// Show Jobs with their progress, their queue and the cluster that they run on; or queues, or clusters.
+///
+/// A Job is Queued (waits for quota), Dispatching (waits for a worker), Starting, Running, Stopping, Held, Complete, Failed,
+/// Deleting, or External (left to a controller that is not here). Other kinds of jobs are shown as far as their Workload
+/// tells. With -o json or yaml, every item is such a line and not the object; kubectl has those.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  ferry get jobs\n  ferry get jobs -A -o wide\n  ferry get jobs -w\n  ferry get queues"
+)]
+pub(crate) struct Arguments {
+    /// What to show.
+    #[arg(value_enum, default_value_t = What::Jobs)]
+    what: What,
+
+    /// Only those with these names.
+    names: Vec<String>,
+
+    /// Of all namespaces.
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
+
+    /// Go on with what changes.
+    #[arg(short, long)]
+    watch: bool,
+
+    /// How to show it.
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    output: Option<Format>,
+
+    #[command(flatten)]
+    connection: Options,
+}
+
+/// What can be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    /// Jobs, and what else has a Workload.
+    #[value(alias = "job", alias = "j")]
+    Jobs,
+    /// Queues, with what waits in them and what they have left.
+    #[value(alias = "queue", alias = "q")]
+    Queues,
+    /// Worker clusters.
+    #[value(alias = "cluster")]
+    Clusters,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    process::run(async {
+        let manager = arguments.connection.manager().await?;
+        match arguments.what {
+            What::Jobs if arguments.watch => watch(arguments, &manager).await?,
+            What::Jobs => jobs(arguments, &manager).await?,
+            _ if arguments.watch => {
+                return Err(Failure::new(Code::Error, "only Jobs can be watched").into());
+            }
+            What::Queues => queues(arguments, &manager).await?,
+            What::Clusters => clusters(arguments, &manager).await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+impl Arguments {
+    fn namespace<'a>(&self, manager: &'a Manager) -> Option<&'a str> {
+        (!self.all_namespaces).then_some(manager.namespace.as_str())
+    }
+
+    fn is_wanted(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|wanted| wanted == name)
+    }
+
+    /// Whoever asks for something by name wants to know that it is not there.
+    fn expect_names(&self, seen: impl Iterator<Item = String>) -> anyhow::Result<()> {
+        let seen: Vec<String> = seen.collect();
+        match self.names.iter().find(|name| !seen.contains(name)) {
+            Some(missing) => {
+                let message = format!("there is no {missing}");
+                Err(Failure::new(Code::NotFound, message).hint("-A looks in all namespaces").into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn headings(&self) -> Vec<&'static str> {
+        let mut headings = vec!["NAME", "STATUS", "PROGRESS", "QUEUE", "CLUSTER", "AGE"];
+        if self.all_namespaces {
+            headings.insert(0, "NAMESPACE");
+        }
+        if self.output == Some(Format::Wide) {
+            headings.extend(["TOOK", "PRIORITY", "INDEXES", "WORKLOAD", "REASON"]);
+        }
+        headings
+    }
+
+    fn row(&self, view: &View, now: Timestamp) -> Vec<Cell> {
+        let mut row: Vec<Cell> = vec![
+            view.title().into(),
+            Cell::toned(view.status.tone(), view.status.text()),
+            view.progress.text().into(),
+            view.queue.clone().unwrap_or_default().into(),
+            view.place().into(),
+            view.created.map(|created| output::age(created, now)).unwrap_or_default().into(),
+        ];
+        if self.all_namespaces {
+            row.insert(0, view.namespace.clone().into());
+        }
+        if self.output == Some(Format::Wide) {
+            let indexes = view.progress.completed_indexes.clone().unwrap_or_default();
+            row.extend([
+                view.seconds(now).map(output::duration).unwrap_or_default().into(),
+                view.priority.to_string().into(),
+                indexes.into(),
+                view.workload.clone().unwrap_or_default().into(),
+                Cell::toned(Tone::Dim, view.reason.clone()),
+            ]);
+        }
+        row
+    }
+}
+
+async fn jobs(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()> {
+    let namespace = arguments.namespace(manager);
+    let mut found = jobs::list(&manager.client, namespace).await?;
+    found.retain(|found| arguments.is_wanted(&found.view.title()) || arguments.is_wanted(&found.view.name));
+    arguments.expect_names(found.iter().flat_map(|found| [found.view.title(), found.view.name.clone()]))?;
+    let views: Vec<&View> = found.iter().map(|found| &found.view).collect();
+    match arguments.output {
+        Some(Format::Json) => output::json(&json!({ "items": views })),
+        Some(Format::Yaml) => output::yaml(&json!({ "items": views })),
+        Some(Format::Name) => views.iter().try_for_each(|view| output::line(view.title())),
+        None | Some(Format::Wide) => {
+            let mut table = Table::new(arguments.headings());
+            for view in views {
+                table.row(arguments.row(view, Timestamp::now()));
+            }
+            print(table, "Jobs", namespace)
+        }
+    }
+}
+
+/// Prints a table, or that there is nothing to print.
+fn print(table: Table, what: &str, namespace: Option<&str>) -> anyhow::Result<()> {
+    if !table.is_empty() {
+        return table.print();
+    }
+    match namespace {
+        Some(namespace) => eprintln!("no {what} in namespace {namespace}"),
+        None => eprintln!("no {what}"),
+    }
+    Ok(())
+}
+
+/// Prints a line for each Job, and another one whenever it says something else.
+async fn watch(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()> {
+    let live = Live::start(manager, arguments.namespace(manager)).await?;
+    let stopped = process::stopped()?;
+    tokio::pin!(stopped);
+    let mut table = Table::new(arguments.headings());
+    let mut shown: BTreeMap<(String, String), View> = BTreeMap::new();
+    let mut is_first = true;
+    loop {
+        let now = Timestamp::now();
+        let mut views = Vec::new();
+        for Found { view, .. } in live.found() {
+            let key = (view.namespace.clone(), view.title());
+            if !arguments.is_wanted(&key.1) && !arguments.is_wanted(&view.name) {
+                continue;
+            }
+            if shown.get(&key) != Some(&view) {
+                table.row(arguments.row(&view, now));
+                views.push(view.clone());
+                shown.insert(key, view);
+            }
+        }
+        match arguments.output {
+            Some(Format::Json) => {
+                for view in &views {
+                    output::line(serde_json::to_string(view).context("failed to write JSON")?)?;
+                }
+            }
+            Some(Format::Yaml) => {
+                for view in &views {
+                    output::line("---")?;
+                    output::yaml(view)?;
+                }
+            }
+            Some(Format::Name) => views.iter().try_for_each(|view| output::line(view.title()))?,
+            None | Some(Format::Wide) if is_first || !views.is_empty() => {
+                output::print(&table.text(Palette::stdout(), is_first))?;
+            }
+            None | Some(Format::Wide) => {}
+        }
+        is_first = false;
+        tokio::select! {
+            biased;
+            () = &mut stopped => return Ok(()),
+            () = live.changed() => {}
+        }
+    }
+}
+
+async fn queues(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()> {
+    let namespace = arguments.namespace(manager);
+    let local = jobs::objects::<LocalQueue>(&manager.client, namespace);
+    let (mut local, all) = tokio::try_join!(local, jobs::cluster_objects::<ClusterQueue>(&manager.client))?;
+    let name = |queue: &LocalQueue| queue.metadata.name.clone().unwrap_or_default();
+    local.retain(|queue| arguments.is_wanted(&name(queue)));
+    arguments.expect_names(local.iter().map(name))?;
+    match arguments.output {
+        Some(Format::Json) => return output::json(&json!({ "items": local })),
+        Some(Format::Yaml) => return output::yaml(&json!({ "items": local })),
+        Some(Format::Name) => return local.iter().try_for_each(|queue| output::line(name(queue))),
+        None | Some(Format::Wide) => {}
+    }
+    let mut headings = vec!["NAME", "CLUSTERQUEUE", "WAITING", "ADMITTED", "USED"];
+    if arguments.all_namespaces {
+        headings.insert(0, "NAMESPACE");
+    }
+    let mut table = Table::new(headings);
+    for queue in &local {
+        let status = queue.status.clone().unwrap_or_default();
+        let of = all.iter().find(|it| it.metadata.name.as_ref() == Some(&queue.spec.cluster_queue));
+        let mut row: Vec<Cell> = vec![
+            name(queue).into(),
+            queue.spec.cluster_queue.clone().into(),
+            status.pending_workloads.to_string().into(),
+            status.admitted_workloads.to_string().into(),
+            of.map_or_else(|| "no such ClusterQueue".to_owned(), used).into(),
+        ];
+        if arguments.all_namespaces {
+            row.insert(0, queue.metadata.namespace.clone().unwrap_or_default().into());
+        }
+        table.row(row);
+    }
+    print(table, "queues", namespace)
+}
+
+/// What is used of what a ClusterQueue has, over all its flavors.
+pub(crate) fn used(queue: &ClusterQueue) -> String {
+    let shares = quota::shares(queue);
+    let texts: Vec<String> =
+        shares.iter().map(|(name, share)| format!("{name} {}", share.text(name))).collect();
+    texts.join(", ")
+}
+
+async fn clusters(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()> {
+    let (mut clusters, found) = tokio::try_join!(manager.clusters(), jobs::list(&manager.client, None))?;
+    let name = |cluster: &MultiKueueCluster| cluster.metadata.name.clone().unwrap_or_default();
+    clusters.retain(|cluster| arguments.is_wanted(&name(cluster)));
+    arguments.expect_names(clusters.iter().map(name))?;
+    match arguments.output {
+        Some(Format::Json) => return output::json(&json!({ "items": clusters })),
+        Some(Format::Yaml) => return output::yaml(&json!({ "items": clusters })),
+        Some(Format::Name) => return clusters.iter().try_for_each(|it| output::line(name(it))),
+        None | Some(Format::Wide) => {}
+    }
+    let now = Timestamp::now();
+    let mut table = Table::new(["NAME", "CONNECTED", "SINCE", "JOBS", "MESSAGE"]);
+    for cluster in &clusters {
+        let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
+        let active = conditions.into_iter().find(|condition| condition.type_ == "Active");
+        let here = |found: &&Found| found.view.cluster.as_deref() == Some(name(cluster).as_str());
+        let running = found.iter().filter(here).filter(|found| !found.view.status.has_ended()).count();
+        let connected = match active.map(|active| active.status == "True") {
+            Some(true) => Cell::toned(Tone::Good, "yes"),
+            Some(false) => Cell::toned(Tone::Bad, "no"),
+            None => Cell::toned(Tone::Waiting, "not yet"),
+        };
+        table.row([
+            name(cluster).into(),
+            connected,
+            active.map(|it| output::age(it.last_transition_time.0, now)).unwrap_or_default().into(),
+            running.to_string().into(),
+            active.map(|it| it.message.clone()).unwrap_or_default().into(),
+        ]);
+    }
+    print(table, "worker clusters", None)
+}

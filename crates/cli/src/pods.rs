@@ -1,0 +1,69 @@
+//! The pods of a Job, wherever they are.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt as _};
+use rules::job;
+
+use crate::connect::{Manager, within};
+use crate::view::View;
+
+/// Where the pods of a Job are: on a worker, or where the Job is.
+#[derive(Clone)]
+pub(crate) struct Place {
+    /// What to call it.
+    pub(crate) cluster: String,
+    pub(crate) client: Client,
+}
+
+impl Place {
+    pub(crate) fn pods(&self, view: &View) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &view.namespace)
+    }
+
+    /// The pods of a Job that are here, by index and age.
+    pub(crate) async fn list(&self, view: &View) -> anyhow::Result<Vec<Pod>> {
+        let params = ListParams::default().labels(&selector(view));
+        let list = within(&self.cluster, "list pods", self.pods(view).list(&params)).await?;
+        let mut pods = list.items;
+        if view.kind == "Pod" {
+            pods.retain(|pod| pod.name_any() == view.name);
+        }
+        pods.sort_by_key(|pod| (index(pod), pod.creation_timestamp().map(|time| time.0), pod.name_any()));
+        Ok(pods)
+    }
+}
+
+/// Where the pods of a Job are.
+pub(crate) async fn place(manager: &Manager, view: &View) -> anyhow::Result<Place> {
+    match &view.cluster {
+        Some(cluster) => {
+            let worker = manager.worker(cluster).await?;
+            Ok(Place { cluster: worker.name, client: worker.client })
+        }
+        None => Ok(Place { cluster: "the management cluster".to_owned(), client: manager.client.clone() }),
+    }
+}
+
+/// The labels by which the pods of a job are known: those that the controllers of each kind give them.
+pub(crate) fn selector(view: &View) -> String {
+    let name = &view.name;
+    match view.kind.as_str() {
+        "Job" => format!("{}={name}", job::JOB_NAME_LABEL),
+        "JobSet" => format!("jobset.sigs.k8s.io/jobset-name={name}"),
+        "RayCluster" => format!("ray.io/cluster={name}"),
+        "RayJob" | "RayService" => format!("ray.io/originated-from-cr-name={name}"),
+        "AppWrapper" => format!("workload.codeflare.dev/appwrapper={name}"),
+        "PipelineRun" => format!("tekton.dev/pipelineRun={name}"),
+        "Pod" => String::new(),
+        _ => format!("training.kubeflow.org/job-name={name}"),
+    }
+}
+
+/// The index of a pod of an Indexed Job.
+pub(crate) fn index(pod: &Pod) -> Option<i32> {
+    let text = |map: &BTreeMap<String, String>| map.get(job::pods::INDEX_KEY).cloned();
+    text(pod.labels()).or_else(|| text(pod.annotations()))?.parse().ok()
+}

@@ -1,0 +1,178 @@
+//! `ferry wait`: until Jobs are where they are wanted.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::connect::{Manager, Options};
+use crate::failure::{Code, Failure};
+use crate::jobs;
+use crate::live::Live;
+use crate::output;
+use crate::process;
+use crate::span;
+use crate::view::{Status, View};
+
+/// Wait for Jobs.
+///
+/// Says one line for each when it is where it was wanted.
+///
+/// Exit status: 0 if all got there, 1 if one ended otherwise, 3 if one is not there, 4 if it took too long.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  ferry wait render\n  ferry wait render train --timeout 1h\n  ferry wait render --for running"
+)]
+pub(crate) struct Arguments {
+    /// Jobs, by name, or `kind/name` for other kinds.
+    #[arg(required = true, value_name = "JOB")]
+    jobs: Vec<String>,
+
+    /// What to wait for.
+    #[arg(long = "for", value_enum, value_name = "WHAT", default_value_t = Aim::Complete)]
+    aim: Aim,
+
+    /// How long, for example 90s, 5m or 1h30m [default: forever].
+    #[arg(long, value_name = "TIME", value_parser = span::parse)]
+    timeout: Option<Duration>,
+
+    #[command(flatten)]
+    connection: Options,
+}
+
+/// What can be waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Aim {
+    /// Its good end.
+    Complete,
+    /// Its end, good or not.
+    Finished,
+    /// Its admission to a cluster.
+    Admitted,
+    /// Its first pods.
+    Running,
+    /// That it is gone.
+    Deleted,
+}
+
+/// Whether a Job is where it is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is.
+    Yes,
+    /// It is not, and will not be.
+    No,
+    /// Not yet.
+    NotYet,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    process::run(async {
+        let manager = arguments.connection.manager().await?;
+        let mut uids = Vec::new();
+        for name in &arguments.jobs {
+            let found = jobs::find(&manager, name).await;
+            match found {
+                Ok(found) => uids.push((found.view.title(), found.view.uid)),
+                Err(_) if arguments.aim == Aim::Deleted => output::line(format!("{name} is not there"))?,
+                Err(error) => return Err(error),
+            }
+        }
+        let waiting = until(&manager, &uids, arguments.aim);
+        let Some(timeout) = arguments.timeout else { return waiting.await };
+        let Ok(done) = tokio::time::timeout(timeout, waiting).await else {
+            let message = format!("it took longer than {}", output::duration(seconds(timeout)));
+            let hint = "ferry explain JOB says what it waits for";
+            return Err(Failure::new(Code::Timeout, message).hint(hint).into());
+        };
+        done
+    })
+}
+
+fn seconds(span: Duration) -> i64 {
+    i64::try_from(span.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// Waits for Jobs, each given by what it is called and by its uid.
+pub(crate) async fn until(
+    manager: &Manager,
+    jobs: &[(String, String)],
+    aim: Aim,
+) -> anyhow::Result<ExitCode> {
+    let live = Live::start(manager, Some(&manager.namespace)).await?;
+    let stopped = process::stopped()?;
+    tokio::pin!(stopped);
+    let mut left = jobs.to_vec();
+    let mut missed = false;
+    loop {
+        let mut later = Vec::new();
+        for (title, uid) in left {
+            let found = live.by_uid(&uid);
+            let view = found.as_ref().map(|found| &found.view);
+            let verdict = judge(view, aim);
+            if verdict == Verdict::NotYet {
+                later.push((title, uid));
+                continue;
+            }
+            missed |= verdict == Verdict::No;
+            let state = view.map_or("is gone".to_owned(), |view| {
+                let why = if view.reason.is_empty() { String::new() } else { format!(" ({})", view.reason) };
+                format!("is {}{why}", view.status.text())
+            });
+            output::line(format!("{title} {state}"))?;
+        }
+        left = later;
+        if left.is_empty() {
+            return Ok(if missed { Code::No.into() } else { ExitCode::SUCCESS });
+        }
+        tokio::select! {
+            biased;
+            () = &mut stopped => return Ok(Code::Interrupted.into()),
+            () = live.changed() => {}
+        }
+    }
+}
+
+/// Whether a Job, or one that is gone, is where it is wanted.
+fn judge(view: Option<&View>, aim: Aim) -> Verdict {
+    let Some(view) = view else {
+        return if aim == Aim::Deleted { Verdict::Yes } else { Verdict::No };
+    };
+    let is_there = match aim {
+        Aim::Complete => view.status == Status::Complete,
+        Aim::Finished => view.status.has_ended(),
+        Aim::Admitted => matches!(view.status, Status::Starting | Status::Running | Status::Complete),
+        Aim::Running => matches!(view.status, Status::Running | Status::Complete),
+        Aim::Deleted => false,
+    };
+    match view.status {
+        _ if is_there => Verdict::Yes,
+        Status::Complete | Status::Failed if aim != Aim::Deleted => Verdict::No,
+        _ => Verdict::NotYet,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Verdict::{No, NotYet, Yes};
+
+    #[test]
+    fn verdicts() {
+        let view = |status| {
+            let mut view = View::of_job(&k8s_openapi::api::batch::v1::Job::default(), None);
+            view.status = status;
+            view
+        };
+        for (status, expected) in [
+            //                   complete finished admitted running deleted
+            (Status::Queued, [NotYet, NotYet, NotYet, NotYet, NotYet]),
+            (Status::Starting, [NotYet, NotYet, Yes, NotYet, NotYet]),
+            (Status::Running, [NotYet, NotYet, Yes, Yes, NotYet]),
+            (Status::Complete, [Yes, Yes, Yes, Yes, NotYet]),
+            (Status::Failed, [No, Yes, No, No, NotYet]),
+        ] {
+            let aims = [Aim::Complete, Aim::Finished, Aim::Admitted, Aim::Running, Aim::Deleted];
+            assert_eq!(aims.map(|aim| judge(Some(&view(status)), aim)), expected, "{status:?}");
+        }
+        assert_eq!((judge(None, Aim::Deleted), judge(None, Aim::Complete)), (Yes, No));
+    }
+}
