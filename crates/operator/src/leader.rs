@@ -16,6 +16,9 @@ use tracing::{debug, info, warn};
 
 use crate::Error;
 
+/// Kueue's Lease.
+pub const LEASE: &str = "c1f6bfd2.kueue.x-k8s.io";
+
 /// How the Lease is taken and kept.
 #[derive(Debug, Clone)]
 pub struct Leadership {
@@ -38,7 +41,7 @@ impl Leadership {
     pub fn new(namespace: impl Into<String>, identity: impl Into<String>) -> Leadership {
         Leadership {
             namespace: namespace.into(),
-            name: "c1f6bfd2.kueue.x-k8s.io".to_owned(),
+            name: LEASE.to_owned(),
             identity: identity.into(),
             duration: Duration::from_secs(15),
             deadline: Duration::from_secs(10),

@@ -9,6 +9,7 @@
 mod admission;
 mod caches;
 pub mod definitions;
+pub mod deploy;
 pub mod dispatch;
 mod error;
 mod events;
@@ -16,6 +17,7 @@ mod jobs;
 pub mod leader;
 mod metrics;
 mod queues;
+pub mod rbac;
 pub mod serve;
 mod settings;
 pub mod webhooks;

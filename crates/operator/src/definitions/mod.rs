@@ -72,6 +72,12 @@ pub fn all(conversion: &Conversion) -> Vec<Value> {
     definitions
 }
 
+/// The names of all definitions.
+pub fn names() -> Vec<String> {
+    let name = |definition: &Value| definition["metadata"]["name"].as_str().map(str::to_owned);
+    all(&Conversion::Embedded).iter().filter_map(name).collect()
+}
+
 /// Whether the versions of a kind differ in more than their name (API-2).
 fn is_converted(definition: &Value) -> bool {
     let kind = definition["spec"]["names"]["kind"].as_str().unwrap_or_default();

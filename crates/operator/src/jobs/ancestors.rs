@@ -16,7 +16,7 @@ use crate::{Context, Error};
 const DEEPEST: usize = 10;
 
 /// Kinds that may be part of the way up, whether they are managed or not: API group, kind, and its name in paths.
-const KNOWN: [(&str, &str, &str); 18] = [
+pub(crate) const OWNERS: [(&str, &str, &str); 18] = [
     ("batch", "Job", "jobs"),
     ("jobset.x-k8s.io", "JobSet", "jobsets"),
     ("kubeflow.org", "MPIJob", "mpijobs"),
@@ -47,7 +47,7 @@ impl Context {
         let mut current = of.clone();
         while let Some(owner) = controller(&current) {
             let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
-            let known = KNOWN.iter().find(|(its_group, kind, _)| *its_group == group && *kind == owner.kind);
+            let known = OWNERS.iter().find(|(its_group, kind, _)| *its_group == group && *kind == owner.kind);
             let Some((_, _, plural)) = known else { break };
             if seen.len() > DEEPEST {
                 let why = format!("it is part of more than {DEEPEST} others");

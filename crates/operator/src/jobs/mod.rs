@@ -4,7 +4,7 @@
 //! A kind of Job is a [`Framework`]: how it is read, and where. All else is the same for all of them.
 
 mod ancestors;
-pub(crate) use ancestors::has_managed_owner;
+pub(crate) use ancestors::{OWNERS, has_managed_owner};
 mod batch;
 
 use std::{

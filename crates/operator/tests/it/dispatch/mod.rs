@@ -1,6 +1,6 @@
 //! Jobs that run on other clusters.
 
 mod faults;
-mod fleet;
+pub(crate) mod fleet;
 mod pods;
 mod scenarios;

@@ -1,0 +1,252 @@
+//! What the operator asks of clusters, and so what it has to be allowed: one table, from which everything that is
+//! installed is written.
+//!
+//! A test has the operator take Jobs through their lives under these rules alone and records what it asks: nothing may
+//! be refused, and no rule may be left over.
+
+use rules::dispatch::Adapter;
+use serde_json::{Value, json};
+
+use crate::{definitions, jobs::OWNERS, leader::LEASE};
+
+/// Something that is asked of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    /// Whether it is asked about the operator's own namespace alone.
+    pub at_home: bool,
+    /// The API group; empty for the core group.
+    pub group: &'static str,
+    /// Resources, as they are called in paths, with `/status` and the like.
+    pub resources: Vec<&'static str>,
+    /// The objects, if it is asked about these alone.
+    pub names: Vec<String>,
+    /// What is done with them.
+    pub verbs: Vec<&'static str>,
+    /// What for.
+    pub why: &'static str,
+}
+
+const KUEUE: &str = "kueue.x-k8s.io";
+const WATCH: [&str; 2] = ["list", "watch"];
+
+fn ask(group: &'static str, resources: &[&'static str], verbs: &[&'static str], why: &'static str) -> Ask {
+    let (resources, verbs) = (resources.to_vec(), verbs.to_vec());
+    Ask { at_home: false, group, resources, names: Vec::new(), verbs, why }
+}
+
+impl Ask {
+    fn at_home(self) -> Ask {
+        Ask { at_home: true, ..self }
+    }
+
+    fn of(self, names: impl IntoIterator<Item = impl Into<String>>) -> Ask {
+        Ask { names: names.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// As a rule of a role.
+    pub fn rule(&self) -> Value {
+        let mut rule = json!({ "apiGroups": [self.group], "resources": self.resources, "verbs": self.verbs });
+        if !self.names.is_empty() {
+            rule["resourceNames"] = json!(self.names);
+        }
+        rule
+    }
+}
+
+/// What the operator asks of the cluster that it runs on, if it sends jobs of these kinds to workers.
+pub fn operator(kinds: &[&'static Adapter]) -> Vec<Ask> {
+    let mut asks = queues();
+    asks.extend(jobs(kinds));
+    asks.extend(surroundings());
+    asks.extend(itself());
+    asks
+}
+
+fn queues() -> Vec<Ask> {
+    let statuses = [
+        "admissionchecks/status",
+        "clusterqueues/status",
+        "cohorts/status",
+        "localqueues/status",
+        "multikueueclusters/status",
+        "workloads/status",
+    ];
+    vec![
+        ask(
+            KUEUE,
+            &["workloads"],
+            &["list", "watch", "create", "patch", "delete"],
+            "every job in a queue has a Workload",
+        ),
+        ask(
+            KUEUE,
+            &["admissionchecks", "clusterqueues", "resourceflavors"],
+            &["list", "watch", "patch"],
+            "queues, and a finalizer on what is in use",
+        ),
+        ask(
+            KUEUE,
+            &[
+                "cohorts",
+                "localqueues",
+                "multikueueclusters",
+                "multikueueconfigs",
+                "topologies",
+                "workloadpriorityclasses",
+            ],
+            &WATCH,
+            "what decides about queues and workers",
+        ),
+        ask(KUEUE, &statuses, &["patch"], "what is shown of them"),
+    ]
+}
+
+fn jobs(kinds: &[&'static Adapter]) -> Vec<Ask> {
+    let mut asks = vec![
+        ask(
+            "batch",
+            &["jobs"],
+            &["list", "watch", "patch", "delete"],
+            "Jobs start and stop as their quota says",
+        ),
+        ask("batch", &["jobs/status"], &["patch"], "the status that a worker reports, and stops"),
+        ask(
+            "batch",
+            &["jobs/finalizers"],
+            &["update"],
+            "a Workload is owned by its Job, which some clusters guard",
+        ),
+    ];
+    for kind in kinds.iter().filter(|kind| kind.group != "batch") {
+        asks.push(ask(kind.group, &[kind.plural], &WATCH, "jobs of this kind that run on workers"));
+        asks.push(Ask {
+            resources: vec![status_of(kind)],
+            ..ask(kind.group, &[], &["patch"], "their status")
+        });
+    }
+    for group in groups(OWNERS.iter().map(|(group, _, _)| *group)) {
+        let of_group = OWNERS.iter().filter(|(its, _, _)| *its == group).map(|(_, _, plural)| *plural);
+        let resources: Vec<&'static str> = of_group.collect();
+        asks.push(ask(group, &resources, &["get"], "whose part a Job is"));
+    }
+    asks
+}
+
+/// The names of status subresources live as long as the program, as all names here do.
+fn status_of(kind: &Adapter) -> &'static str {
+    Box::leak(format!("{}/status", kind.plural).into_boxed_str())
+}
+
+fn groups(all: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
+    let mut groups: Vec<&'static str> = Vec::new();
+    for group in all {
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    groups
+}
+
+fn surroundings() -> Vec<Ask> {
+    vec![
+        ask(
+            "",
+            &["limitranges", "namespaces"],
+            &WATCH,
+            "what pods may ask for, and which namespaces a queue is for",
+        ),
+        ask("node.k8s.io", &["runtimeclasses"], &WATCH, "what pods need beyond their containers"),
+        ask("scheduling.k8s.io", &["priorityclasses"], &WATCH, "priority"),
+        ask("events.k8s.io", &["events"], &["create"], "what is told about objects"),
+    ]
+}
+
+/// What it needs to be there at all.
+fn itself() -> Vec<Ask> {
+    let definitions = definitions::names();
+    let configurations = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
+    let of_kueue = ["kueue-mutating-webhook-configuration", "kueue-validating-webhook-configuration"];
+    let extensions = "apiextensions.k8s.io";
+    let registration = "admissionregistration.k8s.io";
+    vec![
+        ask("", &["namespaces"], &["get"], "its own namespace"),
+        ask("coordination.k8s.io", &["leases"], &["create"], "only one acts at a time").at_home(),
+        ask("coordination.k8s.io", &["leases"], &["get", "update"], "only one acts at a time")
+            .of([LEASE])
+            .at_home(),
+        ask(
+            "",
+            &["secrets"],
+            &["get", "list", "watch", "create"],
+            "kubeconfigs of workers, certificates of webhooks",
+        )
+        .at_home(),
+        ask(extensions, &["customresourcedefinitions"], &["create"], "definitions that are missing"),
+        ask(
+            extensions,
+            &["customresourcedefinitions"],
+            &["get", "list", "watch", "patch"],
+            "definitions that are its own",
+        )
+        .of(definitions),
+        ask(registration, &configurations, &["create"], "webhooks that make Jobs wait"),
+        ask(registration, &configurations, &["patch"], "webhooks that make Jobs wait").of(of_kueue),
+    ]
+}
+
+/// What a manager asks of its workers, if it sends jobs of these kinds there.
+pub fn worker(kinds: &[&'static Adapter]) -> Vec<Ask> {
+    let all = ["get", "list", "watch", "create", "patch", "delete"];
+    let mut asks = vec![
+        ask(KUEUE, &["workloads"], &all, "the copy of a Workload waits for quota of the worker"),
+        ask(KUEUE, &["workloads/status"], &["patch"], "a copy is deactivated before it goes"),
+        ask(
+            KUEUE,
+            &["clusterqueues", "localqueues"],
+            &["get", "list", "watch"],
+            "which queues there are, and what is free",
+        ),
+    ];
+    for group in groups(kinds.iter().map(|kind| kind.group)) {
+        let of_group = kinds.iter().filter(|kind| kind.group == group).map(|kind| kind.plural);
+        let resources: Vec<&'static str> = of_group.collect();
+        asks.push(ask(group, &resources, &all, "mirrors"));
+    }
+    asks
+}
+
+/// What reading the logs of mirrors asks of a worker; given only on request.
+pub fn logs() -> Vec<Ask> {
+    vec![
+        ask("", &["pods"], &["get", "list", "watch"], "the pods of mirrors"),
+        ask("", &["pods/log"], &["get"], "what they write"),
+    ]
+}
+
+/// A role with these rules: for the whole cluster, or for a namespace.
+pub fn role<'a>(name: &str, namespace: Option<&str>, asks: impl IntoIterator<Item = &'a Ask>) -> Value {
+    let rules: Vec<Value> = asks.into_iter().map(Ask::rule).collect();
+    let kind = if namespace.is_some() { "Role" } else { "ClusterRole" };
+    let mut role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": { "name": name }, "rules": rules,
+    });
+    if let Some(namespace) = namespace {
+        role["metadata"]["namespace"] = json!(namespace);
+    }
+    role
+}
+
+/// The role of this name, given to a service account.
+pub fn binding(name: &str, namespace: Option<&str>, account: (&str, &str)) -> Value {
+    let (kind, role) =
+        if namespace.is_some() { ("RoleBinding", "Role") } else { ("ClusterRoleBinding", "ClusterRole") };
+    let mut binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": { "name": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name },
+        "subjects": [{ "kind": "ServiceAccount", "namespace": account.0, "name": account.1 }],
+    });
+    if let Some(namespace) = namespace {
+        binding["metadata"]["namespace"] = json!(namespace);
+    }
+    binding
+}

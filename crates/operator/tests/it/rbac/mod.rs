@@ -1,0 +1,274 @@
+//! What the operator and a manager's credentials are allowed is what they ask for: on real API servers with RBAC.
+
+mod recorder;
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, Config};
+use operator::definitions::{Conversion, install};
+use operator::leader::{Leader, Leadership, lead};
+use operator::rbac::Ask;
+use operator::webhooks::server::{Reach, Webhooks};
+use operator::{Operator, Settings, deploy, rbac};
+use reconcile::{Clock, Tasks};
+use serde_json::{Value, json};
+use testkit::{Behaviour, ControlPlane, Simulator};
+
+use super::dispatch::fleet::eventually;
+use recorder::{Asked, Recorder};
+
+const HOME: &str = deploy::NAMESPACE;
+const TEAM: &str = "team";
+
+/// A real cluster with an operator that is allowed what is installed and nothing else.
+struct Site {
+    plane: ControlPlane,
+    admin: Client,
+    recorder: Recorder,
+    operator: Option<Operator>,
+    tasks: Tasks,
+    leader: Option<Leader>,
+    _pods: Simulator,
+}
+
+impl Site {
+    async fn start() -> anyhow::Result<Option<Site>> {
+        let controllers = ["job-controller", "garbage-collector-controller"];
+        let Some(plane) = ControlPlane::builder().controller_manager(controllers).for_test().await else {
+            return Ok(None);
+        };
+        let pods = plane.simulator().decide(|_| Behaviour::exits(0)).start().await?;
+        let admin = plane.client();
+        let mut site = Site {
+            plane,
+            admin,
+            recorder: Recorder::default(),
+            operator: None,
+            tasks: Tasks::new(),
+            leader: None,
+            _pods: pods,
+        };
+        site.apply(deploy::namespace(HOME)).await?;
+        for object in deploy::access(HOME, &kinds()) {
+            site.apply(object).await?;
+        }
+        Ok(Some(site))
+    }
+
+    /// Starts the operator, as its service account.
+    async fn operate(&mut self) -> anyhow::Result<()> {
+        let client = client(self.kubeconfig_of(deploy::NAME).await?).await?;
+        let client = self.recorder.on(client);
+        let leader = lead(client.clone(), Leadership::new(HOME, "test"), Clock::system()).await?;
+        install(&client, &Conversion::Embedded).await?;
+        let mut settings = Settings::default();
+        settings.dispatch.heartbeat = Duration::from_millis(500);
+        let operator = operator::start(client, settings, Clock::system(), &mut self.tasks);
+        tokio::time::timeout(Duration::from_secs(60), operator.ready())
+            .await
+            .context("it sees everything")?;
+        (self.operator, self.leader) = (Some(operator), Some(leader));
+        Ok(())
+    }
+
+    /// A kubeconfig of a service account.
+    async fn kubeconfig_of(&self, account: &str) -> anyhow::Result<Value> {
+        let api: Api<ServiceAccount> = Api::namespaced(self.admin.clone(), HOME);
+        let asked: TokenRequest = serde_json::from_value(json!({ "spec": { "audiences": [] } }))?;
+        let token = api.create_token_request(account, &PostParams::default(), &asked).await?;
+        let mut config: Value = serde_json::from_str(&std::fs::read_to_string(self.plane.kubeconfig())?)?;
+        let token = token.status.context("a token")?.token;
+        config["users"][0]["user"] = json!({ "token": token });
+        Ok(config)
+    }
+
+    fn api(&self, object: &Value) -> anyhow::Result<Api<DynamicObject>> {
+        let version = object["apiVersion"].as_str().context("an apiVersion")?;
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
+        let kind = GroupVersionKind::gvk(group, version, object["kind"].as_str().context("a kind")?);
+        let resource = ApiResource::from_gvk(&kind);
+        Ok(match object["metadata"]["namespace"].as_str() {
+            Some(namespace) => Api::namespaced_with(self.admin.clone(), namespace, &resource),
+            None => Api::all_with(self.admin.clone(), &resource),
+        })
+    }
+
+    async fn apply(&self, object: Value) -> anyhow::Result<()> {
+        let name = object["metadata"]["name"].as_str().context("a name")?;
+        let params = PatchParams::apply("test").force();
+        let applied = self.api(&object)?.patch(name, &params, &Patch::Apply(&object)).await;
+        applied.with_context(|| format!("failed to apply {object}"))?;
+        Ok(())
+    }
+
+    async fn queues(&self, check: Option<&str>) -> anyhow::Result<()> {
+        self.apply(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": TEAM } })).await?;
+        let account = json!({ "name": "default", "namespace": TEAM });
+        self.apply(json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": account })).await?;
+        self.apply(kueue("ResourceFlavor", "default", json!({}))).await?;
+        self.apply(kueue("Cohort", "all", json!({}))).await?;
+        let quota = json!({ "name": "cpu", "nominalQuota": "10" });
+        let flavors = json!([{ "name": "default", "resources": [quota] }]);
+        let mut spec = json!({
+            "namespaceSelector": {}, "cohortName": "all",
+            "resourceGroups": [{ "coveredResources": ["cpu"], "flavors": flavors }],
+        });
+        if let Some(check) = check {
+            spec["admissionChecksStrategy"] = json!({ "admissionChecks": [{ "name": check }] });
+        }
+        self.apply(kueue("ClusterQueue", TEAM, spec)).await?;
+        let mut queue = kueue("LocalQueue", TEAM, json!({ "clusterQueue": TEAM }));
+        queue["metadata"]["namespace"] = json!(TEAM);
+        self.apply(queue).await
+    }
+
+    fn jobs(&self) -> Api<Job> {
+        Api::namespaced(self.admin.clone(), TEAM)
+    }
+
+    async fn submit(&self, name: &str, managed_by: Option<&str>) -> anyhow::Result<()> {
+        let container = json!({ "name": "c", "image": "i", "resources": { "requests": { "cpu": "1" } } });
+        let job = json!({
+            "metadata": { "name": name, "labels": { "kueue.x-k8s.io/queue-name": TEAM } },
+            "spec": {
+                "suspend": true, "managedBy": managed_by,
+                "template": { "spec": { "restartPolicy": "Never", "containers": [container] } },
+            },
+        });
+        self.jobs().create(&PostParams::default(), &serde_json::from_value(job)?).await?;
+        Ok(())
+    }
+
+    async fn complete(&self, name: &str) -> anyhow::Result<()> {
+        eventually(&format!("{name} is complete"), async || {
+            let conditions = self.jobs().get(name).await?.status.and_then(|status| status.conditions);
+            let is = |it: &k8s_openapi::api::batch::v1::JobCondition| {
+                it.type_ == "Complete" && it.status == "True"
+            };
+            Ok(conditions.unwrap_or_default().iter().any(is).then_some(()))
+        })
+        .await
+    }
+}
+
+fn kinds() -> Vec<&'static rules::dispatch::Adapter> {
+    Settings::default().dispatch.kinds
+}
+
+fn kueue(kind: &str, name: &str, spec: Value) -> Value {
+    json!({ "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": { "name": name }, "spec": spec })
+}
+
+async fn client(kubeconfig: Value) -> anyhow::Result<Client> {
+    let kubeconfig: Kubeconfig = serde_json::from_value(kubeconfig)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
+/// What is allowed and was not asked for.
+fn left_over(asks: &[Ask], asked: &BTreeSet<Asked>) -> Vec<String> {
+    let mut left = Vec::new();
+    for ask in asks {
+        for resource in &ask.resources {
+            for verb in &ask.verbs {
+                let wanted = ((*verb).to_owned(), ask.group.to_owned(), (*resource).to_owned());
+                if !asked.contains(&wanted) {
+                    left.push(format!("{verb} {resource}.{}: {}", ask.group, ask.why));
+                }
+            }
+        }
+    }
+    left
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_installed_is_enough_and_not_too_much() -> anyhow::Result<()> {
+    let (Some(mut manager), Some(mut worker)) = (Site::start().await?, Site::start().await?) else {
+        return Ok(());
+    };
+    for site in [&mut manager, &mut worker] {
+        site.operate().await?;
+    }
+
+    // The worker lets the manager do what a manager has to do there.
+    let account = json!({ "name": "manager", "namespace": HOME });
+    worker.apply(json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": account })).await?;
+    worker.apply(rbac::role("manager", None, &rbac::worker(&kinds()))).await?;
+    worker.apply(rbac::binding("manager", None, (HOME, "manager"))).await?;
+    let kubeconfig = worker.kubeconfig_of("manager").await?;
+    worker.queues(None).await?;
+
+    let metadata = json!({ "name": "east", "namespace": HOME });
+    let data = json!({ "kubeconfig": kubeconfig.to_string() });
+    manager
+        .apply(json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data }))
+        .await?;
+    let source = json!({ "kubeConfig": { "locationType": "Secret", "location": "east" } });
+    manager.apply(kueue("MultiKueueCluster", "east", json!({ "clusterSource": source }))).await?;
+    manager.apply(kueue("MultiKueueConfig", "all", json!({ "clusters": ["east"] }))).await?;
+    let parameters = json!({ "apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": "all" });
+    let check = json!({ "controllerName": "kueue.x-k8s.io/multikueue", "parameters": parameters });
+    manager.apply(kueue("AdmissionCheck", "all", check)).await?;
+    manager.queues(Some("all")).await?;
+
+    manager.submit("away", Some("kueue.x-k8s.io/multikueue")).await?;
+    manager.complete("away").await?;
+    eventually("the mirror is gone", async || {
+        Ok(worker.jobs().get_opt("away").await?.is_none().then_some(()))
+    })
+    .await?;
+    worker.submit("here", None).await?;
+    worker.complete("here").await?;
+    for (site, job) in [(&manager, "away"), (&worker, "here")] {
+        site.jobs().delete(job, &DeleteParams::background()).await?;
+    }
+
+    let refused = |site: &Site| site.recorder.refused();
+    assert_eq!(refused(&manager), BTreeSet::new(), "the manager's operator asks for more than it may");
+    assert_eq!(refused(&worker), BTreeSet::new(), "the worker's operator asks for more than it may");
+
+    // The rest of what one inside of the cluster asks: certificates and configurations of webhooks.
+    let reach = Reach::Service { namespace: HOME.to_owned(), name: deploy::WEBHOOK_SERVICE.to_owned() };
+    let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let operator = worker.operator.clone().context("an operator")?;
+    Webhooks::start(operator, anywhere, reach, &mut worker.tasks).await?;
+    assert_eq!(refused(&worker), BTreeSet::new(), "the webhooks ask for more than they may");
+
+    worker.leader.take().context("a leader")?.release().await?;
+
+    let asked: BTreeSet<Asked> = manager.recorder.asked().union(&worker.recorder.asked()).cloned().collect();
+    let rare = [
+        "update jobs/finalizers.batch",           // only clusters that guard owners ask
+        "delete jobs.batch",                      // Jobs that are to go with their Workload
+        "delete workloads.kueue.x-k8s.io",        // Workloads of Jobs that left their queue
+        "patch cohorts/status",                   // with fair sharing
+        ": whose part a Job is",                  // of kinds that are not there
+        "create mutatingwebhookconfigurations",   // asked of RBAC by an apply that creates
+        "create validatingwebhookconfigurations", // the same
+    ];
+    let left = left_over(&rbac::operator(&kinds()), &asked);
+    let left: Vec<&String> = left.iter().filter(|it| !rare.iter().any(|rare| it.contains(rare))).collect();
+    assert!(left.is_empty(), "allowed, and never asked for: {left:#?}");
+
+    // Without one of the rules it does not go.
+    let asks = rbac::operator(&kinds());
+    let less: Vec<&Ask> =
+        asks.iter().filter(|ask| !ask.at_home && !ask.resources.contains(&"workloads/status")).collect();
+    manager.apply(rbac::role(deploy::NAME, None, less)).await?;
+    manager.submit("stuck", Some("kueue.x-k8s.io/multikueue")).await?;
+    eventually("it is refused", async || {
+        let refused = refused(&manager);
+        let wanted = ("patch".to_owned(), "kueue.x-k8s.io".to_owned(), "workloads/status".to_owned());
+        Ok(refused.contains(&wanted).then_some(()))
+    })
+    .await
+}
