@@ -14,8 +14,11 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     Demo(Demo),
     Up(Up),
+    Submit(crate::submit::Arguments),
     Get(crate::get::Arguments),
+    Describe(crate::describe::Arguments),
     Logs(crate::logs::Arguments),
+    Events(crate::events::Arguments),
     Wait(crate::wait::Arguments),
     Hold(crate::hold::Hold),
     Release(crate::hold::Release),

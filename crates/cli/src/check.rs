@@ -1,11 +1,8 @@
 //! `ferry check`: what an API server would say to a manifest.
 
 use std::fmt;
-use std::io::Read as _;
-use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use rules::job::Settings;
 use rules::job::endpoints;
 use rules::meta::system::Identity;
@@ -14,6 +11,7 @@ use rules::write::Refused;
 use serde_json::Value;
 
 use crate::arguments::Check;
+use crate::manifest;
 
 /// Prints a verdict for each object and returns the worst of them.
 pub(crate) fn run(check: &Check) -> anyhow::Result<ExitCode> {
@@ -21,7 +19,7 @@ pub(crate) fn run(check: &Check) -> anyhow::Result<ExitCode> {
         Settings { refuse_reserved_managed_by: check.refuse_reserved_managed_by, ..Settings::default() };
     let mut refused = false;
     for file in &check.files {
-        for document in read(file).with_context(|| format!("failed to read {}", file.display()))? {
+        for document in manifest::read(file)? {
             let verdict = judge(&document, &settings);
             refused |= matches!(verdict, Verdict::Refused(_));
             println!("{}: {}: {verdict}", file.display(), title(&document));
@@ -90,16 +88,4 @@ fn identity() -> Identity {
 fn title(document: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
     format!("{} {}", text(&document["kind"]), text(&document["metadata"]["name"]))
-}
-
-/// All documents of a file. JSON is YAML.
-fn read(file: &Path) -> anyhow::Result<Vec<Value>> {
-    let mut text = String::new();
-    if file == Path::new("-") {
-        std::io::stdin().read_to_string(&mut text)?;
-    } else {
-        text = std::fs::read_to_string(file)?;
-    }
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&text)?;
-    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }

@@ -53,6 +53,13 @@ pub(crate) struct Manager {
     kubeconfig: Kubeconfig,
 }
 
+impl Manager {
+    /// The same cluster with another namespace.
+    pub(crate) fn in_namespace(&self, namespace: &str) -> Manager {
+        Manager { namespace: namespace.to_owned(), ..self.clone() }
+    }
+}
+
 impl Options {
     /// Prepares to talk to the management cluster. Nothing is sent yet.
     pub(crate) async fn manager(&self) -> anyhow::Result<Manager> {

@@ -7,12 +7,15 @@ mod cluster;
 mod connect;
 mod crds;
 mod demo;
+mod describe;
+mod events;
 mod failure;
 mod get;
 mod hold;
 mod jobs;
 mod live;
 mod logs;
+mod manifest;
 mod operator;
 mod output;
 mod pods;
@@ -20,6 +23,7 @@ mod process;
 mod quota;
 mod simulate;
 mod span;
+mod submit;
 mod up;
 mod view;
 mod wait;
@@ -44,7 +48,10 @@ fn main() -> ExitCode {
         Command::Crds(_) => crds::run(),
         Command::Cluster(cluster) => cluster::run(&cluster),
         Command::Operator(operator) => operator::run(&operator),
+        Command::Submit(submit) => submit::run(&submit),
         Command::Get(get) => get::run(&get),
+        Command::Describe(describe) => describe::run(&describe),
+        Command::Events(events) => events::run(&events),
         Command::Logs(logs) => logs::run(&logs),
         Command::Wait(wait) => wait::run(&wait),
         Command::Cancel(cancel) => cancel::run(&cancel),

@@ -67,3 +67,20 @@ pub(crate) fn index(pod: &Pod) -> Option<i32> {
     let text = |map: &BTreeMap<String, String>| map.get(job::pods::INDEX_KEY).cloned();
     text(pod.labels()).or_else(|| text(pod.annotations()))?.parse().ok()
 }
+
+/// What a pod is at, as kubectl says it: the reason of a container that waits or failed, else its phase.
+pub(crate) fn state(pod: &Pod) -> String {
+    let status = pod.status.clone().unwrap_or_default();
+    if pod.metadata.deletion_timestamp.is_some() {
+        return "Terminating".to_owned();
+    }
+    let reason = status.container_statuses.iter().flatten().find_map(|container| {
+        let state = container.state.as_ref()?;
+        let waiting = state.waiting.as_ref().and_then(|waiting| waiting.reason.clone());
+        let ended = state.terminated.as_ref().filter(|ended| ended.exit_code != 0);
+        let failed = ended
+            .map(|ended| format!("{} ({})", ended.reason.as_deref().unwrap_or("Error"), ended.exit_code));
+        waiting.or(failed)
+    });
+    reason.or(status.reason).or(status.phase).unwrap_or_else(|| "Unknown".to_owned())
+}

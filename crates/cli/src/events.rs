@@ -1,0 +1,259 @@
+//! `ferry events`: what was told about Jobs, on the management cluster and on the workers.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
+use reconcile::{Cache, Tasks};
+use tokio::sync::mpsc;
+
+use crate::connect::{Manager, Options, within};
+use crate::jobs;
+use crate::output::{self, Cell, Palette, Table, Tone};
+use crate::process;
+use crate::view::View;
+
+/// What the management cluster is called among clusters.
+pub(crate) const HERE: &str = "manager";
+
+/// By how much the clocks of clusters may differ. What was told earlier than this before a Job was created is about an
+/// earlier one of the same name.
+const SKEW: SignedDuration = SignedDuration::from_secs(5);
+
+/// Show what happened to a Job, or in a namespace, on all clusters in the order of time.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  ferry events render\n  ferry events -w")]
+pub(crate) struct Arguments {
+    /// The Job, by name, or `kind/name` for other kinds [default: everything in the namespace].
+    job: Option<String>,
+
+    /// Go on with what happens.
+    #[arg(short, long)]
+    watch: bool,
+
+    #[command(flatten)]
+    connection: Options,
+}
+
+/// Something that was told about an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Told {
+    pub(crate) at: Option<Timestamp>,
+    pub(crate) cluster: String,
+    kind: String,
+    name: String,
+    uid: String,
+    reason: String,
+    message: String,
+    count: i32,
+    is_warning: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    process::run(async {
+        let manager = arguments.connection.manager().await?;
+        let view = match &arguments.job {
+            Some(name) => Some(jobs::find(&manager, name).await?.view),
+            None => None,
+        };
+        let sources = sources(&manager, view.as_ref()).await?;
+        let told = gather(&sources, &manager.namespace, view.as_ref()).await;
+        let mut table = Table::new(headings());
+        for told in &told {
+            table.row(told.row(Timestamp::now()));
+        }
+        if table.is_empty() && !arguments.watch {
+            eprintln!("nothing was told, or it is forgotten by now");
+            return Ok(ExitCode::SUCCESS);
+        }
+        output::print(&table.text(Palette::stdout(), true))?;
+        if arguments.watch {
+            watch(&sources, &manager.namespace, view.as_ref(), told, table).await?;
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+pub(crate) fn headings() -> [&'static str; 6] {
+    ["LAST", "CLUSTER", "TYPE", "REASON", "OBJECT", "MESSAGE"]
+}
+
+/// The clusters on which something may be told about a Job, or all of them. One that cannot be reached is named and
+/// passed over.
+async fn sources(manager: &Manager, view: Option<&View>) -> anyhow::Result<Vec<(String, kube::Client)>> {
+    let mut sources = vec![(HERE.to_owned(), manager.client.clone())];
+    let names: BTreeSet<String> = if let Some(view) = view {
+        view.cluster.iter().chain(&view.nominated).cloned().collect()
+    } else {
+        let clusters = manager.clusters().await?;
+        clusters.into_iter().filter_map(|cluster| cluster.metadata.name).collect()
+    };
+    for name in names {
+        match manager.worker(&name).await {
+            Ok(worker) => sources.push((worker.name, worker.client)),
+            Err(error) => eprintln!("warning: {}", crate::failure::text(&error)),
+        }
+    }
+    Ok(sources)
+}
+
+/// What was told about a Job everywhere, oldest first.
+pub(crate) async fn of_job(manager: &Manager, view: &View) -> anyhow::Result<Vec<Told>> {
+    let sources = sources(manager, Some(view)).await?;
+    Ok(gather(&sources, &view.namespace, Some(view)).await)
+}
+
+async fn gather(sources: &[(String, kube::Client)], namespace: &str, view: Option<&View>) -> Vec<Told> {
+    let mut all = Vec::new();
+    for (cluster, client) in sources {
+        let api: Api<Event> = Api::namespaced(client.clone(), namespace);
+        match within(cluster, "list events", api.list(&ListParams::default())).await {
+            Ok(list) => all.extend(list.items.iter().map(|event| Told::read(cluster, event))),
+            Err(error) => eprintln!("warning: {}", crate::failure::text(&error)),
+        }
+    }
+    all.retain(|told| view.is_none_or(|view| told.is_about(view)));
+    all.sort();
+    all
+}
+
+async fn watch(
+    sources: &[(String, kube::Client)],
+    namespace: &str,
+    view: Option<&View>,
+    shown: Vec<Told>,
+    mut table: Table,
+) -> anyhow::Result<()> {
+    let (tell, mut heard) = mpsc::unbounded_channel();
+    let mut tasks = Tasks::new();
+    for (cluster, client) in sources {
+        let (cluster, tell) = (cluster.clone(), tell.clone());
+        Cache::new(Api::<Event>::namespaced(client.clone(), namespace))
+            .on_change(move |change| {
+                if let Some(event) = change.new {
+                    // Nobody listens at the end.
+                    let _ = tell.send(Told::read(&cluster, event));
+                }
+            })
+            .start(&mut tasks);
+    }
+    let stopped = process::stopped()?;
+    tokio::pin!(stopped);
+    let mut shown: BTreeSet<Told> = shown.into_iter().collect();
+    loop {
+        let told = tokio::select! {
+            biased;
+            () = &mut stopped => return Ok(()),
+            Some(told) = heard.recv() => told,
+        };
+        if view.is_none_or(|view| told.is_about(view)) && !shown.contains(&told) {
+            table.row(told.row(Timestamp::now()));
+            output::print(&table.text(Palette::stdout(), false))?;
+            shown.insert(told);
+        }
+    }
+}
+
+impl Told {
+    fn read(cluster: &str, event: &Event) -> Told {
+        let about = &event.involved_object;
+        let last = event.last_timestamp.as_ref().map(|time| time.0);
+        let first = event.first_timestamp.as_ref().map(|time| time.0);
+        let series = event.series.as_ref();
+        let micro = series.and_then(|it| it.last_observed_time.as_ref()).or(event.event_time.as_ref());
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        Told {
+            at: last.or_else(|| micro.map(|time| time.0)).or(first),
+            cluster: cluster.to_owned(),
+            kind: text(&about.kind),
+            name: text(&about.name),
+            uid: text(&about.uid),
+            reason: text(&event.reason),
+            message: text(&event.message),
+            count: event.count.or_else(|| series.and_then(|it| it.count)).unwrap_or(1),
+            is_warning: event.type_.as_deref() == Some("Warning"),
+        }
+    }
+
+    /// Whether it is about a Job, its Workload or its pods. On workers the same names have other uids.
+    fn is_about(&self, view: &View) -> bool {
+        let is_mirror = self.cluster != HERE;
+        let is_earlier =
+            |(at, created): (Timestamp, Timestamp)| at < created.saturating_sub(SKEW).unwrap_or(at);
+        if self.at.zip(view.created).is_some_and(is_earlier) {
+            return false;
+        }
+        match self.kind.as_str() {
+            "Workload" => Some(&self.name) == view.workload.as_ref(),
+            "Pod" if view.kind == "Job" => is_pod_of(&view.name, &self.name),
+            "Pod" if view.kind == "Pod" => self.name == view.name,
+            kind => kind == view.kind && self.name == view.name && (is_mirror || self.uid == view.uid),
+        }
+    }
+
+    pub(crate) fn row(&self, now: Timestamp) -> Vec<Cell> {
+        let tone = if self.is_warning { Tone::Waiting } else { Tone::Plain };
+        let times = if self.count > 1 { format!(" (x{})", self.count) } else { String::new() };
+        vec![
+            self.at.map(|at| output::age(at, now)).unwrap_or_default().into(),
+            self.cluster.clone().into(),
+            Cell::toned(tone, if self.is_warning { "Warning" } else { "Normal" }),
+            self.reason.clone().into(),
+            format!("{}/{}", self.kind.to_lowercase(), self.name).into(),
+            format!("{}{times}", self.message.trim().replace('\n', " ")).into(),
+        ]
+    }
+}
+
+/// Whether a pod is called as those of a Job are: with five characters more, and before them perhaps an index.
+fn is_pod_of(job: &str, pod: &str) -> bool {
+    let Some(rest) = pod.strip_prefix(job).and_then(|rest| rest.strip_prefix('-')) else { return false };
+    let is_suffix = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    match rest.split_once('-') {
+        None => is_suffix(rest),
+        Some((index, suffix)) => {
+            !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()) && is_suffix(suffix)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::batch::v1::Job;
+    use serde_json::json;
+
+    #[test]
+    fn pods_are_told_by_their_names() {
+        for (pod, expected) in [
+            ("render-x7k2p", true),
+            ("render-12-x7k2p", true),
+            ("render-big-x7k2p", false),
+            ("render-big", false),
+            ("render", false),
+            ("other-x7k2p", false),
+        ] {
+            assert_eq!(is_pod_of("render", pod), expected, "{pod}");
+        }
+    }
+
+    #[test]
+    fn events_of_an_earlier_job_of_the_same_name_are_not_its_own() {
+        let created = "2026-01-01T12:00:00Z";
+        let job = json!({ "metadata": { "name": "a", "uid": "1", "creationTimestamp": created } });
+        let view = View::of_job(&serde_json::from_value::<Job>(job).expect("a Job"), None);
+        let told = |cluster: &str, uid: &str, at: &str| {
+            let about = json!({ "kind": "Job", "name": "a", "uid": uid });
+            let event =
+                json!({ "metadata": {}, "involvedObject": about, "reason": "Created", "lastTimestamp": at });
+            Told::read(cluster, &serde_json::from_value(event).expect("an event"))
+        };
+        assert!(told(HERE, "1", created).is_about(&view));
+        assert!(!told(HERE, "0", created).is_about(&view));
+        assert!(told("east", "7", created).is_about(&view), "a mirror has a uid of its own");
+        assert!(!told("east", "7", "2026-01-01T11:59:00Z").is_about(&view));
+    }
+}

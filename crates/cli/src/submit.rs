@@ -1,0 +1,224 @@
+//! `ferry submit`: manifests to the management cluster, and their Jobs to their end if wanted.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::{self, Scope};
+use kube::{Api, ResourceExt as _};
+use rules::dispatch::Adapter;
+use rules::framework::QUEUE_NAME_LABEL;
+use serde_json::{Value, json};
+
+use crate::connect::{Manager, Options};
+use crate::failure::{Code, Failure, Hint as _};
+use crate::jobs;
+use crate::logs::{self, What};
+use crate::manifest;
+use crate::output;
+use crate::process;
+use crate::wait::{self, Aim};
+
+/// Who writes what is submitted.
+const FIELD_MANAGER: &str = "ferry";
+
+/// Submit Jobs, and whatever else is in a manifest.
+///
+/// Every document of the files is applied by the server, so that submitting the same again changes nothing. An object with
+/// generateName instead of a name is created, each time anew.
+///
+/// Exit status with --wait or --logs: 0 if all Jobs completed, 1 if one failed.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  ferry submit job.yaml\n  ferry submit job.yaml --queue fleet --logs\n  kubectl create job hi --image=busybox --dry-run=client -o yaml -- echo hi | ferry submit - --queue fleet --wait"
+)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+pub(crate) struct Arguments {
+    /// Files to read, YAML or JSON; `-` is standard input.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// The queue of the Jobs, in place of what they say.
+    #[arg(short, long, value_name = "NAME")]
+    queue: Option<String>,
+
+    /// Wait until all Jobs have ended.
+    #[arg(short, long)]
+    wait: bool,
+
+    /// Show what their pods write until all Jobs have ended.
+    #[arg(short, long)]
+    logs: bool,
+
+    /// Take over fields that somebody else has set.
+    #[arg(long)]
+    force: bool,
+
+    /// Let the server judge everything, and change nothing.
+    #[arg(long, conflicts_with_all = ["wait", "logs"])]
+    dry_run: bool,
+
+    #[command(flatten)]
+    connection: Options,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    process::run(async {
+        let mut documents = Vec::new();
+        for file in &arguments.files {
+            documents.extend(manifest::read(file)?);
+        }
+        if documents.is_empty() {
+            return Err(Failure::new(Code::Error, "there is nothing in it to submit").into());
+        }
+        let manager = arguments.connection.manager().await?;
+        let mut submitted = Vec::new();
+        for document in documents {
+            let is_job = is_job(&document);
+            let object = submit(arguments, &manager, document).await?;
+            if is_job {
+                submitted.push(object);
+            }
+        }
+        if arguments.wait || arguments.logs {
+            return to_the_end(arguments, &manager, &submitted).await;
+        }
+        if let [.., last] = submitted.as_slice()
+            && !arguments.dry_run
+        {
+            eprintln!("hint: ferry wait {0}; ferry logs {0} -f; ferry explain {0}", called(last));
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Whether an object is a job of a kind that can be queued. A Pod can be, too, but is more often meant as a pod.
+fn is_job(document: &Value) -> bool {
+    let text = |key: &str| document[key].as_str().unwrap_or_default();
+    text("kind") != "Pod" && Adapter::of(text("apiVersion"), text("kind")).is_some()
+}
+
+/// What a job is called on the command line.
+fn called(object: &DynamicObject) -> String {
+    let kind = object.types.as_ref().map_or("Job", |types| types.kind.as_str());
+    if kind == "Job" { object.name_any() } else { format!("{}/{}", kind.to_lowercase(), object.name_any()) }
+}
+
+async fn submit(
+    arguments: &Arguments,
+    manager: &Manager,
+    mut document: Value,
+) -> anyhow::Result<DynamicObject> {
+    if let Some(queue) = &arguments.queue
+        && is_job(&document)
+    {
+        document["metadata"]["labels"][QUEUE_NAME_LABEL] = json!(queue);
+    }
+    let text =
+        |pointer: &str| document.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (api_version, kind) = (text("/apiVersion"), text("/kind"));
+    if kind.is_empty() || api_version.is_empty() {
+        let message = "a document has no apiVersion or no kind";
+        return Err(Failure::new(Code::Error, message).hint("every object of Kubernetes names both").into());
+    }
+    let (name, prefix) = (text("/metadata/name"), text("/metadata/generateName"));
+    let namespace = Some(text("/metadata/namespace")).filter(|it| !it.is_empty());
+    let api = objects(manager, &api_version, &kind, namespace).await?;
+    let title = format!("{} {}", kind.to_lowercase(), if name.is_empty() { &prefix } else { &name });
+    let failed = || format!("failed to submit {title}");
+    let answer = if name.is_empty() {
+        let object: DynamicObject = serde_json::from_value(document).with_context(failed)?;
+        let params = PostParams { dry_run: arguments.dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
+        api.create(&params, &object).await
+    } else {
+        let mut params = PatchParams::apply(FIELD_MANAGER);
+        params.force = arguments.force;
+        params.dry_run = arguments.dry_run;
+        api.patch(&name, &params, &Patch::Apply(&document)).await
+    };
+    let is_conflict = matches!(&answer, Err(kube::Error::Api(status)) if status.is_conflict());
+    let is_invalid = matches!(&answer, Err(kube::Error::Api(status)) if status.is_invalid());
+    let answer = answer.with_context(failed);
+    let object = if is_conflict {
+        answer.hint("--force takes over the fields that somebody else has set")?
+    } else if is_invalid {
+        answer.hint(
+            "ferry check says the same without a cluster; most of a Job cannot change once it is there",
+        )?
+    } else {
+        answer?
+    };
+    let queue =
+        object.labels().get(QUEUE_NAME_LABEL).map(|queue| format!(" to queue {queue}")).unwrap_or_default();
+    let would = if arguments.dry_run { "would be submitted" } else { "submitted" };
+    output::line(format!("{} {} {would}{queue}", kind.to_lowercase(), object.name_any()))?;
+    Ok(object)
+}
+
+/// The objects of a kind, in their namespace if the kind has any.
+async fn objects(
+    manager: &Manager,
+    api_version: &str,
+    kind: &str,
+    namespace: Option<String>,
+) -> anyhow::Result<Api<DynamicObject>> {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let gvk = GroupVersionKind::gvk(group, version, kind);
+    let found = discovery::pinned_kind(&manager.client, &gvk).await;
+    let is_unknown = match &found {
+        Err(kube::Error::Api(status)) => status.is_not_found(),
+        Err(kube::Error::Discovery(_)) => true,
+        _ => false,
+    };
+    let (resource, capabilities) = match found {
+        Ok(found) => found,
+        Err(_) if is_unknown => {
+            let message = format!("the cluster does not know {kind} of {api_version}");
+            let hint = "is its definition installed? kubectl api-resources lists what is known";
+            return Err(Failure::new(Code::Error, message).hint(hint).into());
+        }
+        Err(error) => return Err(error).context("failed to ask the cluster what it knows"),
+    };
+    Ok(match capabilities.scope {
+        Scope::Cluster => Api::all_with(manager.client.clone(), &resource),
+        Scope::Namespaced => {
+            let namespace = namespace.unwrap_or_else(|| manager.namespace.clone());
+            Api::namespaced_with(manager.client.clone(), &namespace, &resource)
+        }
+    })
+}
+
+/// Shows the Jobs to their end.
+async fn to_the_end(
+    arguments: &Arguments,
+    manager: &Manager,
+    submitted: &[DynamicObject],
+) -> anyhow::Result<ExitCode> {
+    let mut code = ExitCode::SUCCESS;
+    let mut followed = Vec::new();
+    let mut by_namespace: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for object in submitted {
+        let namespace = object.namespace().unwrap_or_else(|| manager.namespace.clone());
+        let there = manager.in_namespace(&namespace);
+        if arguments.logs && object.types.as_ref().is_none_or(|types| types.kind == "Job") {
+            let found = jobs::find(&there, &called(object)).await?;
+            followed.push((there, found.view));
+        }
+        let line = (called(object), object.uid().unwrap_or_default());
+        by_namespace.entry(namespace).or_default().push(line);
+    }
+    let what = What::default();
+    futures::future::try_join_all(followed.iter().map(|(there, view)| logs::follow(there, view, &what)))
+        .await?;
+    for (namespace, jobs) in by_namespace {
+        let there = manager.in_namespace(&namespace);
+        let ended = wait::until(&there, &jobs, Aim::Complete).await?;
+        if ended != ExitCode::SUCCESS {
+            code = ended;
+        }
+    }
+    Ok(code)
+}
