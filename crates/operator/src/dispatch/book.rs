@@ -22,11 +22,7 @@ pub(super) struct Book {
     doubt: SignedDuration,
 }
 
-struct Notes {
-    by_key: BTreeMap<Key, Note>,
-    /// Before this, requests of an earlier process or connection may still arrive.
-    doubt_until: Timestamp,
-}
+type Notes = BTreeMap<Key, Note>;
 
 #[derive(Default)]
 struct Note {
@@ -37,28 +33,31 @@ struct Note {
 }
 
 impl Book {
-    /// An empty one. What was sent before it was opened may still arrive for a while.
-    pub(super) fn new(doubt: Duration, now: Timestamp) -> Book {
+    /// An empty one.
+    pub(super) fn new(doubt: Duration) -> Book {
         let doubt = SignedDuration::try_from(doubt).unwrap_or(SignedDuration::MAX);
-        let doubt_until = now.saturating_add(doubt).unwrap_or(now);
-        Book { notes: Mutex::new(Notes { by_key: BTreeMap::new(), doubt_until }), doubt }
+        Book { notes: Mutex::default(), doubt }
     }
 
-    /// The worker is reached again: what it was sent while it did not answer it may carry out only now.
-    pub(super) fn reopened(&self, now: Timestamp) {
+    /// The worker is reached, for the first time or again: what it was sent before, by an earlier process or while it did
+    /// not answer, it may carry out only now. Of Workloads that are not among those known by now nothing was sent.
+    pub(super) fn opened(&self, known: impl Iterator<Item = Key>, now: Timestamp) {
+        let until = now.saturating_add(self.doubt).unwrap_or(now);
         let mut notes = self.notes();
-        notes.doubt_until = now.saturating_add(self.doubt).unwrap_or(now);
-        notes.by_key.values_mut().for_each(|note| note.read_at = None);
+        for key in known {
+            let note = notes.entry(key).or_default();
+            (note.read_at, note.doubt_until) = (None, Some(until));
+        }
     }
 
     /// When the worker was last seen to hold nothing of a Workload, if nothing can have arrived since.
     pub(super) fn read_at(&self, key: &Key) -> Option<Timestamp> {
-        self.notes().by_key.get(key)?.read_at
+        self.notes().get(key)?.read_at
     }
 
     /// Something is about to be written: what was read before no longer holds.
     pub(super) fn writes(&self, key: &Key) {
-        if let Some(note) = self.notes().by_key.get_mut(key) {
+        if let Some(note) = self.notes().get_mut(key) {
             note.read_at = None;
         }
     }
@@ -66,17 +65,15 @@ impl Book {
     /// A job was sent, and nobody knows whether it arrived, or when it will.
     pub(super) fn doubts(&self, key: &Key, now: Timestamp) {
         let until = now.saturating_add(self.doubt).unwrap_or(now);
-        self.notes().by_key.entry(key.clone()).or_default().doubt_until = Some(until);
+        self.notes().entry(key.clone()).or_default().doubt_until = Some(until);
     }
 
     /// What the worker holds was read. It counts from when nothing can arrive any more; until then, this long is to be
     /// waited.
     pub(super) fn read(&self, key: &Key, now: Timestamp) -> Option<SignedDuration> {
         let mut notes = self.notes();
-        let general = notes.doubt_until;
-        let note = notes.by_key.entry(key.clone()).or_default();
-        let until = note.doubt_until.map_or(general, |until| until.max(general));
-        if until > now {
+        let note = notes.entry(key.clone()).or_default();
+        if let Some(until) = note.doubt_until.filter(|until| *until > now) {
             return Some(until.duration_since(now));
         }
         note.doubt_until = None;
@@ -86,13 +83,13 @@ impl Book {
 
     /// Why the worker is not asked.
     pub(super) fn refusal(&self, key: &Key) -> Option<Refusal> {
-        self.notes().by_key.get(key)?.refusal.clone()
+        self.notes().get(key)?.refusal.clone()
     }
 
     /// The worker refuses a Workload: it is not asked for a while. Says whether that is news.
     pub(super) fn refuse(&self, key: &Key, why: &str, now: Timestamp) -> bool {
         let mut notes = self.notes();
-        let note = notes.by_key.entry(key.clone()).or_default();
+        let note = notes.entry(key.clone()).or_default();
         if note.refusal.as_ref().is_some_and(|refusal| refusal.until > now && refusal.why == why) {
             return false;
         }
@@ -105,7 +102,7 @@ impl Book {
 
     /// A Workload is over: nothing more is to be remembered.
     pub(super) fn forget(&self, key: &Key) {
-        self.notes().by_key.remove(key);
+        self.notes().remove(key);
     }
 
     fn notes(&self) -> MutexGuard<'_, Notes> {
@@ -124,7 +121,8 @@ mod tests {
 
     #[test]
     fn a_read_counts_only_when_nothing_can_arrive_any_more() {
-        let (book, key) = (Book::new(Duration::from_secs(60), at(0)), Key::new("ns", "w"));
+        let (book, key) = (Book::new(Duration::from_secs(60)), Key::new("ns", "w"));
+        book.opened([key.clone()].into_iter(), at(0));
         assert_eq!(
             book.read(&key, at(10)),
             Some(SignedDuration::from_secs(50)),
@@ -140,14 +138,22 @@ mod tests {
         assert_eq!(book.read(&key, at(160)), None);
         assert_eq!(book.read_at(&key), Some(at(160)));
         // It was away for long: what waited there is carried out now.
-        book.reopened(at(900));
+        book.opened([key.clone()].into_iter(), at(900));
         assert_eq!(book.read_at(&key), None);
         assert_eq!(book.read(&key, at(900)), Some(SignedDuration::from_secs(60)));
     }
 
     #[test]
+    fn nothing_was_sent_of_what_came_after_the_worker_was_reached() {
+        let (book, new) = (Book::new(Duration::from_secs(60)), Key::new("ns", "new"));
+        book.opened([Key::new("ns", "old")].into_iter(), at(0));
+        assert_eq!(book.read(&new, at(1)), None);
+        assert_eq!(book.read_at(&new), Some(at(1)));
+    }
+
+    #[test]
     fn refusals_are_remembered_longer_each_time() {
-        let (book, key) = (Book::new(Duration::ZERO, at(0)), Key::new("ns", "w"));
+        let (book, key) = (Book::new(Duration::ZERO), Key::new("ns", "w"));
         assert!(book.refuse(&key, "no", at(0)));
         assert!(!book.refuse(&key, "no", at(1)), "that is known");
         assert_eq!(book.refusal(&key).map(|refusal| refusal.until), Some(at(5)));

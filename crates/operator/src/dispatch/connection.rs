@@ -7,7 +7,7 @@ use std::{
 
 use jiff::Timestamp;
 use kube::{Api, api::ListParams};
-use reconcile::Tasks;
+use reconcile::{Key, Tasks};
 use rules::dispatch::{ClusterName, Link, ORIGIN};
 use serde_json::Value;
 use tracing::{info, warn};
@@ -45,7 +45,7 @@ struct State {
 
 impl Connection {
     pub(super) fn new(name: ClusterName, lost_before: Option<Timestamp>, shared: &Shared) -> Connection {
-        let book = Book::new(shared.settings.doubt, shared.clock.now());
+        let book = Book::new(shared.settings.doubt);
         let state = State { link: Link::Connecting, lost_before, report: None, worker: None };
         Connection { name, book, state: Mutex::new(state) }
     }
@@ -84,7 +84,8 @@ impl Connection {
     }
 
     fn connected(&self, worker: Arc<Worker>, shared: &Shared) {
-        self.book.reopened(shared.clock.now());
+        let known = shared.workloads.all();
+        self.book.opened(known.iter().map(|workload| Key::of(&**workload)), shared.clock.now());
         let mut state = self.state();
         state.link = Link::Connected;
         state.lost_before = None;

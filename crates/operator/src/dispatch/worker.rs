@@ -243,7 +243,10 @@ impl Lane<'_> {
             }
         }
         let wait = self.connection.book.read(self.key, self.shared.clock.now());
-        self.shared.wake.workload(self.key.clone());
+        if wait.is_none() {
+            // What was found there has woken by itself. That nothing was, and nothing can come, is news only now.
+            self.shared.wake.workload(self.key.clone());
+        }
         Ok(wait.map(Duration::try_from).and_then(Result::ok))
     }
 

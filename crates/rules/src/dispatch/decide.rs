@@ -228,11 +228,11 @@ impl Case<'_> {
             return self.clear(holder, remote, Because::NotConfigured(holder.clone()));
         }
         let Some(copy) = copy else { return self.clear(holder, remote, Because::Missing(holder.clone())) };
-        if is_out_of_sync(copy) && !is_elastic(self.local) {
-            return self.out_of_sync(holder, remote);
-        }
         if self.cluster_name().is_none() {
             return self.clear(holder, remote, Because::Leftover(holder.clone()));
+        }
+        if is_out_of_sync(copy) && !is_elastic(self.local) {
+            return self.out_of_sync(holder, remote);
         }
         if is_evicted(copy) {
             return self.evicted_there(holder, remote, mirror);
