@@ -17,7 +17,9 @@ pub(crate) enum Command {
     Submit(crate::submit::Arguments),
     Get(crate::get::Arguments),
     Describe(crate::describe::Arguments),
+    Explain(crate::explain::Arguments),
     Logs(crate::logs::Arguments),
+    Top(crate::top::Arguments),
     Events(crate::events::Arguments),
     Wait(crate::wait::Arguments),
     Hold(crate::hold::Hold),
@@ -28,6 +30,8 @@ pub(crate) enum Command {
     Check(Check),
     Crds(Crds),
     Simulate(Simulate),
+    Completion(crate::shell::Completion),
+    Man(crate::shell::Man),
 }
 
 /// See it work: three clusters in this process, a handful of Jobs, and what became of them.

@@ -9,6 +9,7 @@ mod crds;
 mod demo;
 mod describe;
 mod events;
+mod explain;
 mod failure;
 mod get;
 mod hold;
@@ -21,16 +22,18 @@ mod output;
 mod pods;
 mod process;
 mod quota;
+mod shell;
 mod simulate;
 mod span;
 mod submit;
+mod top;
 mod up;
 mod view;
 mod wait;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::FromArgMatches as _;
 
 use arguments::{Arguments, Command};
 
@@ -40,7 +43,8 @@ fn main() -> ExitCode {
     if arguments.next().is_some_and(|first| first == runner::init::COMMAND) {
         return runner::init::main(arguments);
     }
-    let Arguments { command } = Arguments::parse();
+    let matches = shell::command().get_matches();
+    let Arguments { command } = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = match command {
         Command::Demo(demo) => demo::run(&demo),
         Command::Up(up) => up::run(&up),
@@ -52,11 +56,15 @@ fn main() -> ExitCode {
         Command::Get(get) => get::run(&get),
         Command::Describe(describe) => describe::run(&describe),
         Command::Events(events) => events::run(&events),
+        Command::Explain(explain) => explain::run(&explain),
         Command::Logs(logs) => logs::run(&logs),
         Command::Wait(wait) => wait::run(&wait),
         Command::Cancel(cancel) => cancel::run(&cancel),
         Command::Hold(it) => hold::hold(&it),
         Command::Release(it) => hold::release(&it),
+        Command::Top(top) => top::run(&top),
+        Command::Completion(completion) => shell::completion(&completion),
+        Command::Man(man) => shell::man(&man),
         Command::Simulate(simulate) => Ok(simulate::run(&simulate)),
     };
     done.unwrap_or_else(|error| failure::report(&error))

@@ -13,6 +13,11 @@ pub(crate) struct Share {
 }
 
 impl Share {
+    /// What is left; nothing if more is used than there is.
+    pub(crate) fn free(self) -> Amount {
+        (self.total - self.used).or_zero()
+    }
+
     /// For example `6/8`.
     pub(crate) fn text(self, resource: &str) -> String {
         format!("{}/{}", self.used.text(resource), self.total.text(resource))
@@ -52,6 +57,6 @@ mod tests {
         }))
         .expect("a ClusterQueue");
         let cpu = shares(&queue)["cpu"];
-        assert_eq!(cpu.text("cpu"), "1/3500m");
+        assert_eq!((cpu.text("cpu").as_str(), cpu.free()), ("1/3500m", Amount::new(2500)));
     }
 }

@@ -1,0 +1,325 @@
+//! `ferry explain`: why a Job does not run yet, cluster by cluster, and what would admit it.
+
+mod books;
+mod holes;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::{Api, Client};
+use rules::quota::readiness;
+use serde_json::{Value, json};
+use types::Amount;
+use types::kueue::{AdmissionCheck, ClusterQueue, MultiKueueCluster, MultiKueueConfig, Workload};
+
+use crate::connect::{Manager, Options, within};
+use crate::events::HERE;
+use crate::failure::{Code, Failure};
+use crate::jobs::{self, Found, cluster_objects, objects};
+use crate::output::{self, Cell, Format, Table, Tone};
+use crate::process;
+use crate::quota::Share;
+use crate::view::{Status, View};
+use books::{Answer, Books, Verdict};
+use holes::Hole;
+
+/// Say why a Job does not run yet: one line for each cluster, with numbers, and what would admit it.
+///
+/// NEEDS is what all its pods ask for together. FREE is what its queue could still use, borrowed quota included, of all that
+/// it could use. LARGEST HOLE is the node on which most of its pods find room. The answer is the one that admission gives
+/// there now, asked for this Job alone; its place in the queue is told apart.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  ferry explain render\n  ferry explain render -o json")]
+pub(crate) struct Arguments {
+    /// The Job, by name, or `kind/name` for other kinds.
+    job: String,
+
+    /// How to show it: json or yaml.
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    output: Option<Format>,
+
+    #[command(flatten)]
+    connection: Options,
+}
+
+/// A line of the answer.
+struct Line {
+    cluster: String,
+    answer: Result<Answer, String>,
+    hole: Option<Hole>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    process::run(async {
+        let manager = arguments.connection.manager().await?;
+        let found = jobs::find(&manager, &arguments.job).await?;
+        let now = Timestamp::now();
+        let lines = match &found.workload {
+            Some(workload) if !found.view.status.has_ended() => lines(&manager, workload, now).await?,
+            _ => Vec::new(),
+        };
+        match arguments.output {
+            Some(Format::Json) => output::json(&value(&found.view, &lines))?,
+            Some(Format::Yaml) => output::yaml(&value(&found.view, &lines))?,
+            Some(Format::Name | Format::Wide) | None => show(&manager, &found, &lines, now).await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// The management cluster, and every worker that the Job may be sent to.
+async fn lines(manager: &Manager, workload: &Workload, now: Timestamp) -> anyhow::Result<Vec<Line>> {
+    let here = read(&manager.client, workload).await?;
+    let answer = here.ask(workload, now);
+    let queue = here.cluster_queues.iter().find(|it| it.metadata.name == answer.cluster_queue);
+    let workers = workers(manager, queue).await?;
+    let largest_pod = answer.pods.iter().map(|(_, pod)| pod).max().cloned().unwrap_or_default();
+    // Where Jobs are sent elsewhere, no pods run.
+    let hole = if workers.is_empty() { hole(&manager.client, HERE, &largest_pod).await } else { None };
+    let mut lines = vec![Line { cluster: HERE.to_owned(), answer: Ok(answer), hole }];
+    // Once it is on a worker, the others have no say in it.
+    let on = workload.status.as_ref().and_then(|status| status.cluster_name.as_ref());
+    let asked = workers.iter().filter(|it| on.is_none() || it.metadata.name.as_ref() == on);
+    let asked = asked.map(|cluster| at_worker(manager, cluster, workload, &largest_pod, now));
+    lines.extend(futures::future::join_all(asked).await);
+    Ok(lines)
+}
+
+/// What a worker says. One that cannot be asked says so, and does not keep the others from answering.
+async fn at_worker(
+    manager: &Manager,
+    cluster: &MultiKueueCluster,
+    workload: &Workload,
+    pod: &BTreeMap<String, Amount>,
+    now: Timestamp,
+) -> Line {
+    let name = cluster.metadata.name.clone().unwrap_or_default();
+    let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
+    let active = conditions.into_iter().find(|it| it.type_ == "Active");
+    if let Some(lost) = active.filter(|it| it.status != "True") {
+        let since = output::age(lost.last_transition_time.0, now);
+        let answer = Err(format!("not connected for {since}: {}", lost.message));
+        return Line { cluster: name, answer, hole: None };
+    }
+    let asked = async {
+        let worker = manager.worker(&name).await?;
+        let books = read(&worker.client, workload).await.with_context(|| format!("failed to ask {name}"))?;
+        let hole = hole(&worker.client, &name, pod).await;
+        anyhow::Ok((books.ask(workload, now), hole))
+    };
+    match asked.await {
+        Ok((answer, hole)) => Line { cluster: name, answer: Ok(answer), hole },
+        Err(error) => Line { cluster: name, answer: Err(crate::failure::text(&error)), hole: None },
+    }
+}
+
+/// Everything on a cluster that a decision depends on.
+async fn read(client: &Client, workload: &Workload) -> anyhow::Result<Books> {
+    let name = workload.metadata.namespace.as_deref().unwrap_or_default();
+    let namespace: Api<Namespace> = Api::all(client.clone());
+    let (local_queues, cluster_queues, cohorts, flavors, workloads, limits) = tokio::try_join!(
+        objects(client, None),
+        cluster_objects(client),
+        cluster_objects(client),
+        cluster_objects(client),
+        objects(client, None),
+        objects(client, Some(name)),
+    )?;
+    let namespace = within("the cluster", "read a namespace", namespace.get_opt(name)).await?;
+    let namespace = namespace.map(|it| it.metadata.labels.unwrap_or_default());
+    Ok(Books { local_queues, cluster_queues, cohorts, flavors, workloads, limits, namespace })
+}
+
+/// The largest hole, if the user may see the nodes.
+async fn hole(client: &Client, cluster: &str, pod: &BTreeMap<String, Amount>) -> Option<Hole> {
+    if pod.is_empty() {
+        return None;
+    }
+    let nodes: Api<Node> = Api::all(client.clone());
+    let pods: Api<Pod> = Api::all(client.clone());
+    let params = kube::api::ListParams::default();
+    let nodes = within(cluster, "list nodes", nodes.list(&params)).await.ok()?;
+    let pods = within(cluster, "list pods", pods.list(&params)).await.ok()?;
+    holes::largest(&nodes.items, &pods.items, pod)
+}
+
+/// The clusters that a queue sends its Jobs to.
+async fn workers(manager: &Manager, queue: Option<&ClusterQueue>) -> anyhow::Result<Vec<MultiKueueCluster>> {
+    let Some(queue) = queue else { return Ok(Vec::new()) };
+    let (checks, configs, clusters) = tokio::try_join!(
+        cluster_objects::<AdmissionCheck>(&manager.client),
+        cluster_objects::<MultiKueueConfig>(&manager.client),
+        manager.clusters(),
+    )?;
+    let named: Vec<&str> = readiness::check_names(queue).collect();
+    let is_ours = |check: &&AdmissionCheck| {
+        let name = check.metadata.name.as_deref().unwrap_or_default();
+        named.contains(&name) && check.spec.controller_name == readiness::MULTIKUEUE
+    };
+    let parameters = checks.iter().filter(is_ours).filter_map(|check| check.spec.parameters.as_ref());
+    let config_names: Vec<&str> = parameters.map(|it| it.name.as_str()).collect();
+    let is_meant = |config: &&MultiKueueConfig| {
+        config_names.contains(&config.metadata.name.as_deref().unwrap_or_default())
+    };
+    let wanted: Vec<&String> =
+        configs.iter().filter(is_meant).flat_map(|config| &config.spec.clusters).collect();
+    Ok(clusters
+        .into_iter()
+        .filter(|it| it.metadata.name.as_ref().is_some_and(|name| wanted.contains(&name)))
+        .collect())
+}
+
+async fn show(manager: &Manager, found: &Found, lines: &[Line], now: Timestamp) -> anyhow::Result<()> {
+    let view = &found.view;
+    output::line(headline(view, lines, now))?;
+    if let Some(advice) = advice(view) {
+        output::line(advice)?;
+    }
+    if lines.is_empty() {
+        if let (Some(queue), None) = (&view.queue, &found.workload) {
+            expect_queue(manager, view, queue).await?;
+        }
+        return Ok(());
+    }
+    let mut table = Table::new(["CLUSTER", "ANSWER", "NEEDS", "FREE", "LARGEST HOLE", "SINCE", "WHY"]);
+    for line in lines {
+        table.row(row(line, now));
+    }
+    table.print()
+}
+
+/// A queue that does not exist keeps a Job waiting without anybody saying so.
+async fn expect_queue(manager: &Manager, view: &View, queue: &str) -> anyhow::Result<()> {
+    let all = objects::<types::kueue::LocalQueue>(&manager.client, Some(&view.namespace)).await?;
+    let names: Vec<String> = all.into_iter().filter_map(|queue| queue.metadata.name).collect();
+    if names.iter().any(|name| name == queue) {
+        return output::line(format!(
+            "queue {queue} is there: is an operator running? its Workload is not made yet"
+        ));
+    }
+    let hint = match names.as_slice() {
+        [] => "there are none in this namespace: an administrator makes LocalQueues".to_owned(),
+        names => format!("queues that are there: {}", names.join(", ")),
+    };
+    let message = format!("there is no queue {queue} in namespace {}", view.namespace);
+    Err(Failure::new(Code::NotFound, message).hint(hint).into())
+}
+
+/// Where it stands, in a line.
+fn headline(view: &View, lines: &[Line], now: Timestamp) -> String {
+    let title = view.title();
+    let here = lines.first().and_then(|line| line.answer.as_ref().ok());
+    let place = here.and_then(|answer| {
+        let (place, all) = answer.position?;
+        let queue = answer.cluster_queue.as_deref().unwrap_or_default();
+        let waits = answer.since.map(|since| format!(", waiting for {}", output::age(since, now)));
+        Some(format!(", {place} of {all} in ClusterQueue {queue}{}", waits.unwrap_or_default()))
+    });
+    let on = match view.place().as_str() {
+        "" => String::new(),
+        place => format!(" on {place}"),
+    };
+    let why = if view.reason.is_empty() || !lines.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", view.reason)
+    };
+    format!("{title} is {}{on}{}{why}", view.status.text(), place.unwrap_or_default())
+}
+
+/// What to do about it, where that does not depend on quota.
+fn advice(view: &View) -> Option<String> {
+    let title = view.title();
+    match view.status {
+        Status::Held => Some(format!("nobody runs it until it is released: ferry release {title}")),
+        Status::External => {
+            Some("only the controller that managedBy names can run it; is it installed?".to_owned())
+        }
+        Status::Failed => {
+            Some(format!("what its pods said: ferry logs {title}; what happened: ferry events {title}"))
+        }
+        Status::Stopping => Some(format!("it queues again when its pods are gone: {}", view.reason)),
+        Status::Running | Status::Starting if view.queue.is_none() => {
+            Some("it names no queue, so that it runs where it is, whatever quota there is".to_owned())
+        }
+        _ => None,
+    }
+}
+
+fn row(line: &Line, now: Timestamp) -> Vec<Cell> {
+    let Ok(answer) = &line.answer else {
+        let why = line.answer.as_ref().err().cloned().unwrap_or_default();
+        let empty = || Cell::from("");
+        let answer = Cell::toned(Tone::Bad, "unreachable");
+        return vec![line.cluster.clone().into(), answer, empty(), empty(), empty(), empty(), why.into()];
+    };
+    let (text, tone) = match answer.verdict {
+        Verdict::Holds => ("has quota", Tone::Good),
+        Verdict::Fits => ("fits", Tone::Good),
+        Verdict::Preempts => ("preempts", Tone::Busy),
+        Verdict::Waits => ("waits", Tone::Waiting),
+        Verdict::Never => ("never", Tone::Bad),
+        Verdict::Closed => ("closed", Tone::Bad),
+    };
+    let free = |(resource, share): (&String, &Share)| {
+        format!("{resource} {} of {}", share.free().text(resource), share.total.text(resource))
+    };
+    vec![
+        line.cluster.clone().into(),
+        Cell::toned(tone, text),
+        amounts(&answer.needs()).into(),
+        answer.shares.iter().map(free).collect::<Vec<_>>().join(", ").into(),
+        line.hole.as_ref().map(hole_text).unwrap_or_default().into(),
+        answer.since.map(|since| output::age(since, now)).unwrap_or_default().into(),
+        answer.why.clone().into(),
+    ]
+}
+
+fn hole_text(hole: &Hole) -> String {
+    let fits = if hole.pods == i64::MAX { String::new() } else { format!(" ({} pods)", hole.pods) };
+    let free = amounts(&hole.free);
+    format!("{}{}{}{fits}", free, if free.is_empty() { "" } else { " on " }, hole.node)
+}
+
+fn amounts(amounts: &BTreeMap<String, Amount>) -> String {
+    let texts = amounts.iter().map(|(resource, amount)| format!("{resource} {}", amount.text(resource)));
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// The same for programs.
+fn value(view: &View, lines: &[Line]) -> Value {
+    let text = |amounts: &BTreeMap<String, Amount>| -> BTreeMap<String, String> {
+        amounts.iter().map(|(resource, amount)| (resource.clone(), amount.text(resource))).collect()
+    };
+    let lines: Vec<Value> = lines
+        .iter()
+        .map(|line| match &line.answer {
+            Err(why) => json!({ "cluster": line.cluster, "answer": "Unreachable", "why": why }),
+            Ok(answer) => {
+                let free: BTreeMap<String, Amount> =
+                    answer.shares.iter().map(|(resource, share)| (resource.clone(), share.free())).collect();
+                let hole = line.hole.as_ref();
+                let hole = hole
+                    .map(|hole| json!({ "node": hole.node, "free": text(&hole.free), "pods": hole.pods }));
+                json!({
+                    "cluster": line.cluster,
+                    "answer": answer.verdict,
+                    "clusterQueue": answer.cluster_queue,
+                    "needs": text(&answer.needs()),
+                    "free": text(&free),
+                    "largestHole": hole,
+                    "position": answer.position.map(|(place, _)| place),
+                    "waiting": answer.position.map(|(_, all)| all),
+                    "since": answer.since,
+                    "why": answer.why,
+                })
+            }
+        })
+        .collect();
+    json!({ "job": view, "clusters": lines })
+}

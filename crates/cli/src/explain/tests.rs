@@ -1,0 +1,138 @@
+//! What queues would say, by what is in them.
+
+use serde_json::json;
+
+use super::*;
+use types::kueue::Workload;
+
+fn cluster_queue(name: &str, cpu: &str, more: Value) -> ClusterQueue {
+    let quota = json!([{ "name": "f", "resources": [{ "name": "cpu", "nominalQuota": cpu }] }]);
+    let mut spec = json!({ "namespaceSelector": {}, "resourceGroups": [{ "coveredResources": ["cpu"], "flavors": quota }] });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    kueue("ClusterQueue", name, spec)
+}
+
+fn kueue<K: serde::de::DeserializeOwned>(kind: &str, name: &str, spec: Value) -> K {
+    let metadata = json!({ "name": name, "namespace": "default", "uid": name });
+    let api_version = "kueue.x-k8s.io/v1beta2";
+    let object = json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec });
+    serde_json::from_value(object).expect("an object")
+}
+
+/// A Workload of one pod, created in this second, that waits.
+fn workload(name: &str, resource: &str, amount: &str, second: u8) -> Workload {
+    let requests = json!({ "requests": { resource: amount } });
+    let spec = json!({ "containers": [{ "name": "c", "resources": requests }] });
+    let sets = json!([{ "name": "main", "count": 1, "template": { "spec": spec } }]);
+    let mut workload: Workload = kueue("Workload", name, json!({ "queueName": "q", "podSets": sets }));
+    let time = format!("2026-01-01T00:00:{second:02}Z");
+    workload.metadata.creation_timestamp = Some(serde_json::from_value(json!(time)).expect("a time"));
+    workload
+}
+
+/// The same with quota.
+fn admitted(name: &str, cpu: &str, second: u8) -> Workload {
+    let mut workload = workload(name, "cpu", cpu, second);
+    let assigned =
+        json!([{ "name": "main", "flavors": { "cpu": "f" }, "resourceUsage": { "cpu": cpu }, "count": 1 }]);
+    let condition = json!({
+        "type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": "",
+        "lastTransitionTime": format!("2026-01-01T00:00:{second:02}Z"),
+    });
+    let status = json!({ "admission": { "clusterQueue": "cq", "podSetAssignments": assigned }, "conditions": [condition] });
+    workload.status = Some(serde_json::from_value(status).expect("a status"));
+    workload
+}
+
+fn books(queue: ClusterQueue, workloads: &[Workload]) -> Books {
+    Books {
+        local_queues: vec![kueue("LocalQueue", "q", json!({ "clusterQueue": "cq" }))],
+        cluster_queues: vec![queue],
+        flavors: vec![kueue("ResourceFlavor", "f", json!({}))],
+        workloads: workloads.to_vec(),
+        namespace: Some(BTreeMap::new()),
+        ..Books::default()
+    }
+}
+
+#[track_caller]
+fn check(books: &Books, asks: &Workload, verdict: Verdict, why: &str) {
+    let now = "2026-01-01T00:01:00Z".parse().expect("a time");
+    let answer = books.ask(asks, now);
+    assert_eq!((answer.verdict, answer.why.as_str()), (verdict, why));
+}
+
+#[test]
+fn what_would_admit_it() {
+    let asks = workload("a", "cpu", "4", 30);
+    let queue = || cluster_queue("cq", "8", json!({}));
+    check(&books(queue(), &[]), &asks, Verdict::Fits, "there is room for it");
+    let busy = [admitted("small", "1", 1), admitted("large", "6", 2)];
+    check(&books(queue(), &busy), &asks, Verdict::Waits, "cpu 3 more needed: when large ends");
+    let busy = [admitted("one", "3", 1), admitted("two", "3", 2), admitted("three", "2", 3)];
+    check(&books(queue(), &busy), &asks, Verdict::Waits, "cpu 4 more needed: when one and two have ended");
+    check(
+        &books(queue(), &[]),
+        &workload("a", "cpu", "9", 30),
+        Verdict::Never,
+        "asks for cpu 9, and there is 8 at most: ask for less, or raise the quota",
+    );
+    check(
+        &books(queue(), &[]),
+        &workload("a", "example.com/gpu", "1", 30),
+        Verdict::Never,
+        "there is no quota for example.com/gpu at all: leave it out, or add it to the ClusterQueue",
+    );
+    check(
+        &books(queue(), &[admitted("a", "4", 1)]),
+        &asks,
+        Verdict::Holds,
+        "it has quota, and waits for its checks",
+    );
+}
+
+#[test]
+fn who_would_have_to_go() {
+    let preemption = json!({ "preemption": { "withinClusterQueue": "LowerPriority" } });
+    let mut asks = workload("a", "cpu", "4", 30);
+    asks.spec.priority = Some(5);
+    let busy = [admitted("small", "1", 1), admitted("large", "6", 2)];
+    check(
+        &books(cluster_queue("cq", "8", preemption), &busy),
+        &asks,
+        Verdict::Preempts,
+        "takes the place of large",
+    );
+}
+
+#[test]
+fn queues_that_are_not_there_or_closed() {
+    let asks = workload("a", "cpu", "4", 30);
+    let closed = |change: &dyn Fn(&mut Books), why: &str| {
+        let mut books = books(cluster_queue("cq", "8", json!({})), &[]);
+        change(&mut books);
+        check(&books, &asks, Verdict::Closed, why);
+    };
+    closed(&|books| books.namespace = None, "there is no namespace default");
+    closed(&|books| books.local_queues.clear(), "there is no queue q in namespace default");
+    closed(&|books| books.cluster_queues.clear(), "queue q leads to ClusterQueue cq, which is not there");
+    closed(
+        &|books| books.cluster_queues[0].spec.namespace_selector = None,
+        "workload namespace doesn't match ClusterQueue selector",
+    );
+}
+
+#[test]
+fn numbers_and_the_place_in_the_queue() {
+    let asks = workload("b", "cpu", "4", 30);
+    let all =
+        [admitted("x", "6", 1), workload("a", "cpu", "4", 29), asks.clone(), workload("c", "cpu", "1", 31)];
+    let now = "2026-01-01T00:01:00Z".parse().expect("a time");
+    let answer = books(cluster_queue("cq", "8", json!({})), &all).ask(&asks, now);
+    assert_eq!(answer.position, Some((2, 3)));
+    assert_eq!(answer.shares["cpu"], Share { used: Amount::new(6000), total: Amount::new(8000) });
+    assert_eq!(amounts(&answer.needs()), "cpu 4");
+    assert_eq!(answer.since, asks.metadata.creation_timestamp.map(|time| time.0));
+}

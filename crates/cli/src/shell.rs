@@ -1,0 +1,59 @@
+//! `ferry completion` and `ferry man`: what shells and people want to know of the command.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::CommandFactory as _;
+
+use crate::arguments::Arguments;
+use crate::output;
+
+/// The command under the name by which it was started: `kubectl ferry` where kubectl finds it as a plugin.
+pub(crate) fn command() -> clap::Command {
+    let started_as = std::env::args_os().next().map(std::path::PathBuf::from);
+    let name = started_as.as_deref().and_then(|path| path.file_stem()).and_then(|name| name.to_str());
+    let command = Arguments::command();
+    if name == Some("kubectl-ferry") { command.bin_name("kubectl ferry") } else { command }
+}
+
+/// Print a script by which a shell completes this command.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  source <(ferry completion bash)\n  ferry completion zsh > ~/.zfunc/_ferry\n  ferry completion fish > ~/.config/fish/completions/ferry.fish"
+)]
+pub(crate) struct Completion {
+    /// Which shell.
+    #[arg(value_enum)]
+    shell: clap_complete::Shell,
+}
+
+/// Print the manual page, of the command or of one of its verbs.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  ferry man | man -l -\n  ferry man logs > ferry-logs.1")]
+pub(crate) struct Man {
+    /// Which verb [default: the command as a whole].
+    verb: Option<String>,
+}
+
+pub(crate) fn completion(arguments: &Completion) -> anyhow::Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Arguments::command(), "ferry", &mut script);
+    output::print(&String::from_utf8(script).context("failed to write the script")?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn man(arguments: &Man) -> anyhow::Result<ExitCode> {
+    let mut command = Arguments::command();
+    command.build();
+    let command = match &arguments.verb {
+        None => command,
+        Some(verb) => {
+            let found = command.find_subcommand(verb);
+            found.with_context(|| format!("there is no verb {verb}"))?.clone()
+        }
+    };
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command).render(&mut page).context("failed to write the manual page")?;
+    output::print(&String::from_utf8(page).context("failed to write the manual page")?)?;
+    Ok(ExitCode::SUCCESS)
+}
