@@ -35,6 +35,7 @@ pub mod object;
 mod openapi;
 mod options;
 pub mod patch;
+mod published;
 pub mod registry;
 pub mod request;
 pub mod selector;

@@ -24,6 +24,7 @@ use crate::answer::{self, Answer};
 use crate::auth::authn::{Authenticator, Certificate};
 use crate::cluster::Cluster;
 use crate::credentials::Credentials;
+use crate::published;
 
 /// How long a client may take to say who it is, and to send the head of a request.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -71,6 +72,9 @@ impl Server {
         let authenticator = Authenticator::new(credentials.clone(), cluster.shared_tokens(), &provider);
         let authenticator = Arc::new(authenticator.map_err(Error::Tls)?);
         let acceptor = TlsAcceptor::from(Arc::new(tls(&credentials, provider, &authenticator)?));
+        if let Err(refusal) = published::publish(&cluster, address).await {
+            tracing::warn!(%refusal, "the cluster does not tell where its API is");
+        }
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(accept(listener, acceptor, Gate { cluster, authenticator }, stopped));
         Ok(Server { address, stop, task })

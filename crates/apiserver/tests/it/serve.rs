@@ -82,3 +82,69 @@ async fn what_was_acknowledged_is_there_after_a_restart() {
     let maps: Api<ConfigMap> = Api::default_namespaced(client(&server, &again).await);
     assert_eq!(maps.get("a").await.expect("still there"), made);
 }
+
+/// What a server tells of where its API is: the service, its endpoints and its slice, without addresses and numbers.
+async fn told(client: &Client) -> Vec<serde_json::Value> {
+    let paths = [
+        "/api/v1/namespaces/default/services/kubernetes",
+        "/api/v1/namespaces/default/endpoints/kubernetes",
+        "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes",
+    ];
+    let mut told = Vec::new();
+    for path in paths {
+        let mut attempts = 0;
+        let mut object = loop {
+            let request = http::Request::get(path).body(Vec::new()).expect("a request");
+            match client.request::<serde_json::Value>(request).await {
+                Ok(object) => break object,
+                Err(error) => assert!(attempts < 200, "{path}: {error}"),
+            }
+            attempts += 1;
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        };
+        if let Some(meta) = object["metadata"].as_object_mut() {
+            meta.retain(|key, _| ["name", "namespace", "labels"].contains(&key.as_str()));
+        }
+        told.push(without_numbers(object));
+    }
+    told
+}
+
+fn without_numbers(value: serde_json::Value) -> serde_json::Value {
+    use serde_json::Value;
+    match value {
+        Value::Number(_) => Value::from("number"),
+        Value::String(text) if text.parse::<std::net::IpAddr>().is_ok() => Value::from("address"),
+        Value::Array(list) => list.into_iter().map(without_numbers).collect(),
+        Value::Object(map) => map.into_iter().map(|(key, value)| (key, without_numbers(value))).collect(),
+        other => other,
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_tells_where_its_api_is_as_a_real_one_does() {
+    let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a socket");
+    let outward = socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).and_then(|()| socket.local_addr());
+    let Some(outward) = outward.ok().filter(|address| !address.ip().is_loopback()) else {
+        eprintln!("this machine has no address that endpoints could have");
+        return;
+    };
+    let arguments =
+        ["--endpoint-reconciler-type=lease".to_owned(), format!("--advertise-address={}", outward.ip())];
+    let builder = testkit::ControlPlane::builder().apiserver_args(arguments);
+    let Some(real) = builder.for_test().await else { return };
+    let store = Store::open(Options::ephemeral()).expect("a store");
+    let credentials = Arc::new(Credentials::ephemeral().expect("credentials"));
+    let server = start(&store, credentials.clone()).await;
+    let ours = client(&server, &credentials).await;
+    assert_eq!(told(&ours).await, told(&real.client()).await);
+    let port = server.address().port();
+    server.stop().await;
+    let server = start(&store, credentials.clone()).await;
+    assert_ne!(server.address().port(), port, "it listens elsewhere now");
+    let slices: Api<k8s_openapi::api::discovery::v1::EndpointSlice> =
+        Api::default_namespaced(client(&server, &credentials).await);
+    let slice = slices.get("kubernetes").await.expect("a slice");
+    let told = slice.ports.expect("ports")[0].port;
+    assert_eq!(told, Some(i32::from(server.address().port())), "and says so");
+}

@@ -1,0 +1,103 @@
+//! Where a cluster's own API is, told by the objects that clients inside of it look at: the Service
+//! `default/kubernetes`, its Endpoints and its EndpointSlice.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::object;
+use crate::registry::Registry;
+use crate::status::Refusal;
+
+const NAMESPACE: &str = "default";
+const NAME: &str = "kubernetes";
+/// The first address of the network of services.
+const SERVICE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
+
+/// Tells where a cluster listens, and corrects what was told when it listened elsewhere.
+pub(crate) async fn publish(cluster: &Cluster, address: SocketAddr) -> Result<(), Refusal> {
+    let port = address.port();
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "clusterIP": SERVICE_ADDRESS.to_string(), "ipFamilyPolicy": "SingleStack",
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
+            "sessionAffinity": "None", "type": "ClusterIP",
+        },
+    });
+    ensure(cluster, "", "services", service, &[&["spec", "ports"]]).await?;
+    let Some(ip) = outward(address.ip()) else { return Ok(()) };
+    let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
+    let endpoints = json!({
+        "apiVersion": "v1", "kind": "Endpoints",
+        "metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+        "subsets": [{"addresses": [{"ip": ip.to_string()}], "ports": ports}],
+    });
+    ensure(cluster, "", "endpoints", endpoints, &[&["subsets"]]).await?;
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"labels": {"kubernetes.io/service-name": NAME}},
+        "addressType": if ip.is_ipv4() { "IPv4" } else { "IPv6" },
+        "endpoints": [{"addresses": [ip.to_string()], "conditions": {"ready": true}}],
+        "ports": ports,
+    });
+    ensure(cluster, "discovery.k8s.io", "endpointslices", slice, &[&["endpoints"], &["ports"]]).await
+}
+
+/// The address by which others reach this machine, for a server that says none: endpoints are never local. As
+/// kube-apiserver does, one is told even if it listens locally only.
+fn outward(listens_on: IpAddr) -> Option<IpAddr> {
+    if !listens_on.is_unspecified() && !listens_on.is_loopback() {
+        return Some(listens_on);
+    }
+    // Nothing is sent; the system only says from where it would be.
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+    let own = socket.local_addr().ok()?.ip();
+    (!own.is_loopback() && !own.is_unspecified()).then_some(own)
+}
+
+/// Makes an object, or puts right these fields of the one that is there.
+async fn ensure(
+    cluster: &Cluster,
+    group: &str,
+    plural: &str,
+    mut wanted: Value,
+    fields: &[&[&str]],
+) -> Result<(), Refusal> {
+    wanted["metadata"]["name"] = json!(NAME);
+    wanted["metadata"]["namespace"] = json!(NAMESPACE);
+    let resource = Registry::built_in().get(group, "v1", plural).ok_or_else(Refusal::unknown_resource)?;
+    let api = if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/v1") };
+    let path = format!("{api}/namespaces/{NAMESPACE}/{plural}");
+    let known = cluster.store().get(&object::key(resource, NAMESPACE, NAME));
+    let Some(known) = known else {
+        return match ask(cluster, Method::POST, path, &wanted).await {
+            Err(refusal) if refusal.code() == StatusCode::CONFLICT => Ok(()),
+            done => done,
+        };
+    };
+    let mut changed = object::read(&known);
+    for field in fields {
+        let part = field.iter().fold(&wanted, |value, name| &value[*name]).clone();
+        *field.iter().fold(&mut changed, |value, name| &mut value[*name]) = part;
+    }
+    if changed == object::read(&known) {
+        return Ok(());
+    }
+    ask(cluster, Method::PUT, format!("{path}/{NAME}"), &changed).await
+}
+
+async fn ask(cluster: &Cluster, method: Method, path: String, body: &Value) -> Result<(), Refusal> {
+    let request = Request::builder()
+        .method(method)
+        .uri(format!("{path}?fieldManager=kube-apiserver"))
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(Bytes::from(body.to_string()))
+        .map_err(Refusal::internal)?;
+    cluster.asked_by_itself(request).await.map(drop)
+}
