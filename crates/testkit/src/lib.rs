@@ -29,7 +29,9 @@ pub mod simulator;
 use std::io::{self, Write as _};
 
 use kubernetes::is_required;
-pub use kubernetes::{Binary, Borrowed, Builder, ControlPlane, Error, Fault, Kueue, Proxy, Shared};
+pub use kubernetes::{
+    Binary, Borrowed, Builder, ControlPlane, ControllerManager, Error, Fault, Kueue, Proxy, Shared,
+};
 pub use simulator::{Behaviour, Simulator};
 
 /// Speaks to the person at the terminal. Written to the handle itself, because `cargo test` hides what `eprintln!`

@@ -2,7 +2,8 @@
 //! controller another on an API server without controllers, and the same happens to the pods of both. The statuses that
 //! the two Jobs go through must be the same, one by one, and so must their pods and their events.
 //!
-//! With `--embedded` our API server takes the place of the real one beneath our controller.
+//! With `--embedded` our API server takes the place of the real one beneath our controller; with `--swapped` it does so
+//! beneath another kube-controller-manager.
 //!
 //! The lives are those by which the decision alone is judged (`rules`, `--test controller`).
 
@@ -17,21 +18,26 @@ mod script;
 #[path = "../../../rules/tests/controller/world.rs"]
 mod world;
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use apiserver::credentials::Credentials;
+use apiserver::serve::Server;
 use apiserver::{Cluster, Setup};
 use clap::Parser as _;
 use controllers::{Selection, Settings};
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
 use reconcile::{Clock, Tasks};
 use scenarios::{Scenario, Script, scenarios};
 use store::{Options, Store};
-use testkit::ControlPlane;
+use testkit::{ControlPlane, ControllerManager};
 use tokio::time::{Instant, sleep};
 use world::{Snapshot, World};
 
@@ -44,6 +50,9 @@ const REST: Duration = Duration::from_millis(2500);
 const OUR_REST: Duration = Duration::from_millis(600);
 /// Lives at the same time. They wait more than they do.
 const AT_ONCE: usize = 20;
+
+/// The controllers that live beside kube-controller-manager's.
+const OURS: [&str; 2] = ["job-controller", "serviceaccount-controller"];
 
 #[derive(clap::Parser)]
 struct Arguments {
@@ -61,6 +70,9 @@ struct Arguments {
     /// Our controller runs on our API server, in this process, instead of on a real one.
     #[arg(long)]
     embedded: bool,
+    /// A second kube-controller-manager runs on our API server, instead of our controller.
+    #[arg(long, conflicts_with = "embedded")]
+    swapped: bool,
 }
 
 #[tokio::main]
@@ -78,14 +90,18 @@ async fn main() -> ExitCode {
     let builder = ControlPlane::builder().controller_manager(["job-controller"]);
     let Some(theirs) = builder.for_test().await else { return ExitCode::SUCCESS };
     let ours = if arguments.embedded {
-        Ours::Embedded(embedded().await)
+        Ours::Embedded(Client::new(embedded().await, "default"))
+    } else if arguments.swapped {
+        Ours::Swapped(Box::new(Swapped::start().await.expect("our API server, and the real controllers")))
     } else {
         let Some(ours) = ControlPlane::builder().for_test().await else { return ExitCode::SUCCESS };
         Ours::Real(Box::new(ours))
     };
     let mut tasks = Tasks::new();
-    let names: Selection = "job-controller,serviceaccount-controller".parse().expect("controllers");
-    controllers::start(ours.client(), &names, Settings::default(), Clock::system(), &mut tasks);
+    if !arguments.swapped {
+        let names: Selection = OURS.join(",").parse().expect("controllers");
+        controllers::start(ours.client(), &names, Settings::default(), Clock::system(), &mut tasks);
+    }
     let runs = all.into_iter().map(|scenario| async {
         let name = scenario.name.clone();
         (name, run(&theirs, &ours, scenario).await)
@@ -112,6 +128,31 @@ async fn main() -> ExitCode {
 enum Ours {
     Real(Box<ControlPlane>),
     Embedded(Client),
+    Swapped(Box<Swapped>),
+}
+
+/// kube-controller-manager on our API server.
+struct Swapped {
+    client: Client,
+    _manager: ControllerManager,
+    _server: Server,
+    _directory: tempfile::TempDir,
+}
+
+impl Swapped {
+    async fn start() -> anyhow::Result<Self> {
+        let credentials = Arc::new(Credentials::ephemeral()?);
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let server = Server::start(embedded().await, credentials.clone(), anywhere).await?;
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("kubeconfig");
+        credentials.write_kubeconfig(&path, "ours", &format!("https://{}", server.address()))?;
+        let kubeconfig = Kubeconfig::read_from(&path)?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let manager = ControllerManager::start(&path, OURS).await?;
+        let client = Client::try_from(config)?;
+        Ok(Swapped { client, _manager: manager, _server: server, _directory: directory })
+    }
 }
 
 impl Ours {
@@ -119,13 +160,20 @@ impl Ours {
         match self {
             Ours::Real(cluster) => cluster.client(),
             Ours::Embedded(client) => client.clone(),
+            Ours::Swapped(swapped) => swapped.client.clone(),
         }
+    }
+
+    /// Whoever has written nothing for this long has come to rest.
+    fn rest(&self) -> Duration {
+        if matches!(self, Ours::Swapped(_)) { REST } else { OUR_REST }
     }
 
     async fn namespace(&self, name: &str) -> anyhow::Result<String> {
         match self {
             Ours::Real(cluster) => Ok(cluster.namespace(name).await?),
-            Ours::Embedded(client) => {
+            Ours::Embedded(_) | Ours::Swapped(_) => {
+                let client = &self.client();
                 // A name that occurs in no message.
                 let name = &format!("life-of-{name}");
                 let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
@@ -141,7 +189,7 @@ impl Ours {
     }
 }
 
-async fn embedded() -> Client {
+async fn embedded() -> Cluster {
     let store = Store::open(Options::ephemeral()).expect("a store");
     let setup = Setup {
         settings: rules::job::Settings::default(),
@@ -149,8 +197,7 @@ async fn embedded() -> Client {
         signer: None,
         service_accounts: true,
     };
-    let cluster = Cluster::open_with(store, setup).await.expect("a cluster");
-    Client::new(cluster, "default")
+    Cluster::open_with(store, setup).await.expect("a cluster")
 }
 
 /// Plays a scenario in both worlds. Returns the number of statuses that the Jobs went through.
@@ -158,13 +205,13 @@ async fn run(theirs: &ControlPlane, ours: &Ours, mut scenario: Scenario) -> anyh
     let namespace = theirs.namespace(&scenario.name).await?;
     let theirs =
         World::create(theirs.client(), namespace, &scenario, None).await.context("the real world")?;
-    let namespace = ours.namespace(&scenario.name).await?;
+    let (rest, namespace) = (ours.rest(), ours.namespace(&scenario.name).await?);
     let ours = World::create(ours.client(), namespace, &scenario, None).await.context("our world")?;
     let mut story = vec![format!("a Job of {}", scenario.spec)];
     let mut steps = 0;
     loop {
         let told = || format!("after {}", story.join(", "));
-        converge(&theirs, &ours).await.with_context(told)?;
+        converge(&theirs, &ours, rest).await.with_context(told)?;
         let next = match &mut scenario.script {
             Script::Steps(script) => script.get(steps).cloned(),
             Script::Chance(chance, limit) if steps < *limit => chance.step(&ours).await?,
@@ -214,10 +261,10 @@ async fn run(theirs: &ControlPlane, ours: &Ours, mut scenario: Scenario) -> anyh
 }
 
 /// Waits until our world is at rest and the other is like it.
-async fn converge(theirs: &World, ours: &World) -> anyhow::Result<()> {
+async fn converge(theirs: &World, ours: &World, rest: Duration) -> anyhow::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let expected = at_rest(ours).await?;
+        let expected = at_rest(ours, rest).await?;
         let seen = theirs.snapshot().await?;
         if seen == expected {
             return Ok(());
@@ -233,9 +280,9 @@ async fn converge(theirs: &World, ours: &World) -> anyhow::Result<()> {
 }
 
 /// What our world is like once nothing has changed in it for a while.
-async fn at_rest(ours: &World) -> anyhow::Result<Snapshot> {
+async fn at_rest(ours: &World, rest: Duration) -> anyhow::Result<Snapshot> {
     let (mut since, mut last) = (Instant::now(), ours.snapshot().await?);
-    while since.elapsed() < OUR_REST {
+    while since.elapsed() < rest {
         ours.changed().await;
         let now = ours.snapshot().await?;
         if now != last {

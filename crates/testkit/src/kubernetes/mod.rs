@@ -3,6 +3,7 @@
 mod binaries;
 mod builder;
 mod control_plane;
+mod controller_manager;
 mod credentials;
 mod error;
 mod kueue;
@@ -16,6 +17,7 @@ use std::env;
 pub use binaries::{Binary, Error as BinaryError};
 pub use builder::Builder;
 pub use control_plane::ControlPlane;
+pub use controller_manager::ControllerManager;
 pub use error::Error;
 pub use kueue::Kueue;
 pub use proxy::{Fault, Proxy};
