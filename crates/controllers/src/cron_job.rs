@@ -26,31 +26,15 @@ const BY_OWNER: &str = "cron-job";
 /// Says what the controller watches, and returns its work.
 pub(crate) fn prepare(context: &Context) -> Run {
     let queue: Queue<Key> = Queue::new();
-    let (cron_jobs, jobs) = (context.kinds.cron_jobs.wanted(), context.kinds.jobs.wanted());
+    let (cron_jobs, jobs) = (context.kinds.cron_jobs.feeding(&queue), context.kinds.jobs.wanted());
     let owner = |job: &Job| controller_of(&job.metadata).filter(|owner| owner.kind == "CronJob").cloned();
     jobs.index(BY_OWNER, move |job| owner(job).map(|owner| owner.uid).into_iter().collect());
-    let line = queue.clone();
-    cron_jobs.on_change(move |change| line.add(change.key.clone()));
-    let line = queue.clone();
-    jobs.on_change(move |change| {
-        for owner in change.old.into_iter().chain(change.new).filter_map(|job| owner(job)) {
-            line.add(Key::new(&change.key.namespace, owner.name));
-        }
-    });
-    let context = context.clone();
-    Box::pin(async move {
-        cron_jobs.ready().await;
-        jobs.ready().await;
-        queue
-            .run(AT_ONCE, |key| {
-                let context = context.clone();
-                async move { sync(&context, key).await }
-            })
-            .await;
-    })
+    jobs.feed_controller("CronJob", &queue);
+    context.work(queue, AT_ONCE, [cron_jobs.filled(), jobs.filled()], sync)
 }
 
-async fn sync(context: &Context, key: Key) -> Result<Next, Error> {
+async fn sync(context: Context, key: Key) -> Result<Next, Error> {
+    let context = &context;
     let Some(cron_job) = context.kinds.cron_jobs.get(&key) else { return Ok(Next::Done) };
     let mut status = cron_job.status.clone().unwrap_or_default();
     let next = reconcile(context, &key, &cron_job, &mut status).await;

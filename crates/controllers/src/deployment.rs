@@ -28,13 +28,11 @@ pub(crate) fn prepare(context: &Context) -> Run {
     let queue: Queue<Key> = Queue::new();
     let kinds = &context.kinds;
     let (deployments, sets, pods) =
-        (kinds.deployments.wanted(), kinds.replica_sets.wanted(), kinds.pods.wanted());
+        (kinds.deployments.feeding(&queue), kinds.replica_sets.wanted(), kinds.pods.wanted());
     sets.index(BY_OWNER, |set| {
         controller_of(&set.metadata).map(|owner| owner.uid.clone()).into_iter().collect()
     });
     pods.index(BY_CONTROLLER, controller_uid);
-    let line = queue.clone();
-    deployments.on_change(move |change| line.add(change.key.clone()));
     let (line, known) = (queue.clone(), deployments.clone());
     sets.on_change(move |change| {
         let mut owned = false;
@@ -65,21 +63,11 @@ pub(crate) fn prepare(context: &Context) -> Run {
             line.add(Key::new(&change.key.namespace, &owner.name));
         }
     });
-    let context = context.clone();
-    Box::pin(async move {
-        deployments.ready().await;
-        sets.ready().await;
-        pods.ready().await;
-        queue
-            .run(AT_ONCE, |key| {
-                let context = context.clone();
-                async move { sync(&context, key).await }
-            })
-            .await;
-    })
+    context.work(queue, AT_ONCE, [deployments.filled(), sets.filled(), pods.filled()], sync)
 }
 
-async fn sync(context: &Context, key: Key) -> Result<Next, Error> {
+async fn sync(context: Context, key: Key) -> Result<Next, Error> {
+    let context = &context;
     let Some(deployment) = context.kinds.deployments.get(&key) else { return Ok(Next::Done) };
     claim(context, &deployment, &key).await?;
     let uid = deployment.uid().unwrap_or_default();

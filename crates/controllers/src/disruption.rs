@@ -25,10 +25,9 @@ const BATCH: Duration = Duration::from_millis(50);
 pub(crate) fn prepare(context: &Context) -> Run {
     let queue: Queue<Key> = Queue::new();
     let kinds = &context.kinds;
-    let (budgets, pods, jobs) = (kinds.disruption_budgets.wanted(), kinds.pods.wanted(), kinds.jobs.wanted());
+    let budgets = kinds.disruption_budgets.feeding(&queue);
+    let (pods, jobs, stateful) = (kinds.pods.wanted(), kinds.jobs.wanted(), kinds.stateful_sets.wanted());
     let (sets, controllers) = (kinds.replica_sets.wanted(), kinds.replication_controllers.wanted());
-    let line = queue.clone();
-    budgets.on_change(move |change| line.add(change.key.clone()));
     let (line, known) = (queue.clone(), budgets.clone());
     pods.on_change(move |change| {
         if !known.is_ready() {
@@ -42,23 +41,19 @@ pub(crate) fn prepare(context: &Context) -> Run {
             }
         }
     });
-    let context = context.clone();
-    Box::pin(async move {
-        budgets.ready().await;
-        pods.ready().await;
-        jobs.ready().await;
-        sets.ready().await;
-        controllers.ready().await;
-        queue
-            .run(AT_ONCE, |key| {
-                let context = context.clone();
-                async move { sync(&context, key).await }
-            })
-            .await;
-    })
+    let reads = [
+        budgets.filled(),
+        pods.filled(),
+        jobs.filled(),
+        sets.filled(),
+        controllers.filled(),
+        stateful.filled(),
+    ];
+    context.work(queue, AT_ONCE, reads, sync)
 }
 
-async fn sync(context: &Context, key: Key) -> Result<Next, Error> {
+async fn sync(context: Context, key: Key) -> Result<Next, Error> {
+    let context = &context;
     let Some(budget) = context.kinds.disruption_budgets.get(&key) else { return Ok(Next::Done) };
     let wanted = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
     let pods = context.kinds.pods.in_namespace(&key.namespace);
@@ -102,6 +97,9 @@ fn scale(context: &Context, key: &Key, pods: &[&Pod]) -> BTreeMap<String, i32> {
                 .replication_controllers
                 .get(&named)
                 .map(|it| it.spec.clone().unwrap_or_default().replicas),
+            "StatefulSet" => {
+                kinds.stateful_sets.get(&named).map(|it| it.spec.clone().unwrap_or_default().replicas)
+            }
             "Job" => kinds.jobs.get(&named).map(|it| job_spec(&it).parallelism),
             _ => None,
         };

@@ -7,18 +7,21 @@ use std::fmt::Debug;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use futures::future::BoxFuture;
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Namespace, Node, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota, Service,
-    ServiceAccount,
+    ConfigMap, Endpoints, Namespace, Node, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota,
+    Service, ServiceAccount,
 };
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, Resource};
-use reconcile::{Cache, Change, Tasks};
+use reconcile::{Cache, Change, Key, Queue, Tasks};
+use rules::meta::controller_of;
 use serde::de::DeserializeOwned;
 
 /// One kind of the cluster. Cheap to clone; all clones are the same.
@@ -81,6 +84,13 @@ impl<K> Kind<K> {
         });
     }
 
+    /// Says that every change of an object calls for a look at it, and returns the kind.
+    pub(crate) fn feeding(&self, queue: &Queue<Key>) -> Self {
+        let queue = queue.clone();
+        self.on_change(move |change| queue.add(change.key.clone()));
+        self.clone()
+    }
+
     fn wish(&self, wish: impl FnOnce(&mut Wishes<K>)) {
         wish(&mut self.shared.wishes.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -91,6 +101,25 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Clone + Default,
 {
+    /// When all objects are known.
+    pub(crate) fn filled(&self) -> BoxFuture<'static, ()> {
+        let this = self.clone();
+        Box::pin(async move { this.ready().await })
+    }
+
+    /// Says that every change of an object calls for a look at its controller, if that is of this kind.
+    pub(crate) fn feed_controller(&self, kind: &'static str, queue: &Queue<Key>) {
+        let queue = queue.clone();
+        self.on_change(move |change| {
+            let objects = change.old.into_iter().chain(change.new);
+            for owner in objects.filter_map(|object| controller_of(object.meta())) {
+                if owner.kind == kind {
+                    queue.add(Key::new(&change.key.namespace, &owner.name));
+                }
+            }
+        });
+    }
+
     fn start(&self, client: &Client, tasks: &mut Tasks) {
         let (wanted, indexes, listeners) = {
             let mut wishes = self.shared.wishes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,10 +167,14 @@ macro_rules! kinds {
 kinds! {
     cluster_roles: ClusterRole,
     config_maps: ConfigMap,
+    controller_revisions: ControllerRevision,
     cron_jobs: CronJob,
+    daemon_sets: DaemonSet,
     definitions: CustomResourceDefinition,
     deployments: Deployment,
     disruption_budgets: PodDisruptionBudget,
+    endpoint_slices: EndpointSlice,
+    endpoints: Endpoints,
     jobs: Job,
     leases: Lease,
     namespaces: Namespace,
@@ -152,5 +185,6 @@ kinds! {
     resource_quotas: ResourceQuota,
     service_accounts: ServiceAccount,
     services: Service,
+    stateful_sets: StatefulSet,
     volume_claims: PersistentVolumeClaim,
 }

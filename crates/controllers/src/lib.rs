@@ -12,16 +12,20 @@ mod api;
 mod cluster_roles;
 mod context;
 mod cron_job;
+mod daemon_set;
 mod deployment;
 mod discovery;
 mod disruption;
+mod endpoints;
 mod garbage;
+mod history;
 mod job;
 mod kinds;
 mod metrics;
 mod namespace;
 mod node_lifecycle;
 mod pod_gc;
+mod pods;
 mod recorder;
 mod replica_set;
 mod resource_quota;
@@ -29,6 +33,7 @@ mod scheduler;
 mod selection;
 mod service_accounts;
 mod settings;
+mod stateful_set;
 mod ttl;
 
 use reconcile::{Clock, Tasks};
@@ -79,8 +84,11 @@ type Prepare = fn(&Context) -> Run;
 const CONTROLLERS: [(&str, Prepare); NAMES.len()] = [
     ("clusterrole-aggregation-controller", cluster_roles::prepare),
     ("cronjob-controller", cron_job::prepare),
+    ("daemonset-controller", daemon_set::prepare),
     ("deployment-controller", deployment::prepare),
     ("disruption-controller", disruption::prepare),
+    ("endpoints-controller", endpoints::prepare),
+    ("endpointslice-controller", endpoints::prepare_slices),
     ("garbage-collector-controller", garbage::prepare),
     ("job-controller", job::prepare),
     ("namespace-controller", namespace::prepare),
@@ -92,6 +100,7 @@ const CONTROLLERS: [(&str, Prepare); NAMES.len()] = [
     ("root-ca-certificate-publisher-controller", service_accounts::prepare_root_ca),
     ("scheduler", scheduler::prepare),
     ("serviceaccount-controller", service_accounts::prepare),
+    ("statefulset-controller", stateful_set::prepare),
     ("taint-eviction-controller", node_lifecycle::prepare_eviction),
     ("ttl-after-finished-controller", ttl::prepare),
 ];

@@ -44,20 +44,11 @@ pub(crate) fn prepare(context: &Context) -> Run {
             line.add(namespace);
         }
     });
-    let context = context.clone();
-    Box::pin(async move {
-        namespaces.ready().await;
-        pods.ready().await;
-        queue
-            .run(AT_ONCE, |key| {
-                let context = context.clone();
-                async move { sync(&context, key).await }
-            })
-            .await;
-    })
+    context.work(queue, AT_ONCE, [namespaces.filled(), pods.filled()], sync)
 }
 
-async fn sync(context: &Context, key: Key) -> Result<Next, Error> {
+async fn sync(context: Context, key: Key) -> Result<Next, Error> {
+    let context = &context;
     let name = key.name;
     let Some(namespace) = context.kinds.namespaces.get(&Key::new("", &name)) else { return Ok(Next::Done) };
     let finalizers = namespace.spec.as_ref().and_then(|spec| spec.finalizers.clone()).unwrap_or_default();

@@ -10,11 +10,11 @@ use futures::FutureExt as _;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use kube::ResourceExt as _;
-use kube::api::{Api, Patch};
+use kube::api::Api;
 use reconcile::{Change, Key, Next, Queue};
 use rules::job::plan::slow_start;
 use rules::meta::{controller_of, selector};
-use rules::replicas::{Claim, Plan, PodRef, decide};
+use rules::replicas::{Plan, decide};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::debug;
@@ -22,7 +22,7 @@ use tracing::debug;
 pub(crate) use self::owner::Owner;
 use crate::context::Context;
 use crate::job::{BY_CONTROLLER, FREE, controller_uid, free_labels};
-use crate::{Run, api};
+use crate::{Run, api, pods};
 
 /// Owners that are worked on at once.
 const AT_ONCE: usize = 16;
@@ -44,23 +44,13 @@ where
     K: Owner + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
 {
     let queue: Queue<Key> = Queue::new();
-    let (owners, pods) = (K::cache(&context.kinds).wanted(), context.kinds.pods.wanted());
+    let (owners, pods) = (K::cache(&context.kinds).feeding(&queue), context.kinds.pods.wanted());
     pods.index(BY_CONTROLLER, controller_uid);
     pods.index(FREE, free_labels);
-    let line = queue.clone();
-    owners.on_change(move |change| line.add(change.key.clone()));
     let (line, of) = (queue.clone(), context.clone());
     pods.on_change(move |change| pod_changed::<K>(&of, &line, change));
-    let context = context.clone();
-    Box::pin(async move {
-        owners.ready().await;
-        pods.ready().await;
-        queue
-            .run(AT_ONCE, |key| {
-                let context = context.clone();
-                async move { sync::<K>(&context, key).await }.boxed()
-            })
-            .await;
+    context.work(queue, AT_ONCE, [owners.filled(), pods.filled()], |context, key| {
+        async move { sync::<K>(&context, key).await }.boxed()
     })
 }
 
@@ -104,8 +94,8 @@ where
     let plan = decide(&wanted, &pods, now);
     let Plan { create, delete, counts, .. } = &plan;
     debug!(owner = %key, create = create.len(), delete = delete.len(), ?counts, "decided");
-    claim(context, &*owner, &key, &plan.claims).await?;
-    let failure = carry_out(context, &*owner, &key, &plan).await;
+    pods::claim(context, &*owner, &key, &plan.claims).await?;
+    let failure = carry_out(context, &*owner, &plan).await;
     // Pods were put into the cache as they were written: what is counted now is what there is.
     let changed = owner.with_status(counts, failure.as_ref(), now);
     if let Some(changed) = changed {
@@ -130,104 +120,25 @@ pub(crate) struct Failure {
     pub(crate) message: String,
 }
 
-async fn claim<K>(context: &Context, owner: &K, key: &Key, claims: &[Claim]) -> Result<(), Error>
-where
-    K: Owner + Clone + Debug + DeserializeOwned,
-{
-    if claims.iter().any(|claim| claim.adopts) {
-        let owners: Api<K> = Api::namespaced(context.client.clone(), &key.namespace);
-        let fresh = owners.get_opt(&key.name).await;
-        let fresh = fresh.map_err(|source| Error::Read { owner: key.clone(), source })?;
-        let same =
-            |fresh: &K| fresh.meta().uid == owner.meta().uid && fresh.meta().deletion_timestamp.is_none();
-        if !fresh.is_some_and(|fresh| same(&fresh)) {
-            return Err(Error::Changed { owner: key.clone() });
-        }
-    }
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &key.namespace);
-    for claim in claims {
-        match pods.patch(&claim.pod.name, &api::patch(), &Patch::Strategic(&claim.patch)).await {
-            Ok(pod) => context.kinds.pods.put(pod),
-            Err(error) if api::is_not_found(&error) => {}
-            Err(kube::Error::Api(status)) if status.code == 422 && !claim.adopts => {}
-            Err(source) => return Err(Error::Claim { pod: claim.pod.name.clone(), source }),
-        }
-    }
-    Ok(())
-}
-
-async fn carry_out<K: Owner>(context: &Context, owner: &K, key: &Key, plan: &Plan) -> Option<Failure> {
+async fn carry_out<K: Owner>(context: &Context, owner: &K, plan: &Plan) -> Option<Failure> {
     for batch in slow_start(plan.create.len()) {
-        let creations = plan.create[batch].iter().map(|pod| create(context, owner, key, pod).boxed());
+        let creations =
+            plan.create[batch].iter().map(|pod| pods::create(context, K::SOURCE, owner, pod).boxed());
         let done = api::together(PODS_AT_ONCE, creations.collect()).await;
         if let Some(message) = done.into_iter().find_map(Result::err) {
             return Some(Failure { reason: "FailedCreate", message });
         }
     }
-    let deletions = plan.delete.iter().map(|pod| delete(context, owner, key, pod).boxed());
+    let deletions = plan.delete.iter().map(|pod| pods::delete(context, K::SOURCE, owner, pod).boxed());
     let done = api::together(PODS_AT_ONCE, deletions.collect()).await;
     let message = done.into_iter().find_map(Result::err)?;
     Some(Failure { reason: "FailedDelete", message })
 }
 
-async fn create<K: Owner>(context: &Context, owner: &K, key: &Key, pod: &Pod) -> Result<(), String> {
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &key.namespace);
-    match pods.create(&api::post(), pod).await {
-        Ok(created) => {
-            let message = format!("Created pod: {}", created.name_any());
-            context.events.tell(K::SOURCE, owner, "Normal", "SuccessfulCreate", message);
-            context.kinds.pods.put(created);
-            Ok(())
-        }
-        Err(error) if api::is_namespace_terminating(&error) => Ok(()),
-        Err(error) => {
-            let error = api::message(&error);
-            context.events.tell(
-                K::SOURCE,
-                owner,
-                "Warning",
-                "FailedCreate",
-                format!("Error creating: {error}"),
-            );
-            Err(error)
-        }
-    }
-}
-
-async fn delete<K: Owner>(context: &Context, owner: &K, key: &Key, pod: &PodRef) -> Result<(), String> {
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &key.namespace);
-    match pods.delete(&pod.name, &api::delete(Some(&pod.uid), None)).await {
-        Ok(answer) => {
-            let message = format!("Deleted pod: {}", pod.name);
-            context.events.tell(K::SOURCE, owner, "Normal", "SuccessfulDelete", message);
-            if let Some(deleted) = answer.left() {
-                context.kinds.pods.put(deleted);
-            }
-            Ok(())
-        }
-        Err(error) if api::is_not_found(&error) || api::is_conflict(&error) => Ok(()),
-        Err(error) => {
-            let error = api::message(&error);
-            context.events.tell(
-                K::SOURCE,
-                owner,
-                "Warning",
-                "FailedDelete",
-                format!("Error deleting: {error}"),
-            );
-            Err(error)
-        }
-    }
-}
-
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("failed to read {owner}")]
-    Read { owner: Key, source: kube::Error },
-    #[error("{owner} is another by now")]
-    Changed { owner: Key },
-    #[error("failed to change the owner of pod {pod}")]
-    Claim { pod: String, source: kube::Error },
+    #[error(transparent)]
+    Claim(#[from] pods::Error),
     #[error("some pods of {owner} are not as they should be: {what}")]
     Pods { owner: Key, what: String },
     #[error("failed to write the status of {owner}")]

@@ -3,11 +3,14 @@
 use std::str::FromStr;
 
 /// The controllers that there are, by the names that kube-controller-manager gives them, and the scheduler.
-pub const NAMES: [&str; 17] = [
+pub const NAMES: [&str; 21] = [
     "clusterrole-aggregation-controller",
     "cronjob-controller",
+    "daemonset-controller",
     "deployment-controller",
     "disruption-controller",
+    "endpoints-controller",
+    "endpointslice-controller",
     "garbage-collector-controller",
     "job-controller",
     "namespace-controller",
@@ -19,6 +22,7 @@ pub const NAMES: [&str; 17] = [
     "root-ca-certificate-publisher-controller",
     "scheduler",
     "serviceaccount-controller",
+    "statefulset-controller",
     "taint-eviction-controller",
     "ttl-after-finished-controller",
 ];

@@ -25,19 +25,11 @@ pub(crate) fn prepare(context: &Context) -> Run {
             line.add(change.key.clone());
         }
     });
-    let context = context.clone();
-    Box::pin(async move {
-        jobs.ready().await;
-        queue
-            .run(AT_ONCE, |key| {
-                let context = context.clone();
-                async move { sync(&context, key).await }
-            })
-            .await;
-    })
+    context.work(queue, AT_ONCE, [jobs.filled()], sync)
 }
 
-async fn sync(context: &Context, key: Key) -> Result<Next, Error> {
+async fn sync(context: Context, key: Key) -> Result<Next, Error> {
+    let context = &context;
     let Some(job) = context.kinds.jobs.get(&key) else { return Ok(Next::Done) };
     let now = context.clock.now();
     let unknown = |source| Error::Finished { source };

@@ -310,7 +310,7 @@ pub fn same_template(set: &ReplicaSet, template: &PodTemplateSpec) -> bool {
 }
 
 /// A number, or a percentage of another.
-fn part(value: Option<&IntOrString>, of: i32, up: bool) -> i32 {
+pub(crate) fn part(value: Option<&IntOrString>, of: i32, up: bool) -> i32 {
     match value {
         None => 0,
         Some(IntOrString::Int(number)) => *number,

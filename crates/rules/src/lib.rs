@@ -23,7 +23,9 @@
 //! - [`garbage`]: who owns whom, and what follows when an owner goes.
 //! - [`namespace_deletion`]: what is told about a namespace that is being deleted.
 //! - [`dispatch`]: which worker cluster runs a Workload, and what has to be done about it.
-//! - [`replicas`]: so many pods of one kind.
+//! - [`replicas`]: so many pods of one kind; [`stateful_set`]: with an identity each; [`daemon_set`]: one on each node.
+//! - [`revisions`]: the templates that were wanted before.
+//! - [`endpoint_slice`]: where the pods of a service are.
 //! - [`resource_quota`]: what the objects of a namespace use of its quotas.
 //! - [`schedule`]: which node a pod goes to, and why it goes nowhere.
 //! - [`quota`]: queues, quota, flavors and preemption: who gets in, as Kueue decides it.
@@ -33,10 +35,12 @@
 pub mod conversion;
 pub mod cron;
 pub mod cron_job;
+pub mod daemon_set;
 pub mod deployment;
 pub mod difference;
 pub mod dispatch;
 pub mod disruption;
+pub mod endpoint_slice;
 pub mod events;
 pub mod field;
 pub mod framework;
@@ -54,8 +58,10 @@ pub mod quota;
 pub mod rbac;
 pub mod replicas;
 pub mod resource_quota;
+pub mod revisions;
 pub mod schedule;
 pub mod semantic;
+pub mod stateful_set;
 pub mod webhook;
 pub mod wire;
 pub mod workload;

@@ -131,7 +131,8 @@ pub fn decide(wanted: &Wanted<'_>, pods: &[&Pod], now: Timestamp) -> Plan {
 }
 
 impl PodRef {
-    fn of(pod: &Pod) -> Self {
+    /// A pod.
+    pub fn of(pod: &Pod) -> Self {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         PodRef { name: text(&pod.metadata.name), uid: text(&pod.metadata.uid) }
     }
@@ -155,7 +156,7 @@ pub fn owner_reference(wanted: &Wanted<'_>) -> OwnerReference {
 }
 
 /// Pods to adopt or to let go, and those that are its own then.
-fn claim<'a>(wanted: &Wanted<'_>, pods: &[&'a Pod]) -> (Vec<Claim>, Vec<&'a Pod>) {
+pub(crate) fn claim<'a>(wanted: &Wanted<'_>, pods: &[&'a Pod]) -> (Vec<Claim>, Vec<&'a Pod>) {
     let deleting = wanted.owner.deletion_timestamp.is_some();
     let none = BTreeMap::new();
     let (mut claims, mut own) = (Vec::new(), Vec::new());
@@ -184,7 +185,8 @@ fn claim<'a>(wanted: &Wanted<'_>, pods: &[&'a Pod]) -> (Vec<Claim>, Vec<&'a Pod>
     (claims, own)
 }
 
-fn new_pod(wanted: &Wanted<'_>) -> Pod {
+/// A pod of the template, with a name of its own.
+pub(crate) fn new_pod(wanted: &Wanted<'_>) -> Pod {
     let template = wanted.template.cloned().unwrap_or_default();
     let meta = template.metadata.unwrap_or_default();
     Pod {
@@ -202,7 +204,7 @@ fn new_pod(wanted: &Wanted<'_>) -> Pod {
     }
 }
 
-fn phase(pod: &Pod) -> &str {
+pub(crate) fn phase(pod: &Pod) -> &str {
     pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
 }
 

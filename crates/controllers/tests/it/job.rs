@@ -1,12 +1,16 @@
 //! Jobs that run to their end, and Jobs that are somebody else's.
 
+use std::time::Duration;
+
+use controllers::{Selection, Settings};
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::Client;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use reconcile::{Clock, Tasks};
 use serde_json::{Value, json};
 
-use crate::cluster::{api, create, embedded, eventually, pods, set_phase};
+use crate::cluster::{api, api_server, create, embedded, eventually, pods, set_phase};
 
 pub(crate) fn job(name: &str, spec: Value) -> Value {
     let mut spec = spec;
@@ -133,4 +137,107 @@ async fn the_job_of_another_controller_is_left_alone() {
         pod.metadata.finalizers.is_none().then_some(())
     })
     .await;
+}
+
+/// E-01 to E-06: restarts change nothing, any client may drive its status within the rules, and it is missed for as long as
+/// nobody does; then its time to live and its dependents are looked after as ever.
+#[tokio::test]
+async fn the_job_of_another_controller_lives_through_restarts_to_its_end() {
+    let names = "job-controller,ttl-after-finished-controller,garbage-collector-controller";
+    let client = &Client::new(api_server().await, "default");
+    let mut theirs = job("theirs", json!({"ttlSecondsAfterFinished": 0}));
+    theirs["spec"]["managedBy"] = json!("example.com/mistyped");
+    let jobs: Api<Job> = api(client);
+    let theirs: Job = create(client, theirs).await;
+    let owner = json!([{
+        "apiVersion": "batch/v1", "kind": "Job", "name": "theirs", "uid": theirs.metadata.uid,
+        "controller": true, "blockOwnerDeletion": true,
+    }]);
+    let spec = json!({"containers": [{"name": "main", "image": "x"}]});
+    create::<Pod>(client, json!({"metadata": {"name": "its-pod", "ownerReferences": owner}, "spec": spec}))
+        .await;
+    let settings = Settings { external_job_patience: Duration::ZERO, ..Settings::default() };
+    let by = "controller_name=\"example.com/mistyped\"";
+    let counted = format!("job_controller_jobs_by_external_controller_total{{{by}}} 1");
+    let missed =
+        |count: u32| format!("job_controller_jobs_without_status_from_external_controller{{{by}}} {count}");
+    for own in ["first", "second"] {
+        let mut tasks = Tasks::new();
+        let selection: Selection = names.parse().expect("names of controllers");
+        let running =
+            controllers::start(client.clone(), &selection, settings.clone(), Clock::system(), &mut tasks);
+        // One of its own shows that the controller has seen everything.
+        create::<Job>(client, job(own, json!({"completions": 0}))).await;
+        finished(client, own).await;
+        let metrics = running.metrics.to_string();
+        assert!(metrics.contains(&counted), "E-03, at every start: {metrics}");
+        eventually("it is missed", || async {
+            running.metrics.to_string().contains(&missed(1)).then_some(())
+        })
+        .await;
+        let job = jobs.get("theirs").await.expect("a Job");
+        assert_eq!(job.status.unwrap_or_default(), JobStatus::default(), "{own}");
+        assert_eq!(job.metadata.finalizers, None, "{own}");
+        tasks.stop().await;
+    }
+    assert_eq!(pods(client, 1).await[0].metadata.name.as_deref(), Some("its-pod"), "and nobody made another");
+
+    let status = async |status: Value| {
+        let patch = Patch::Merge(json!({"status": status}));
+        jobs.patch_status("theirs", &PatchParams::default(), &patch).await
+    };
+    let done = json!({"type": "Complete", "status": "True", "lastTransitionTime": "2025-01-01T00:00:01Z"});
+    let refused = status(json!({"conditions": [done]})).await.expect_err("it has not met its criteria");
+    assert!(refused.to_string().contains("status.conditions"), "{refused}");
+    status(json!({"startTime": "2025-01-01T00:00:00Z", "active": 1})).await.expect("it starts");
+    let mut tasks = Tasks::new();
+    let selection: Selection = names.parse().expect("names of controllers");
+    let running = controllers::start(client.clone(), &selection, settings, Clock::system(), &mut tasks);
+    eventually("it is not missed", || async {
+        let metrics = running.metrics.to_string();
+        (metrics.contains(&counted) && metrics.contains(&missed(0))).then_some(())
+    })
+    .await;
+    let met =
+        json!({"type": "SuccessCriteriaMet", "status": "True", "lastTransitionTime": "2025-01-01T00:00:01Z"});
+    let end = json!({
+        "active": 0, "succeeded": 1, "completionTime": "2025-01-01T00:00:01Z", "conditions": [met, done],
+    });
+    status(end).await.expect("it ends");
+    eventually("its time to live is over, and its pod follows", || async {
+        let job = jobs.get_opt("theirs").await.expect("an answer");
+        let pod = api::<Pod>(client).get_opt("its-pod").await.expect("an answer");
+        (job.is_none() && pod.is_none()).then_some(())
+    })
+    .await;
+    let about: Api<Event> = api(client);
+    let about =
+        about.list(&ListParams::default().fields("involvedObject.name=theirs")).await.expect("a list");
+    assert!(about.items.is_empty(), "nobody told anything about it: {about:?}");
+}
+
+/// E-04: who is meant is decided when a Job is looked at, not when the look was called for.
+#[tokio::test]
+async fn a_job_that_comes_back_under_another_controller_is_left_alone() {
+    let cluster = embedded("job-controller,garbage-collector-controller").await;
+    let client = &cluster.client;
+    let jobs: Api<Job> = api(client);
+    for round in 0..10 {
+        let name = format!("job-{round}");
+        create::<Job>(client, job(&name, json!({}))).await;
+        jobs.delete(&name, &DeleteParams::background()).await.expect("deleted");
+        let mut theirs = job(&name, json!({}));
+        theirs["spec"]["managedBy"] = json!("example.com/x");
+        let theirs: Job = create(client, theirs).await;
+        create::<Job>(client, job(&format!("own-{round}"), json!({"completions": 0}))).await;
+        finished(client, &format!("own-{round}")).await;
+        let of_theirs = |pod: &Pod| {
+            let owners = pod.metadata.owner_references.iter().flatten();
+            owners.into_iter().any(|owner| Some(&owner.uid) == theirs.metadata.uid.as_ref())
+        };
+        let all = api::<Pod>(client).list(&ListParams::default()).await.expect("a list").items;
+        assert!(!all.iter().any(of_theirs), "round {round}");
+        let status = jobs.get(&name).await.expect("a Job").status.unwrap_or_default();
+        assert_eq!(status, JobStatus::default(), "round {round}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Controllers on an API server in this process, and on a real one.
 
+mod beside;
 mod cluster;
 mod cron_job;
 mod deployment;

@@ -170,8 +170,7 @@ const OF_PODS: [&str; 11] = [
     "requests.ephemeral-storage",
     "requests.memory",
 ];
-const OF_SERVICES: [&str; 4] =
-    ["count/services", "services", "services.loadbalancers", "services.nodeports"];
+const OF_SERVICES: [&str; 4] = ["count/services", "services", "services.loadbalancers", "services.nodeports"];
 const OF_CLAIMS: [&str; 2] = ["persistentvolumeclaims", "requests.storage"];
 
 /// Whether objects of this kind use what a quota calls so.
@@ -276,8 +275,10 @@ mod tests {
             quota(limits.clone(), used("2", "750m")),
             &pod(full.clone()),
             None,
-            Err("exceeded quota: q, requested: pods=1,requests.cpu=500m, used: pods=2,requests.cpu=750m, limited: \
-                 pods=2,requests.cpu=1"),
+            Err(
+                "exceeded quota: q, requested: pods=1,requests.cpu=500m, used: pods=2,requests.cpu=750m, limited: \
+                 pods=2,requests.cpu=1",
+            ),
         );
         check(
             quota(limits.clone(), used("0", "0")),
@@ -297,7 +298,9 @@ mod tests {
             quota(json!({"requests.cpu": "1"}), json!({"requests.cpu": "900m"})),
             &pod(full),
             Some(&smaller),
-            Err("exceeded quota: q, requested: requests.cpu=300m, used: requests.cpu=900m, limited: requests.cpu=1"),
+            Err(
+                "exceeded quota: q, requested: requests.cpu=300m, used: requests.cpu=900m, limited: requests.cpu=1",
+            ),
         );
     }
 

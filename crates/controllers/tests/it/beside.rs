@@ -1,0 +1,343 @@
+//! StatefulSets, DaemonSets and the endpoints of services beside the real controllers: kube-controller-manager keeps them
+//! on one cluster, our controllers on another, the same happens to both, and after each step they must look the same.
+
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use apiserver::Setup;
+use apiserver::credentials::Credentials;
+use apiserver::serve::Server;
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, StatefulSet};
+use k8s_openapi::api::core::v1::{
+    Endpoints, Event, Node, PersistentVolumeClaim, Pod, Service, ServiceAccount,
+};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use reconcile::Tasks;
+use regex::Regex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use store::{Options, Store};
+use testkit::{Behaviour, ControlPlane, ControllerManager, Simulator};
+use tokio::time::{Instant, sleep};
+
+use crate::cluster::{api, create, eventually, start};
+
+const NAMES: [&str; 5] = [
+    "statefulset-controller",
+    "daemonset-controller",
+    "endpoints-controller",
+    "endpointslice-controller",
+    "serviceaccount-controller",
+];
+/// The real controllers try again after growing waits.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Nothing more happens after this long.
+const REST: Duration = Duration::from_millis(1500);
+
+/// One of the two clusters.
+struct World {
+    client: Client,
+    _node: Simulator,
+    /// Whatever it consists of ends with it.
+    _parts: Box<dyn Any>,
+}
+
+impl World {
+    /// kube-controller-manager on kube-apiserver.
+    async fn theirs() -> Option<World> {
+        let cluster = ControlPlane::builder().controller_manager(NAMES).for_test().await?;
+        Some(World::of(cluster.config(), Box::new(cluster)).await)
+    }
+
+    /// Our controllers on kube-apiserver.
+    async fn our_controllers() -> Option<World> {
+        let cluster = ControlPlane::builder().for_test().await?;
+        let mut tasks = Tasks::new();
+        start(&cluster.client(), &NAMES.join(","), &mut tasks);
+        Some(World::of(cluster.config(), Box::new((cluster, tasks))).await)
+    }
+
+    /// kube-controller-manager on our API server.
+    async fn our_server() -> World {
+        let store = Store::open(Options::ephemeral()).expect("a store");
+        let setup = Setup { service_accounts: true, ..Setup::default() };
+        let cluster = apiserver::Cluster::open_with(store, setup).await.expect("a cluster");
+        let credentials = Arc::new(Credentials::ephemeral().expect("credentials"));
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let server = Server::start(cluster, credentials.clone(), anywhere).await.expect("a server");
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("kubeconfig");
+        let url = format!("https://{}", server.address());
+        credentials.write_kubeconfig(&path, "ours", &url).expect("a kubeconfig");
+        let manager = ControllerManager::start(&path, NAMES).await.expect("the real controllers");
+        let kubeconfig = Kubeconfig::read_from(&path).expect("a kubeconfig");
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("a configuration");
+        World::of(config, Box::new((manager, server, directory))).await
+    }
+
+    async fn of(config: Config, parts: Box<dyn Any>) -> World {
+        let client = Client::try_from(config.clone()).expect("a client");
+        let node = Simulator::builder(config).decide(|_| Behaviour::runs()).start().await.expect("a node");
+        eventually("the service account", || async {
+            api::<ServiceAccount>(&client).get_opt("default").await.expect("an answer")
+        })
+        .await;
+        World { client, _node: node, _parts: parts }
+    }
+
+    async fn listed<K>(&self) -> Vec<Value>
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned
+            + Serialize,
+    {
+        let list = api::<K>(&self.client).list(&ListParams::default()).await.expect("a list");
+        // Where the API server itself is, is its own matter.
+        let others = list.items.iter().filter(|object| object.meta().name.as_deref() != Some("kubernetes"));
+        others.map(|object| serde_json::to_value(object).expect("JSON")).collect()
+    }
+
+    /// What can be seen, without what differs from one cluster to the next.
+    async fn look(&self) -> Vec<String> {
+        let mut seen = Vec::new();
+        let pods = self.listed::<Pod>().await;
+        for pod in &pods {
+            let (meta, spec, status) = (&pod["metadata"], &pod["spec"], &pod["status"]);
+            let ready = status["conditions"].as_array().into_iter().flatten();
+            let ready = ready.filter(|it| it["type"] == "Ready").map(|it| it["status"].clone()).next();
+            seen.push(json!({
+                "pod": stable(meta["name"].as_str().unwrap_or_default(), &meta["generateName"]),
+                "labels": without_hash(meta), "owner": meta["ownerReferences"][0]["kind"],
+                "leaving": !meta["deletionTimestamp"].is_null(), "ready": ready, "phase": status["phase"],
+                "image": spec["containers"][0]["image"], "hostname": spec["hostname"], "subdomain": spec["subdomain"],
+                "affinity": spec["affinity"], "tolerations": spec["tolerations"],
+                "claims": spec["volumes"].as_array().into_iter().flatten()
+                    .filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str()).collect::<Vec<_>>(),
+            }));
+        }
+        for set in self.listed::<StatefulSet>().await {
+            seen.push(json!({"set": set["metadata"]["name"], "status": set["status"]}));
+        }
+        for set in self.listed::<DaemonSet>().await {
+            seen.push(json!({"daemons": set["metadata"]["name"], "status": set["status"]}));
+        }
+        for revision in self.listed::<ControllerRevision>().await {
+            let meta = &revision["metadata"];
+            let owner = meta["ownerReferences"][0]["kind"].clone();
+            // How a DaemonSet's templates are hashed is known to Go alone.
+            let name = if owner == "DaemonSet" { json!("X") } else { meta["name"].clone() };
+            seen.push(json!({
+                "revision": revision["revision"], "name": name, "labels": without_hash(meta), "owner": owner,
+                "annotations": meta["annotations"], "data": revision["data"],
+            }));
+        }
+        for claim in self.listed::<PersistentVolumeClaim>().await {
+            let meta = &claim["metadata"];
+            let owners = meta["ownerReferences"].as_array().into_iter().flatten();
+            seen.push(json!({
+                "claim": meta["name"], "labels": meta["labels"], "spec": claim["spec"],
+                "owners": owners.map(|owner| json!([owner["kind"], owner["name"]])).collect::<Vec<_>>(),
+            }));
+        }
+        for mut endpoints in self.listed::<Endpoints>().await {
+            // Ports are in the order of a hash that only Go programs know.
+            for subset in endpoints["subsets"].as_array_mut().into_iter().flatten() {
+                if let Some(ports) = subset["ports"].as_array_mut() {
+                    ports.sort_by_key(|port| port["name"].to_string());
+                }
+            }
+            seen.push(json!({
+                "endpoints": endpoints["metadata"]["name"], "labels": endpoints["metadata"]["labels"],
+                "subsets": endpoints["subsets"],
+            }));
+        }
+        for slice in self.listed::<EndpointSlice>().await {
+            let mut endpoints = slice["endpoints"].as_array().cloned().unwrap_or_default();
+            endpoints.sort_by_key(|endpoint| endpoint["targetRef"]["name"].to_string());
+            seen.push(json!({
+                "slice": slice["metadata"]["generateName"], "labels": slice["metadata"]["labels"],
+                "type": slice["addressType"], "ports": slice["ports"], "endpoints": endpoints,
+                "owner": slice["metadata"]["ownerReferences"][0]["name"],
+            }));
+        }
+        let ips = pods.iter().filter_map(|pod| Some((pod["status"]["podIP"].as_str()?, pod)));
+        let mut texts: Vec<String> = seen.iter().map(ToString::to_string).collect();
+        for (ip, pod) in ips {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            let known = stable(name, &pod["metadata"]["generateName"]);
+            for text in &mut texts {
+                *text = text.replace(&format!("\"{ip}\""), &format!("\"ip of {known}\""));
+                *text = text.replace(&format!("\"name\":\"{name}\""), &format!("\"name\":\"{known}\""));
+            }
+        }
+        let uid = Regex::new("\"uid\":\"[^\"]*\"").expect("a pattern");
+        let mut texts: Vec<String> =
+            texts.into_iter().map(|text| uid.replace_all(&text, "\"uid\":\"X\"").into_owned()).collect();
+        texts.sort();
+        texts
+    }
+
+    /// What was told, each thing once.
+    async fn told(&self) -> BTreeSet<String> {
+        let events = api::<Event>(&self.client).list(&ListParams::default()).await.expect("a list");
+        let random = Regex::new("daemon-[a-z0-9]{5}").expect("a pattern");
+        let ours = events.items.into_iter().filter(|event| {
+            matches!(event.involved_object.kind.as_deref(), Some("StatefulSet" | "DaemonSet"))
+        });
+        ours.map(|event| {
+            let message = event.message.unwrap_or_default();
+            let message = random.replace_all(&message, "daemon-X");
+            format!("{} {}: {message}", event.type_.unwrap_or_default(), event.reason.unwrap_or_default())
+        })
+        .collect()
+    }
+}
+
+/// A name without what chance has put behind it.
+fn stable(name: &str, generated_from: &Value) -> String {
+    let chance = generated_from.as_str().and_then(|base| name.strip_prefix(base));
+    match chance.filter(|chance| chance.parse::<u32>().is_err()) {
+        Some(chance) => format!("{}X", name.strip_suffix(chance).unwrap_or(name)),
+        None => name.to_owned(),
+    }
+}
+
+/// Labels, without the hash of a DaemonSet's template.
+fn without_hash(meta: &Value) -> Value {
+    let mut labels = meta["labels"].clone();
+    if meta["ownerReferences"][0]["kind"] == "DaemonSet" && !labels["controller-revision-hash"].is_null() {
+        labels["controller-revision-hash"] = json!("X");
+    }
+    labels
+}
+
+/// Waits until both look the same and nothing changes any more.
+async fn alike(theirs: &World, ours: &World, after: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    let mut since = Instant::now();
+    let mut last = Vec::new();
+    loop {
+        let (real, own) = (theirs.look().await, ours.look().await);
+        if real == own && own == last && since.elapsed() > REST {
+            return;
+        }
+        if own != last || real != own {
+            since = Instant::now();
+        }
+        if Instant::now() > deadline {
+            let only = |one: &[String], other: &[String]| -> Vec<String> {
+                one.iter().filter(|line| !other.contains(line)).cloned().collect()
+            };
+            panic!("after {after}\ntheirs: {:#?}\nours: {:#?}", only(&real, &own), only(&own, &real));
+        }
+        last = own;
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn template(app: &str, image: &str) -> Value {
+    json!({
+        "metadata": {"labels": {"app": app}},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": [
+            {"name": "main", "image": image, "ports": [{"name": "web", "containerPort": 8080}]},
+        ]},
+    })
+}
+
+async fn change<K>(worlds: [&World; 2], name: &str, patch: Value)
+where
+    K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned,
+{
+    for world in worlds {
+        let objects: Api<K> = api(&world.client);
+        objects.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.expect("a change");
+    }
+}
+
+#[tokio::test]
+async fn sets_daemons_and_endpoints_are_kept_as_the_real_controllers_keep_them() {
+    let (Some(theirs), Some(ours)) = tokio::join!(World::theirs(), World::our_controllers()) else { return };
+    live(&theirs, &ours).await;
+}
+
+#[tokio::test]
+async fn real_controllers_do_on_our_server_what_they_do_on_a_real_one() {
+    let Some(theirs) = World::theirs().await else { return };
+    live(&theirs, &World::our_server().await).await;
+}
+
+async fn live(theirs: &World, ours: &World) {
+    let both = [theirs, ours];
+    for world in both {
+        let client = &world.client;
+        let headless = json!({"metadata": {"name": "web", "labels": {"l": "1"}}, "spec": {
+            "clusterIP": "None", "selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": "web"}],
+        }});
+        create::<Service>(client, headless).await;
+        let balanced = json!({"metadata": {"name": "all"}, "spec": {
+            "selector": {"app": "daemon"}, "ports": [{"port": 80, "targetPort": 9}, {"name": "b", "port": 81}],
+        }});
+        let mut balanced = balanced;
+        balanced["spec"]["ports"][0]["name"] = json!("a");
+        create::<Service>(client, balanced).await;
+        let claim = json!({"metadata": {"name": "data", "labels": {"own": "1"}}, "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}},
+        }});
+        let set = json!({"metadata": {"name": "web", "annotations": {"a": "1"}}, "spec": {
+            "replicas": 3, "serviceName": "web", "selector": {"matchLabels": {"app": "web"}},
+            "template": template("web", "one"), "volumeClaimTemplates": [claim],
+        }});
+        create::<StatefulSet>(client, set).await;
+        let daemons = json!({"metadata": {"name": "daemon"}, "spec": {
+            "selector": {"matchLabels": {"app": "daemon"}}, "template": template("daemon", "one"),
+        }});
+        create::<DaemonSet>(client, daemons).await;
+    }
+    alike(theirs, ours, "they were made").await;
+
+    change::<StatefulSet>(both, "web", json!({"spec": {"replicas": 1}})).await;
+    alike(theirs, ours, "the set was scaled down").await;
+    let partition = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2}});
+    let edit = json!({"spec": {
+        "replicas": 3, "updateStrategy": partition, "template": template("web", "two"),
+    }});
+    change::<StatefulSet>(both, "web", edit).await;
+    change::<DaemonSet>(both, "daemon", json!({"spec": {"template": template("daemon", "two")}})).await;
+    alike(theirs, ours, "there were new templates").await;
+    let partition = json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}});
+    change::<StatefulSet>(both, "web", partition).await;
+    alike(theirs, ours, "the partition was lifted").await;
+    change::<StatefulSet>(both, "web", json!({"spec": {"template": template("web", "one")}})).await;
+    for world in both {
+        let nodes: Api<Node> = Api::all(world.client.clone());
+        let taint = json!({"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}});
+        nodes.patch("simulated", &PatchParams::default(), &Patch::Merge(&taint)).await.expect("a taint");
+    }
+    alike(theirs, ours, "one went back, and the node was tainted").await;
+    let policy = json!({"spec": {"replicas": 2, "ordinals": {"start": 1},
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Retain"}}});
+    change::<StatefulSet>(both, "web", policy).await;
+    alike(theirs, ours, "ordinals began elsewhere").await;
+    for world in both {
+        let pods: Api<Pod> = api(&world.client);
+        pods.delete("web-1", &DeleteParams::default()).await.expect("deleted");
+        let patch = json!({"status": {"phase": "Failed"}});
+        pods.patch_status("web-2", &PatchParams::default(), &Patch::Merge(&patch)).await.expect("a status");
+    }
+    alike(theirs, ours, "pods went").await;
+    let (real, own) = (theirs.told().await, ours.told().await);
+    assert_eq!(own, real, "what was told");
+}
