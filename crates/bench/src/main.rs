@@ -3,6 +3,7 @@
 //! A benchmark starts everything it compares, on this machine and at the same time, and prints both sides, their ratio
 //! and the machine. It asserts nothing: a number is for people to judge.
 
+mod cluster;
 mod machine;
 mod report;
 mod usage;
@@ -24,6 +25,8 @@ struct Arguments {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Name {
+    /// Jobs from create to Complete: an embedded cluster, and a real control plane.
+    Cluster,
     /// A verdict about a Job: our rules as a library, and a dry-run create on kube-apiserver.
     Validate,
 }
@@ -35,6 +38,7 @@ async fn main() -> anyhow::Result<()> {
         eprintln!("note: this is a debug build; `cargo run --release -p bench` gives numbers worth keeping");
     }
     let report = match arguments.name {
+        Name::Cluster => cluster::run().await?,
         Name::Validate => validate::run().await?,
     };
     let report = report.on(Machine::read()?);
