@@ -70,6 +70,11 @@ impl Tools {
 pub struct Program(PathBuf);
 
 impl Program {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// The answers to all questions, in their order.
     pub fn ask(&self, questions: impl IntoIterator<Item = String>) -> Vec<String> {
         let questions: Vec<String> = questions.into_iter().collect();

@@ -32,6 +32,7 @@ use kubernetes::is_required;
 pub use kubernetes::{
     Binary, Borrowed, Builder, ControlPlane, ControllerManager, Error, Fault, Kueue, Proxy, Shared,
 };
+pub use process::Process;
 pub use simulator::{Behaviour, Simulator};
 
 /// Speaks to the person at the terminal. Written to the handle itself, because `cargo test` hides what `eprintln!`

@@ -21,13 +21,13 @@ const WATCHED: &str = r#"exec 3<&0; (read -r _ <&3; kill -9 0) & exec "$@" </dev
 
 /// A running program. Dropping it kills the program and everything that it has started in its process group.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     child: Child,
 }
 
 impl Process {
     /// Starts `program`, with its output appended to `log`.
-    pub(crate) fn spawn(program: &mut Command, log: &Path) -> io::Result<Process> {
+    pub fn spawn(program: &mut Command, log: &Path) -> io::Result<Process> {
         let log = File::options().create(true).append(true).open(log)?;
         let mut command = watched(program, WATCHED);
         command.stdout(log.try_clone()?).stderr(log);
@@ -35,12 +35,12 @@ impl Process {
     }
 
     /// How the program ended, if it has.
-    pub(crate) fn exited(&mut self) -> io::Result<Option<ExitStatus>> {
+    pub fn exited(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
     /// Waits for the program to end by itself.
-    pub(crate) fn wait(mut self) -> io::Result<ExitStatus> {
+    pub fn wait(mut self) -> io::Result<ExitStatus> {
         // `Child::wait` would close the pipe first, which is the order to kill.
         let pipe = self.child.stdin.take();
         let status = self.child.wait();
@@ -49,17 +49,17 @@ impl Process {
     }
 
     /// Stops the program where it is (SIGSTOP): its connections stay open and nothing is answered.
-    pub(crate) fn freeze(&self) -> io::Result<()> {
+    pub fn freeze(&self) -> io::Result<()> {
         self.signal(Signal::STOP)
     }
 
     /// Lets a frozen program go on (SIGCONT).
-    pub(crate) fn thaw(&self) -> io::Result<()> {
+    pub fn thaw(&self) -> io::Result<()> {
         self.signal(Signal::CONT)
     }
 
     /// The process id of the program.
-    pub(crate) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 

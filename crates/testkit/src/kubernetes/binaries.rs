@@ -29,6 +29,8 @@ pub enum Binary {
     Kubectl,
     /// Kueue's manager.
     Kueue,
+    /// Kueue's own end-to-end tests of MultiKueue.
+    KueueSuite,
 }
 
 /// Why a binary cannot be had.
@@ -70,8 +72,14 @@ pub enum Error {
 
 impl Binary {
     /// All of them.
-    pub const ALL: [Binary; 5] =
-        [Binary::Etcd, Binary::KubeApiserver, Binary::KubeControllerManager, Binary::Kubectl, Binary::Kueue];
+    pub const ALL: [Binary; 6] = [
+        Binary::Etcd,
+        Binary::KubeApiserver,
+        Binary::KubeControllerManager,
+        Binary::Kubectl,
+        Binary::Kueue,
+        Binary::KueueSuite,
+    ];
 
     /// The path of the program, built first if need be.
     ///
@@ -97,6 +105,7 @@ impl Binary {
             Binary::KubeControllerManager => "kube-controller-manager",
             Binary::Kubectl => "kubectl",
             Binary::Kueue => "kueue",
+            Binary::KueueSuite => "kueue-multikueue-baseline.test",
         }
     }
 
@@ -107,6 +116,7 @@ impl Binary {
             Binary::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Binary::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Binary::Kueue => "sigs.k8s.io/kueue/cmd/kueue",
+            Binary::KueueSuite => "sigs.k8s.io/kueue/test/e2e/multikueue/baseline",
         }
     }
 
@@ -116,7 +126,7 @@ impl Binary {
                 &Component { directory: "etcd", module: "go.etcd.io/etcd/server/v3", version_in: &[] }
             }
             Binary::KubeApiserver | Binary::KubeControllerManager | Binary::Kubectl => &KUBERNETES,
-            Binary::Kueue => &Component {
+            Binary::Kueue | Binary::KueueSuite => &Component {
                 directory: "kueue",
                 module: "sigs.k8s.io/kueue",
                 version_in: &[("sigs.k8s.io/kueue/pkg/version.GitVersion", Part::Whole)],
@@ -189,15 +199,10 @@ impl Recipe {
         let go_sum = read(&component.path().join("go.sum"))?;
         let version = component.version(&go_mod)?;
         let kubernetes = KUBERNETES.version(&read(&KUBERNETES.path().join("go.mod"))?)?;
-        let arguments = [
-            "build",
-            "-trimpath",
-            "-buildvcs=false",
-            "-mod=readonly",
-            "-ldflags",
-            &ldflags(component, &version),
-        ];
-        let arguments = arguments.map(str::to_owned).to_vec();
+        let flags = ldflags(component, &version);
+        let verb: &[&str] = if binary == Binary::KueueSuite { &["test", "-c"] } else { &["build"] };
+        let arguments = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", &flags];
+        let arguments = verb.iter().chain(&arguments).map(|&argument| argument.to_owned()).collect();
         Ok(Recipe { binary, arguments, modules: format!("{go_mod}\n{go_sum}"), kubernetes })
     }
 

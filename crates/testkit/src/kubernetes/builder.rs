@@ -20,6 +20,7 @@ const ATTEMPTS: usize = 5;
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     controllers: Option<Vec<String>>,
+    names: Vec<String>,
     apiserver_args: Vec<String>,
     controller_manager_args: Vec<String>,
 }
@@ -31,6 +32,12 @@ impl Builder {
         controllers: I,
     ) -> Builder {
         self.controllers = Some(controllers.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Names by which its API server is also known, for those who reach it by another way ([`ControlPlane::forward`]).
+    pub fn names<I: IntoIterator<Item = S>, S: Into<String>>(mut self, names: I) -> Builder {
+        self.names.extend(names.into_iter().map(Into::into));
         self
     }
 
@@ -79,7 +86,7 @@ impl Builder {
         let scratch = Scratch::new("ferry-testkit-").map_err(Error::io("make a directory"))?;
         let directory = scratch.path();
         let authority = Authority::new()?;
-        let files = authority.write(directory)?;
+        let files = authority.write(directory, &self.names)?;
         let etcd = Program::new("etcd", &paths.etcd, etcd(directory, ports.etcd), ports.etcd, directory);
         let arguments = self.apiserver(&files, &ports);
         let apiserver =

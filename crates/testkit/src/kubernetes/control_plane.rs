@@ -2,6 +2,7 @@
 
 use std::{
     fmt, fs,
+    net::{Ipv4Addr, SocketAddrV4},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
     thread,
@@ -99,7 +100,12 @@ impl ControlPlane {
 
     /// A proxy in front of the API server that can hold, delay, cut and lose what passes through it.
     pub async fn proxy(&self) -> Result<Proxy, Error> {
-        let forwarder = Forwarder::start(self.apiserver.port)?;
+        self.forward(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).await
+    }
+
+    /// A proxy that listens where others expect the API server to be.
+    pub async fn forward(&self, at: SocketAddrV4) -> Result<Proxy, Error> {
+        let forwarder = Forwarder::start(at, self.apiserver.port)?;
         let kubeconfig = self.authority.kubeconfig(forwarder.port, &User::Admin)?;
         let config = config(&kubeconfig).await?;
         let path = write(self.scratch.path().join(unique("kubeconfig")), &kubeconfig)?;

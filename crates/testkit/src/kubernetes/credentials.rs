@@ -53,14 +53,15 @@ impl Authority {
         Ok(Authority { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate()?)? })
     }
 
-    /// Writes what the servers need into `directory`.
-    pub(crate) fn write(&self, directory: &Path) -> Result<Files, Error> {
+    /// Writes what the servers need into `directory`; they are also known by `names`.
+    pub(crate) fn write(&self, directory: &Path, names: &[String]) -> Result<Files, Error> {
         let file = |name: &str, content: String| {
             let path = directory.join(name);
             fs::write(&path, content).map(|()| path).map_err(Error::io("write credentials"))
         };
-        let mut params =
-            CertificateParams::new(["localhost".to_owned(), "kubernetes.default.svc".to_owned()])?;
+        let mut known = vec!["localhost".to_owned(), "kubernetes.default.svc".to_owned()];
+        known.extend(names.iter().cloned());
+        let mut params = CertificateParams::new(known)?;
         params.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
         params.distinguished_name = common_name("kube-apiserver");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

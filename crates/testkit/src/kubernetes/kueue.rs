@@ -18,6 +18,7 @@ const METRICS_CERTIFICATES: &str = "/etc/kueue/metrics/certs";
 #[derive(Debug)]
 pub struct Kueue {
     program: Program,
+    webhooks: (u16, String),
     _certificates: MetricsCertificates,
 }
 
@@ -69,12 +70,12 @@ impl ControlPlane {
             .map_err(io("write a key"))?;
         let certificates =
             MetricsCertificates::ensure(&certified.cert.pem(), &certified.signing_key.serialize_pem())?;
-        let health = ports::free()?;
+        let (health, webhooks) = (ports::free()?, ports::free()?);
         let mut config = json!({
             "apiVersion": "config.kueue.x-k8s.io/v1beta2",
             "kind": "Configuration",
             "namespace": "kueue-system",
-            "webhook": { "host": "127.0.0.1", "port": ports::free()?, "certDir": directory },
+            "webhook": { "host": "127.0.0.1", "port": webhooks, "certDir": directory },
             "health": { "healthProbeBindAddress": format!("127.0.0.1:{health}") },
             "metrics": { "bindAddress": "0" },
             "leaderElection": { "leaderElect": false },
@@ -95,11 +96,17 @@ impl ControlPlane {
         let program = Program::new("kueue", &path, arguments, health, self.directory());
         program.start()?;
         self.until("kueue", &program, || is_ready(health)).await?;
-        Ok(Kueue { program, _certificates: certificates })
+        let webhooks = (webhooks, certified.cert.pem());
+        Ok(Kueue { program, webhooks, _certificates: certificates })
     }
 }
 
 impl Kueue {
+    /// The loopback port of its webhooks, and the certificate that they show.
+    pub fn webhooks(&self) -> (u16, &str) {
+        (self.webhooks.0, &self.webhooks.1)
+    }
+
     /// Its process, while it runs.
     pub fn id(&self) -> Option<u32> {
         self.program.id()

@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    net::{Ipv4Addr, TcpListener as StdListener},
+    net::{Ipv4Addr, SocketAddrV4, TcpListener as StdListener},
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
     thread::{self, JoinHandle},
@@ -89,9 +89,9 @@ pub(super) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Forwards a new loopback port to the port `target`.
-    pub(super) fn start(target: u16) -> Result<Forwarder, Error> {
-        let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("listen"))?;
+    /// Forwards what comes to an address to the loopback port `target`; its port 0 is any free one.
+    pub(super) fn start(at: SocketAddrV4, target: u16) -> Result<Forwarder, Error> {
+        let listener = StdListener::bind(at).map_err(Error::io("listen"))?;
         listener.set_nonblocking(true).map_err(Error::io("listen"))?;
         let port = listener.local_addr().map_err(Error::io("listen"))?.port();
         let runtime = runtime::Builder::new_current_thread()
