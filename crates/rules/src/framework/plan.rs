@@ -33,7 +33,7 @@ pub struct Settings {
 pub struct Seen<'a> {
     /// The Job.
     pub job: &'a dyn Observed,
-    /// The Workloads that a Job of this kind and name controls.
+    /// The Workloads that a Job of this kind and name controls, or one that was there before it.
     pub workloads: &'a [Arc<Workload>],
     /// The Workload that the Job says somebody else made for it, if that exists.
     pub prebuilt: Option<&'a Arc<Workload>>,
@@ -139,6 +139,12 @@ impl Plan {
 /// Decides what to do about a Job that is there and managed.
 pub fn decide(seen: &Seen<'_>, settings: &Settings, now: Timestamp) -> Plan {
     let job = seen.job;
+    let is_own = |workload: &Arc<Workload>| controller_uid(workload) == job.metadata().uid.as_deref();
+    let (own, of_earlier): (Vec<_>, Vec<_>) = seen.workloads.iter().cloned().partition(is_own);
+    if let Some(plan) = left_behind(&of_earlier) {
+        return plan;
+    }
+    let seen = &Seen { workloads: &own, ..*seen };
     let pod_sets = match job.pod_sets() {
         Ok(pod_sets) => build::sanitized(pod_sets),
         Err(why) => return Plan::step(Step::Retry(why)),
@@ -169,6 +175,23 @@ pub fn decide(seen: &Seen<'_>, settings: &Settings, now: Timestamp) -> Plan {
         return without_workload(seen, pod_sets, settings);
     };
     with_workload(seen, &workload, settings, now)
+}
+
+/// What to do about the Workloads of an earlier Job of the same name: they are let go once they are deleted. Whether that
+/// Job is gone is for the garbage collector to say, who asks the cluster; what is seen here of two kinds may be of two times.
+fn left_behind(workloads: &[Arc<Workload>]) -> Option<Plan> {
+    let leaves =
+        |workload: &&Arc<Workload>| workload.metadata.deletion_timestamp.is_some() && is_held(workload);
+    workloads.iter().find(leaves).map(|workload| Plan::step(Step::Finalize(Arc::clone(workload))))
+}
+
+fn is_held(workload: &Workload) -> bool {
+    workload.metadata.finalizers.iter().flatten().any(|it| it == RESOURCE_IN_USE)
+}
+
+fn controller_uid(workload: &Workload) -> Option<&str> {
+    let mut owners = workload.metadata.owner_references.iter().flatten();
+    owners.find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
 }
 
 /// What to do about the Workloads of a Job that is gone (JF-41).
@@ -203,10 +226,8 @@ fn ensure_prebuilt(seen: &Seen<'_>, pod_sets: &[PodSet], now: Timestamp) -> Ensu
     let Some(workload) = seen.prebuilt else { return Ok(None) };
     let job = seen.job;
     let owner = build::owner_reference(job);
-    let owners = workload.metadata.owner_references.iter().flatten();
-    let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
-    match controller {
-        Some(other) if other.uid != owner.uid => return Ok(None),
+    match controller_uid(workload) {
+        Some(other) if other != owner.uid => return Ok(None),
         Some(_) => {}
         None => {
             let mut next = Workload::clone(workload);
@@ -316,7 +337,7 @@ fn built(seen: &Seen<'_>, pod_sets: Vec<PodSet>, settings: &Settings) -> Result<
 
 /// What to do about a Job whose Workload has ended or is about to go.
 fn ended(job: &dyn Observed, workload: &Arc<Workload>) -> Option<Plan> {
-    let held = workload.metadata.finalizers.iter().flatten().any(|it| it == RESOURCE_IN_USE);
+    let held = is_held(workload);
     if state::is_finished(workload) {
         if !held {
             return Some(Plan::wait("its Workload has ended"));
@@ -340,7 +361,7 @@ fn finish(workload: &Arc<Workload>, reason: &str, message: &str, now: Timestamp)
     if !change::finish(&mut next, reason, message, now) {
         return Plan::wait("its Workload has ended");
     }
-    let held = workload.metadata.finalizers.iter().flatten().any(|it| it == RESOURCE_IN_USE);
+    let held = is_held(workload);
     let plan = status(workload, next, What::Finished(reason.to_owned()));
     if held {
         return plan; // It is told when the Workload is let go.

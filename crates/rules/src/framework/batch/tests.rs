@@ -569,3 +569,19 @@ fn jf_41_workloads_of_a_job_that_is_gone_end() {
     life.change(|workload| workload.metadata.finalizers = None);
     assert_eq!(plan::gone(&life.workloads, life.now), None);
 }
+
+/// A Job that was deleted and submitted again at once, while the Workload of the first is still about to go.
+#[test]
+fn a_job_does_not_wait_for_the_workload_of_an_earlier_one_of_its_name() {
+    let mut life = life();
+    life.expect(&["create ns/job-name-ef3a1", "wait, because its Workload is not admitted"]);
+    life.job.metadata.uid = Some("another".to_owned());
+    life.change(|workload| {
+        workload.metadata.deletion_timestamp = Some(crate::workload::condition::time(Timestamp::UNIX_EPOCH));
+    });
+    life.expect(&[
+        "let go of ns/job-name-ef3a1",
+        "create ns/job-name-5f21a",
+        "wait, because its Workload is not admitted",
+    ]);
+}
