@@ -32,7 +32,9 @@ fn every_kind_has_the_fields_of_its_definition() {
     check::<kueue::LocalQueue>(&definition("localqueues"));
     check::<kueue::MultiKueueCluster>(&definition("multikueueclusters"));
     check::<kueue::MultiKueueConfig>(&definition("multikueueconfigs"));
+    check::<kueue::ProvisioningRequestConfig>(&definition("provisioningrequestconfigs"));
     check::<kueue::ResourceFlavor>(&definition("resourceflavors"));
+    check::<kueue::Topology>(&definition("topologies"));
     check::<kueue::Workload>(&definition("workloads"));
     check::<kueue::WorkloadPriorityClass>(&definition("workloadpriorityclasses"));
 }

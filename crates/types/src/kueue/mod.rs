@@ -11,7 +11,9 @@ mod local_queue;
 mod multikueue_cluster;
 mod multikueue_config;
 mod object;
+mod provisioning_request_config;
 mod resource_flavor;
+mod topology;
 mod workload;
 mod workload_priority_class;
 
@@ -22,7 +24,9 @@ pub use local_queue::*;
 pub use multikueue_cluster::*;
 pub use multikueue_config::*;
 pub use object::{ApiVersion, Kind};
+pub use provisioning_request_config::*;
 pub use resource_flavor::*;
+pub use topology::*;
 pub use workload::*;
 pub use workload_priority_class::*;
 
