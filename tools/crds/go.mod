@@ -6,6 +6,7 @@ go 1.25
 require (
 	github.com/kubeflow/mpi-operator v0.8.2
 	github.com/kubeflow/trainer/v2 v2.2.0
+	github.com/kubeflow/training-operator v1.9.3
 	github.com/project-codeflare/appwrapper v1.1.2
 	github.com/ray-project/kuberay/ray-operator v1.6.1
 	github.com/tektoncd/pipeline v1.10.0

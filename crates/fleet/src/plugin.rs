@@ -21,6 +21,12 @@ impl Webhooks {
     pub(crate) fn ask(&self, operator: Operator) {
         assert!(self.operator.set(operator).is_ok(), "a cluster has one operator");
     }
+
+    /// Whom to ask about a kind, and as what.
+    fn asked(&self, resource: &Resource) -> Option<(&Operator, &'static Asked)> {
+        let (operator, asked) = (self.operator.get()?, asked(resource)?);
+        operator.is_asked(asked).then_some((operator, asked))
+    }
 }
 
 fn asked(resource: &Resource) -> Option<&'static Asked> {
@@ -38,9 +44,7 @@ impl Plugin for Webhooks {
 
     fn mutate<'a>(&'a self, request: &'a mut Request<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(async move {
-            let (Some(operator), Some(asked)) = (self.operator.get(), asked(request.resource)) else {
-                return Ok(());
-            };
+            let Some((operator, asked)) = self.asked(request.resource) else { return Ok(()) };
             let Some(object) = &request.object else { return Ok(()) };
             if request.operation == Operation::Create && asked.defaulted {
                 let after = operator.default(asked.kind, request.namespace, object).await;
@@ -52,9 +56,7 @@ impl Plugin for Webhooks {
 
     fn validate<'a>(&'a self, request: &'a Request<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(async move {
-            let (Some(operator), Some(asked)) = (self.operator.get(), asked(request.resource)) else {
-                return Ok(());
-            };
+            let Some((operator, asked)) = self.asked(request.resource) else { return Ok(()) };
             let Some(object) = &request.object else { return Ok(()) };
             let said = operator.validate(asked.kind, request.namespace, object, request.old).await;
             let (errors, warnings) = said.map_err(|error| Refusal::internal(reconcile::chain(&error)))?;

@@ -10,22 +10,23 @@ use k8s_openapi::api::{
     scheduling::v1::PriorityClass,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{
-    Api, Client,
-    api::ApiResource,
-    core::{DynamicObject, GroupVersionKind},
-};
-use reconcile::{Cache, Change, Key, Tasks};
+use kube::{Api, Client, Resource};
+use reconcile::{Builder, Cache, Change, Key, Tasks};
 use rules::{
     framework,
     quota::readiness,
     workload::{self, state},
 };
 use types::kueue::{
-    AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass,
+    AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology, Workload,
+    WorkloadPriorityClass,
 };
 
-use crate::work::Work;
+use crate::{
+    Settings,
+    kinds::{self, Kinds},
+    work::Work,
+};
 
 /// Workloads that hold quota, by ClusterQueue.
 pub(crate) const HOLDING: &str = "holding";
@@ -53,22 +54,23 @@ pub(crate) struct Caches {
     pub(crate) cohorts: Cache<Cohort>,
     pub(crate) flavors: Cache<ResourceFlavor>,
     pub(crate) checks: Cache<AdmissionCheck>,
-    pub(crate) topologies: Cache<DynamicObject>,
+    pub(crate) topologies: Cache<Topology>,
     pub(crate) workload_classes: Cache<WorkloadPriorityClass>,
     pub(crate) pod_classes: Cache<PriorityClass>,
     pub(crate) namespaces: Cache<Namespace>,
     pub(crate) limits: Cache<LimitRange>,
     pub(crate) runtime_classes: Cache<RuntimeClass>,
     pub(crate) jobs: Cache<Job>,
+    pub(crate) kinds: Kinds,
 }
 
 /// The caches, for whoever is told of changes by one of them. Empty until all of them exist; what is told before is
 /// looked at anyway when everything was seen once.
-type Cell = Arc<OnceLock<Caches>>;
+pub(crate) type Cell = Arc<OnceLock<Caches>>;
 
 impl Caches {
     /// Starts to watch.
-    pub(crate) fn start(client: &Client, work: &Arc<Work>, tasks: &mut Tasks) -> Caches {
+    pub(crate) fn start(client: &Client, settings: &Settings, work: &Arc<Work>, tasks: &mut Tasks) -> Caches {
         let cell = Cell::default();
         let caches = Caches {
             workloads: workloads(client, work, &cell, tasks),
@@ -84,6 +86,7 @@ impl Caches {
             limits: limits(client, work, tasks),
             runtime_classes: runtime_classes(client, work, tasks),
             jobs: jobs(client, work, &cell, tasks),
+            kinds: Kinds::start(client, kinds::wanted(settings), work, &cell, tasks),
         };
         // Nobody else sets it.
         let _ = cell.set(caches.clone());
@@ -189,6 +192,12 @@ impl Caches {
         self.workloads.by(IN_QUEUE, &local_queue.to_string())
     }
 
+    /// Looks again at the Jobs of all kinds for which an index gave `value`.
+    fn look_at_jobs(&self, work: &Work, index: &'static str, value: &str) {
+        self.jobs.by(index, value).iter().for_each(|job| work.jobs.add(Key::of(&**job)));
+        self.kinds.look_at_jobs(work, |objects| objects.by(index, value));
+    }
+
     /// Looks again at a ClusterQueue and at all who wait for it or are in it.
     fn cluster_queue_changed(&self, work: &Work, name: &str) {
         work.cluster_queues.add(Key::new("", name));
@@ -248,15 +257,17 @@ fn workload_changed(change: &Change<'_, Workload>, work: &Work, caches: Option<&
     });
     for workload in change.old.into_iter().chain(change.new) {
         let owners = workload.metadata.owner_references.iter().flatten();
-        let jobs = owners.filter(|owner| owner.kind == "Job" && owner.api_version.starts_with("batch/"));
-        jobs.for_each(|owner| work.jobs.add(Key::new(change.key.namespace.clone(), owner.name.clone())));
-        let Some(caches) = caches else { continue };
-        for job in caches.jobs.by(PREBUILT, &change.key.to_string()) {
-            work.jobs.add(Key::of(&*job));
+        for owner in owners {
+            let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+            if let Some(jobs) = work.jobs_of(group, &owner.kind) {
+                jobs.add(Key::new(change.key.namespace.clone(), owner.name.clone()));
+            }
         }
+        let Some(caches) = caches else { continue };
+        caches.look_at_jobs(work, PREBUILT, &change.key.to_string());
         // Jobs that are part of another one run only while that one's Workload may.
         for owner in workload.metadata.owner_references.iter().flatten() {
-            caches.jobs.by(OWNER_UID, &owner.uid).iter().for_each(|job| work.jobs.add(Key::of(&**job)));
+            caches.look_at_jobs(work, OWNER_UID, &owner.uid);
         }
         let local_queue = Key::new(change.key.namespace.clone(), state::queue_name(workload));
         let leads_to = caches.local_queues.get(&local_queue).map(|queue| queue.spec.cluster_queue.clone());
@@ -375,11 +386,9 @@ fn checks(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> 
         .start(tasks)
 }
 
-fn topologies(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> Cache<DynamicObject> {
+fn topologies(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> Cache<Topology> {
     let (work, cell) = (Arc::clone(work), Arc::clone(cell));
-    let kind = GroupVersionKind::gvk(types::kueue::GROUP, types::kueue::VERSION, "Topology");
-    let resource = ApiResource::from_gvk_with_plural(&kind, "topologies");
-    Cache::new(Api::<DynamicObject>::all_with(client.clone(), &resource))
+    Cache::new(Api::<Topology>::all(client.clone()))
         .on_change(move |change| {
             work.inbox.note(|news| news.config = true);
             let Some(caches) = cell.get() else { return };
@@ -409,9 +418,7 @@ fn workload_classes(
         .on_change(move |change| {
             work.classes.add(change.key.clone());
             let Some(caches) = cell.get() else { return };
-            for job in caches.jobs.by(JOB_CLASS, &change.key.name) {
-                work.jobs.add(Key::of(&*job));
-            }
+            caches.look_at_jobs(&work, JOB_CLASS, &change.key.name);
         })
         .start(tasks)
 }
@@ -429,6 +436,7 @@ fn namespaces(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks)
             });
             let Some(caches) = cell.get() else { return };
             caches.jobs.in_namespace(&change.key.name).iter().for_each(|job| work.jobs.add(Key::of(&**job)));
+            caches.kinds.look_at_jobs(&work, |objects| objects.in_namespace(&change.key.name));
         })
         .start(tasks)
 }
@@ -453,27 +461,41 @@ fn runtime_classes(client: &Client, work: &Arc<Work>, tasks: &mut Tasks) -> Cach
 
 fn jobs(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> Cache<Job> {
     let (work, cell) = (Arc::clone(work), Arc::clone(cell));
-    Cache::new(Api::<Job>::all(client.clone()))
-        .index(PREBUILT, |job| {
-            let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
-            let name = framework::prebuilt_workload(&job.metadata);
-            name.map(|name| Key::new(namespace, name).to_string()).into_iter().collect()
-        })
-        .index(JOB_CLASS, |job| {
-            let class = framework::label(&job.metadata, framework::PRIORITY_CLASS_LABEL);
-            class.map(str::to_owned).into_iter().collect()
-        })
-        .index(OWNER_UID, |job| {
-            let owners = job.metadata.owner_references.iter().flatten();
-            owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone()).collect()
-        })
+    indexed(Cache::new(Api::<Job>::all(client.clone())))
         .on_change(move |change| {
             work.jobs.add(change.key.clone());
             let Some(caches) = cell.get() else { return };
-            let owner = controller("batch", "Job", &change.key.namespace, &change.key.name);
-            for workload in caches.workloads.by(CONTROLLER, &owner) {
-                work.dispatch.workload(Key::of(&*workload));
-            }
+            caches.wake_dispatch(&work, "batch", "Job", change.key);
         })
         .start(tasks)
+}
+
+impl Caches {
+    /// Something about a Job changed that may run on another cluster.
+    pub(crate) fn wake_dispatch(&self, work: &Work, group: &str, kind: &str, key: &Key) {
+        let owner = controller(group, kind, &key.namespace, &key.name);
+        for workload in self.workloads.by(CONTROLLER, &owner) {
+            work.dispatch.workload(Key::of(&*workload));
+        }
+    }
+}
+
+/// Makes Jobs of any kind findable by what others know of them.
+pub(crate) fn indexed<K>(jobs: Builder<K>) -> Builder<K>
+where
+    K: Resource + std::fmt::Debug + Send + Sync + 'static,
+{
+    jobs.index(PREBUILT, |job| {
+        let namespace = job.meta().namespace.as_deref().unwrap_or_default();
+        let name = framework::prebuilt_workload(job.meta());
+        name.map(|name| Key::new(namespace, name).to_string()).into_iter().collect()
+    })
+    .index(JOB_CLASS, |job| {
+        let class = framework::label(job.meta(), framework::PRIORITY_CLASS_LABEL);
+        class.map(str::to_owned).into_iter().collect()
+    })
+    .index(OWNER_UID, |job| {
+        let owners = job.meta().owner_references.iter().flatten();
+        owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone()).collect()
+    })
 }

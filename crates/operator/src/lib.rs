@@ -14,6 +14,7 @@ pub mod dispatch;
 mod error;
 mod events;
 mod jobs;
+mod kinds;
 pub mod leader;
 mod metrics;
 mod queues;
@@ -55,7 +56,7 @@ pub(crate) struct Context {
 /// there is.
 pub fn start(client: Client, settings: Settings, clock: Clock, tasks: &mut Tasks) -> Operator {
     let work = Arc::new(work::Work::default());
-    let caches = caches::Caches::start(&client, &work, tasks);
+    let caches = caches::Caches::start(&client, &settings, &work, tasks);
     let context = Arc::new(Context {
         recorder: events::Recorder::start(client.clone(), clock.clone(), tasks),
         metrics: Arc::default(),

@@ -1,9 +1,13 @@
 //! What the operator can be told to do differently. The defaults are those of Kueue's configuration v1beta2.
 
+use std::collections::BTreeSet;
+
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use rules::{
-    framework, quota,
+    dispatch::{Adapter, adapter},
+    framework::{self, Kind, batch::JOB, custom::ALL},
+    quota,
     workload::{
         self,
         change::BackOff,
@@ -22,6 +26,10 @@ pub struct Settings {
     pub manage_jobs_without_queue_name: bool,
     /// The namespaces whose Jobs are managed.
     pub managed_namespaces: LabelSelector,
+    /// The kinds of Jobs that are managed, by Kueue's names. Of those that the cluster does not know, nothing is missed.
+    pub frameworks: BTreeSet<&'static str>,
+    /// Kinds that somebody else manages, by API group and kind: a Job may be part of one of them.
+    pub external_frameworks: Vec<(String, String)>,
     /// How quota is given.
     pub quota: quota::Policy,
     /// Which resources are counted, and as what.
@@ -44,6 +52,8 @@ impl Default for Settings {
             managed_namespaces: all_but(&["kube-system", &namespace]),
             namespace,
             manage_jobs_without_queue_name: false,
+            frameworks: frameworks(),
+            external_frameworks: Vec::new(),
             quota: quota::Policy::default(),
             accounting: quota::requests::Accounting::default(),
             requeuing_timestamp: quota::wire::RequeuingTimestamp::default(),
@@ -56,13 +66,41 @@ impl Default for Settings {
                 retention: None,
             },
             jobs: framework::plan::Settings { pods_ready: true, ..framework::plan::Settings::default() },
-            dispatch: dispatch::Settings::default(),
+            dispatch: dispatch::Settings { kinds: dispatched(), ..dispatch::Settings::default() },
         }
     }
 }
 
+impl Settings {
+    /// Whether Jobs of a kind are managed.
+    pub(crate) fn manages(&self, kind: &Kind) -> bool {
+        self.frameworks.contains(kind.framework)
+    }
+
+    /// Whether somebody else manages Jobs of a kind.
+    pub(crate) fn is_external(&self, group: &str, kind: &str) -> bool {
+        self.external_frameworks.iter().any(|(its_group, its_kind)| its_group == group && its_kind == kind)
+    }
+
+    /// The kind of Job that an object is of, if it is managed.
+    pub(crate) fn managed(&self, group: &str, kind: &str) -> Option<Kind> {
+        let all = std::iter::once(JOB).chain(ALL.iter().map(|shape| shape.kind));
+        all.into_iter().find(|it| it.group == group && it.kind == kind && self.manages(it))
+    }
+}
+
+/// Every kind of Job that can be managed.
+fn frameworks() -> BTreeSet<&'static str> {
+    ALL.iter().map(|shape| shape.kind.framework).chain([JOB.framework]).collect()
+}
+
+/// Every kind of job that can run on another cluster and that others than us may have queued.
+fn dispatched() -> Vec<&'static Adapter> {
+    adapter::ALL.iter().filter(|adapter| !adapter.group.is_empty()).collect()
+}
+
 /// All namespaces but these.
-fn all_but(names: &[&str]) -> LabelSelector {
+pub(crate) fn all_but(names: &[&str]) -> LabelSelector {
     LabelSelector {
         match_expressions: Some(vec![LabelSelectorRequirement {
             key: "kubernetes.io/metadata.name".to_owned(),

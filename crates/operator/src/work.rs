@@ -6,6 +6,7 @@ use std::{
 };
 
 use reconcile::{Key, Queue};
+use rules::framework::{Kind, batch::JOB, custom::ALL};
 use tokio::sync::Notify;
 
 use crate::dispatch::Wake;
@@ -15,6 +16,8 @@ use crate::dispatch::Wake;
 pub(crate) struct Work {
     /// Batch Jobs.
     pub(crate) jobs: Queue<Key>,
+    /// Jobs of other kinds.
+    pub(crate) kinds: Kinds,
     /// Workloads.
     pub(crate) workloads: Queue<Key>,
     /// ClusterQueues, for their status and finalizers.
@@ -33,6 +36,26 @@ pub(crate) struct Work {
     pub(crate) dispatch: Wake,
     /// What the admission loop has to take in.
     pub(crate) inbox: Inbox,
+}
+
+/// The queues of the kinds of Jobs that Kubernetes does not bring along.
+pub(crate) struct Kinds(Vec<(Kind, Queue<Key>)>);
+
+impl Default for Kinds {
+    fn default() -> Self {
+        Kinds(ALL.iter().map(|shape| (shape.kind, Queue::new())).collect())
+    }
+}
+
+impl Work {
+    /// The queue of a kind of Job.
+    pub(crate) fn jobs_of(&self, group: &str, kind: &str) -> Option<&Queue<Key>> {
+        if (group, kind) == (JOB.group, JOB.kind) {
+            return Some(&self.jobs);
+        }
+        let found = self.kinds.0.iter().find(|(of, _)| of.group == group && of.kind == kind);
+        found.map(|(_, queue)| queue)
+    }
 }
 
 /// What changed since the admission loop last looked.

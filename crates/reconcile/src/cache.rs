@@ -18,6 +18,8 @@ use crate::{Key, Tasks, flag::Flag};
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 /// No failed watch waits longer: a cluster that is back is seen within this time.
 const LAST_RETRY: Duration = Duration::from_secs(10);
+/// A kind that the cluster does not serve is looked for this often: somebody has to define it first.
+const LAST_LOOK: Duration = Duration::from_secs(30);
 
 /// One kind of one cluster, as last seen. Cheap to clone; all clones are the same cache.
 pub struct Cache<K> {
@@ -63,6 +65,7 @@ struct Shared<K> {
     on_error: Vec<OnError>,
     held: Mutex<Held<K>>,
     ready: Flag,
+    settled: Flag,
 }
 
 struct Held<K> {
@@ -151,6 +154,7 @@ impl<K: Resource + Debug + Send + Sync + 'static> Builder<K> {
             on_error: self.on_error,
             held: Mutex::new(held),
             ready: Flag::default(),
+            settled: Flag::default(),
         });
         let cache = Cache { shared };
         let events = (self.source)(self.config);
@@ -169,6 +173,11 @@ impl<K> Cache<K> {
     /// Waits until the cache has seen everything once. Ends also if it never will, because its tasks are gone.
     pub async fn ready(&self) {
         self.shared.ready.wait().await;
+    }
+
+    /// Waits until the cache has seen everything once, or was told that there is no such kind; it may still come.
+    pub async fn settled(&self) {
+        self.shared.settled.wait().await;
     }
 
     /// Whether the cache has seen everything once.
@@ -266,9 +275,14 @@ impl<K: Resource + Debug + Send + Sync + 'static> Cache<K> {
                     for tell in &self.shared.on_error {
                         tell(&failure);
                     }
-                    let wait = FIRST_RETRY.saturating_mul(2_u32.saturating_pow(failures)).min(LAST_RETRY);
+                    let absent = is_absent(&failure);
+                    if absent {
+                        self.shared.settled.set();
+                    }
+                    let longest = if absent { LAST_LOOK } else { LAST_RETRY };
+                    let wait = FIRST_RETRY.saturating_mul(2_u32.saturating_pow(failures)).min(longest);
                     let error = crate::chain(&failure);
-                    if failures == 0 {
+                    if failures == 0 && !absent {
                         warn!(%kind, retry = ?wait, %error, "a watch failed");
                     } else {
                         debug!(%kind, retry = ?wait, %error, "a watch failed again");
@@ -319,6 +333,7 @@ impl<K: Resource + Debug + Send + Sync + 'static> Cache<K> {
             self.tell(&key, old.as_ref(), new.as_ref());
         }
         self.shared.ready.set();
+        self.shared.settled.set();
     }
 
     fn applied(&self, object: K) {
@@ -403,6 +418,11 @@ fn listed<K: Resource>(listing: &mut BTreeMap<Key, Arc<K>>, key: &Key, object: &
     if known < revision(object.as_ref()) {
         listing.insert(key.clone(), Arc::clone(object));
     }
+}
+
+/// Whether a watch failed because there is no such kind.
+fn is_absent(failure: &watcher::Error) -> bool {
+    matches!(failure, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
 }
 
 /// Revisions of one kind can be compared as numbers, as Kubernetes promises since v1.35.

@@ -476,8 +476,7 @@ fn overheads(caches: &Caches) -> BTreeMap<String, List> {
 
 fn topology_levels(caches: &Caches, name: &str) -> Option<Vec<String>> {
     let topology = caches.topologies.get(&reconcile::Key::new("", name))?;
-    let levels = topology.data["spec"]["levels"].as_array()?;
-    Some(levels.iter().filter_map(|level| level["nodeLabel"].as_str().map(str::to_owned)).collect())
+    Some(topology.spec.levels.iter().map(|level| level.node_label.clone()).collect())
 }
 
 fn wire_key(workload: &Workload) -> WorkloadKey {

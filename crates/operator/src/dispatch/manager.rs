@@ -29,6 +29,7 @@ use super::{
     observe::decided,
     worker::resource,
 };
+use crate::kinds::kind_of;
 
 /// Under this name a job's status is written.
 const FIELD_MANAGER: &str = "kueue";
@@ -187,7 +188,7 @@ async fn patch_job(
     let api: Api<DynamicObject> = Api::namespaced_with(shared.client.clone(), namespace, &resource(adapter));
     let answer =
         within(deadline, "show a job's status", MANAGER, api.patch_status(name, &params, body)).await?;
-    if let Some(objects) = shared.kinds.get(&adapter.gvk()) {
+    if let Some(objects) = shared.kinds.seen(&kind_of(adapter)) {
         objects.put(answer);
     }
     Ok(())

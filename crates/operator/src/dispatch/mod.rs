@@ -24,10 +24,10 @@ mod planted;
 mod settings;
 mod worker;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
-use kube::{Api, Client, core::DynamicObject};
+use kube::{Api, Client};
 use reconcile::{Cache, Clock, Key, Queue, Tasks};
 use types::kueue::{AdmissionCheck, MultiKueueCluster, MultiKueueConfig, Workload};
 
@@ -39,10 +39,7 @@ pub use settings::{Connect, Settings};
 use clusters::Clusters;
 use events::Recorder;
 
-use crate::{
-    Context,
-    caches::{CONTROLLER, controller},
-};
+use crate::{Context, kinds::Kinds};
 
 /// Who has to look because something changed on the manager.
 #[derive(Debug, Default, Clone)]
@@ -73,7 +70,7 @@ struct Shared {
     jobs: Cache<Job>,
     checks: Cache<AdmissionCheck>,
     /// Jobs on the manager of kinds other than batch Job.
-    kinds: BTreeMap<String, Cache<DynamicObject>>,
+    kinds: Kinds,
     configs: Cache<MultiKueueConfig>,
     objects: Cache<MultiKueueCluster>,
     clusters: Clusters,
@@ -107,17 +104,7 @@ pub(crate) fn start(context: &Context, tasks: &mut Tasks) {
             })
             .start(tasks)
     };
-    let kinds = settings.kinds.iter().filter(|adapter| adapter.kind != "Job").map(|adapter| {
-        let (wake, found, adapter) = (wake.clone(), workloads.clone(), *adapter);
-        let objects = Cache::new(Api::<DynamicObject>::all_with(client.clone(), &worker::resource(adapter)))
-            .on_change(move |change| {
-                let owner = controller(adapter.group, adapter.kind, &change.key.namespace, &change.key.name);
-                found.by(CONTROLLER, &owner).iter().for_each(|it| wake.workload(Key::of(&**it)));
-            })
-            .start(tasks);
-        (adapter.gvk(), objects)
-    });
-    let kinds = kinds.collect();
+    let kinds = caches.kinds.clone();
     let recorder = Recorder::start(client.clone(), clock.clone(), tasks);
     let shared = Arc::new(Shared {
         client,

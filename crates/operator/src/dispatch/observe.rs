@@ -10,6 +10,7 @@ use rules::dispatch::{
 use types::kueue::Workload;
 
 use super::{Shared, clusters::is_given_up, connection::Connection};
+use crate::kinds::kind_of;
 
 /// What is known about a Workload, and what to do about it now.
 pub(super) fn decided(shared: &Shared, key: &Key) -> (Observed, Plan) {
@@ -52,7 +53,7 @@ fn observe(shared: &Shared, key: &Key) -> Observed {
 /// The job of a Workload on the manager.
 fn local_job(shared: &Shared, adapter: &Adapter, key: &Key) -> Option<Arc<DynamicObject>> {
     if adapter.kind != "Job" {
-        return shared.kinds.get(&adapter.gvk())?.get(key);
+        return shared.kinds.seen(&kind_of(adapter))?.get(key);
     }
     let job = shared.jobs.get(key)?;
     let data = serde_json::json!({"spec": job.spec, "status": job.status});

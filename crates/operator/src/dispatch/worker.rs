@@ -74,6 +74,12 @@ impl Worker {
                     both.filter_map(|object| linked(object)).for_each(|key| wake.workload(key));
                 })
                 .start(tasks);
+            let (of, seen) = (Arc::clone(shared), objects.clone());
+            tasks.spawn("kind", async move {
+                // What waited for the kind to be known waits no longer.
+                seen.ready().await;
+                of.wake_all();
+            });
             kinds.insert(adapter.gvk(), Kind { adapter, objects });
         }
         let (name, lane) = (connection.name.clone(), Queue::new());
@@ -86,8 +92,6 @@ impl Worker {
         let (of, by) = (Arc::clone(shared), Arc::clone(&worker));
         tasks.spawn("clean up", async move {
             by.kinds_ready().await;
-            // What waited for a kind to be known waits no longer.
-            of.wake_all();
             loop {
                 by.wake_held(&of);
                 tokio::time::sleep(of.settings.clean_up).await;
@@ -96,10 +100,10 @@ impl Worker {
         worker
     }
 
-    /// Waits until all kinds were seen, which never happens if one is not known there.
+    /// Waits until all kinds were seen that are known there.
     pub(super) async fn kinds_ready(&self) {
         for kind in self.kinds.values() {
-            kind.objects.ready().await;
+            kind.objects.settled().await;
         }
     }
 

@@ -9,8 +9,7 @@ use kube::{
 use reconcile::Key;
 use rules::framework::queue_name;
 
-use super::{MANAGED, index_of};
-use crate::{Context, Error};
+use crate::{Context, Error, Settings, caches::controller as index_of};
 
 /// Deeper nesting is an error.
 const DEEPEST: usize = 10;
@@ -47,14 +46,13 @@ impl Context {
         let mut current = of.clone();
         while let Some(owner) = controller(&current) {
             let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
-            let known = OWNERS.iter().find(|(its_group, kind, _)| *its_group == group && *kind == owner.kind);
-            let Some((_, _, plural)) = known else { break };
+            let Some(plural) = self.plural_of(group, &owner.kind) else { break };
             if seen.len() > DEEPEST {
                 let why = format!("it is part of more than {DEEPEST} others");
                 return Err(missing(of, why));
             }
             let kind = GroupVersionKind::gvk(group, version, &owner.kind);
-            let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+            let resource = ApiResource::from_gvk_with_plural(&kind, &plural);
             let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &namespace, &resource);
             let parent = api.get_metadata(&owner.name).await.map_err(|error| {
                 missing(of, format!("its owner {} {}: {}", owner.kind, owner.name, reconcile::chain(&error)))
@@ -65,24 +63,34 @@ impl Context {
             if seen.contains(&parent.metadata.uid) {
                 return Err(missing(of, "its owners own each other".to_owned()));
             }
-            let managed = MANAGED.iter().find(|kind| kind.group == group && kind.kind == owner.kind);
+            let managed = self.settings.managed(group, &owner.kind).is_some()
+                || self.settings.is_external(group, &owner.kind);
             let queued =
                 queue_name(&parent.metadata).is_some() || self.settings.manage_jobs_without_queue_name;
-            if let Some(kind) = managed.filter(|_| queued) {
-                topmost = Some(index_of(kind, &namespace, &owner.name));
+            if managed && queued {
+                topmost = Some(index_of(group, &owner.kind, &namespace, &owner.name));
             }
             seen.push(parent.metadata.uid.clone());
             current = parent.metadata;
         }
         Ok(topmost)
     }
+
+    /// The name in paths of a kind that may be part of the way up.
+    fn plural_of(&self, group: &str, kind: &str) -> Option<String> {
+        let known = OWNERS.iter().find(|(its_group, its_kind, _)| *its_group == group && *its_kind == kind);
+        let external = || format!("{}s", kind.to_lowercase());
+        known
+            .map(|(_, _, plural)| plural.to_string())
+            .or_else(|| self.settings.is_external(group, kind).then(external))
+    }
 }
 
 /// Whether the direct owner of an object is of a kind that is managed itself.
-pub(crate) fn has_managed_owner(of: &ObjectMeta) -> bool {
+pub(crate) fn has_managed_owner(of: &ObjectMeta, settings: &Settings) -> bool {
     controller(of).is_some_and(|owner| {
         let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-        MANAGED.iter().any(|kind| kind.group == group && kind.kind == owner.kind)
+        settings.managed(group, &owner.kind).is_some()
     })
 }
 

@@ -6,6 +6,7 @@
 mod ancestors;
 pub(crate) use ancestors::{OWNERS, has_managed_owner};
 mod batch;
+mod custom;
 
 use std::{
     fmt::Debug,
@@ -13,14 +14,15 @@ use std::{
 };
 
 use kube::{
-    Api, Resource,
+    Api, Client, Resource,
     api::{DeleteParams, PostParams},
-    core::NamespaceResourceScope,
 };
 use reconcile::{Cache, Key, Next, Queue, Tasks};
 use rules::{
     framework::{
-        self, Kind, Observed, Plan, Seen, Step, Write, decide,
+        Kind, Observed, Plan, Seen, Step, Write,
+        custom::ALL,
+        decide,
         plan::{What, child, gone},
         prebuilt_workload,
         priority::Classes,
@@ -52,37 +54,44 @@ const AT_ONCE: usize = 5;
 /// A kind of Job.
 pub(crate) trait Framework: Send + Sync + 'static {
     /// Its objects.
-    type Object: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + Debug
-        + Serialize
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static;
+    type Object: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static;
 
     /// Its names.
-    const KIND: Kind;
+    fn kind(&self) -> Kind;
+
+    /// What there is of it; `None` while that is not known.
+    fn objects(&self, context: &Context) -> Option<Cache<Self::Object>>;
+
+    /// Where objects of it are written.
+    fn api(&self, client: Client, namespace: &str) -> Api<Self::Object>;
 
     /// What one of them says.
-    fn observe(object: &Self::Object) -> Box<dyn Observed + '_>;
+    fn observe<'a>(&'a self, object: &'a Self::Object, context: &Context) -> Box<dyn Observed + 'a>;
 }
 
 /// Starts the controllers of all kinds.
 pub(crate) fn start(context: &Arc<Context>, tasks: &mut Tasks) {
-    let controller = Arc::new(Controller::<batch::Batch> {
-        cache: context.caches.jobs.clone(),
-        queue: context.work.jobs.clone(),
-        told: Mutex::default(),
-        context: Arc::clone(context),
-    });
-    tasks.spawn("jobs", controller.run());
+    begin(batch::Batch, context, tasks);
+    for shape in &ALL {
+        begin(custom::Custom(shape), context, tasks);
+    }
+}
+
+fn begin<F: Framework>(framework: F, context: &Arc<Context>, tasks: &mut Tasks) {
+    let kind = framework.kind();
+    let Some(queue) = context.work.jobs_of(kind.group, kind.kind).cloned() else { return };
+    if context.settings.manages(&kind) {
+        let context = Arc::clone(context);
+        let controller = Arc::new(Controller { framework, kind, queue, told: Mutex::default(), context });
+        tasks.spawn("jobs", controller.run());
+    }
 }
 
 /// The controller of one kind.
 struct Controller<F: Framework> {
+    framework: F,
+    kind: Kind,
     context: Arc<Context>,
-    cache: Cache<F::Object>,
     queue: Queue<Key>,
     told: Mutex<Once>,
 }
@@ -96,20 +105,22 @@ impl<F: Framework> Controller<F> {
 
     async fn reconcile(self: Arc<Self>, key: Key) -> Result<Next, Error> {
         let now = self.context.clock.now();
-        let object = self.cache.get(&key);
+        // What was not seen yet is not gone.
+        let Some(objects) = self.framework.objects(&self.context) else { return Ok(Next::Done) };
+        let object = objects.get(&key);
         let Some(plan) = self.plan(&key, object.as_deref()).await? else { return Ok(Next::Done) };
         match &plan.step {
-            Step::Wait(_) => debug!(job = %key, kind = F::KIND.kind, %plan, "decided"),
+            Step::Wait(_) => debug!(job = %key, kind = self.kind.kind, %plan, "decided"),
             Step::Retry(why) => {
                 let why = why.clone();
-                return Err(Error::Missing { kind: F::KIND.kind, job: key, why });
+                return Err(Error::Missing { kind: self.kind.kind, job: key, why });
             }
-            _ => info!(job = %key, kind = F::KIND.kind, %plan, "decided"),
+            _ => info!(job = %key, kind = self.kind.kind, %plan, "decided"),
         }
         match self.apply(object.as_deref(), &plan).await {
             Ok(()) => {}
             Err(error) if is_outdated(&error) => return Ok(Next::Done),
-            Err(source) => return Err(failure(&plan.step, key, F::KIND.kind, source)),
+            Err(source) => return Err(failure(&plan.step, key, self.kind.kind, source)),
         }
         if let Some(object) = &object {
             self.tell(&key, object, &plan);
@@ -120,14 +131,17 @@ impl<F: Framework> Controller<F> {
     /// What to do; `None` if the Job is none of ours.
     async fn plan(&self, key: &Key, object: Option<&F::Object>) -> Result<Option<Plan>, Error> {
         let Context { caches, settings, clock, .. } = &*self.context;
-        let index = controller(F::KIND.group, F::KIND.kind, &key.namespace, &key.name);
+        let index = controller(self.kind.group, self.kind.kind, &key.namespace, &key.name);
         let workloads = caches.workloads.by(CONTROLLER, &index);
         let there = object.filter(|object| object.meta().deletion_timestamp.is_none());
         let Some(object) = there else {
             self.told.lock().unwrap_or_else(PoisonError::into_inner).forget(key);
             return Ok(gone(&workloads, clock.now()));
         };
-        let job = F::observe(object);
+        let job = self.framework.observe(object, &self.context);
+        if job.is_elsewhere() {
+            return Ok(None);
+        }
         let metadata = job.metadata();
         let namespace = caches.namespaces.get(&Key::new("", key.namespace.as_str()));
         let labels = namespace.and_then(|it| it.metadata.labels.clone()).unwrap_or_default();
@@ -173,13 +187,14 @@ impl<F: Framework> Controller<F> {
             (Step::Status { of, next, what }, _) => self.write_status(of, next, what).await,
             (Step::Finalize(of), _) => context.finalize_workload(of).await.map(drop),
             (Step::Start { given, .. }, Some(object)) => {
-                let started = F::observe(object).started(given);
+                let started = self.framework.observe(object, &self.context).started(given);
                 // A contradiction is found when it is decided, and ends the Workload there.
-                let Ok(started) = started else { return Ok(()) };
-                self.write(object, vec![Write::Object(started)]).await
+                let Ok(writes) = started else { return Ok(()) };
+                self.write(object, writes).await
             }
             (Step::Stop { restored, .. }, Some(object)) => {
-                self.write(object, F::observe(object).stopped(restored.as_deref())).await
+                self.write(object, self.framework.observe(object, &self.context).stopped(restored.as_deref()))
+                    .await
             }
             (Step::DeleteJob, Some(object)) => {
                 let name = object.meta().name.as_deref().unwrap_or_default();
@@ -192,7 +207,8 @@ impl<F: Framework> Controller<F> {
     }
 
     fn api(&self, object: &F::Object) -> Api<F::Object> {
-        Api::namespaced(self.context.client.clone(), object.meta().namespace.as_deref().unwrap_or_default())
+        let namespace = object.meta().namespace.as_deref().unwrap_or_default();
+        self.framework.api(self.context.client.clone(), namespace)
     }
 
     async fn create(&self, workload: &Workload) -> Result<(), kube::Error> {
@@ -220,7 +236,9 @@ impl<F: Framework> Controller<F> {
             let (Write::Object(after) | Write::Status(after)) = write;
             before = after;
             version.clone_from(&answer.meta().resource_version);
-            self.cache.put(answer);
+            if let Some(objects) = self.framework.objects(&self.context) {
+                objects.put(answer);
+            }
         }
         Ok(())
     }
@@ -263,7 +281,8 @@ impl<F: Framework> Controller<F> {
                 continue;
             }
             drop(told);
-            self.context.recorder.tell(object, event);
+            let (version, kind) = (self.kind.api_version(), self.kind.kind.to_owned());
+            self.context.recorder.tell_of(version, kind, object.meta(), event);
         }
     }
 }
@@ -284,11 +303,3 @@ fn failure(step: &Step, job: Key, kind: &'static str, source: kube::Error) -> Er
     };
     Error::Workload { doing, workload, source }
 }
-
-/// The index of the Workloads of a Job, for a kind that is managed.
-fn index_of(kind: &Kind, namespace: &str, name: &str) -> String {
-    controller(kind.group, kind.kind, namespace, name)
-}
-
-/// The kinds that are managed.
-const MANAGED: [Kind; 1] = [framework::batch::JOB];

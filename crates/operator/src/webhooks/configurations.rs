@@ -5,7 +5,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::{ASKED, Asked};
+use super::Asked;
 
 /// Who writes the configurations.
 const MANAGER: &str = "kueue-webhooks";
@@ -62,8 +62,13 @@ pub(super) fn name(mode: Mode, asked: &Asked) -> String {
 }
 
 /// A configuration. `client` says how the server is reached on a path; Jobs of `namespaces` are not asked about.
-pub(super) fn configuration(mode: Mode, client: impl Fn(&str) -> Value, namespaces: &[&str]) -> Value {
-    let webhooks = ASKED.iter().filter(|asked| mode.wants(asked)).map(|asked| {
+pub(super) fn configuration(
+    mode: Mode,
+    asked: &[&Asked],
+    client: impl Fn(&str) -> Value,
+    namespaces: &[&str],
+) -> Value {
+    let webhooks = asked.iter().filter(|asked| mode.wants(asked)).map(|asked| {
         let operations = if mode == Mode::Mutating { json!(["CREATE"]) } else { json!(["CREATE", "UPDATE"]) };
         let mut resources = vec![asked.plural.to_owned()];
         if asked.status && mode == Mode::Validating {
@@ -80,7 +85,7 @@ pub(super) fn configuration(mode: Mode, client: impl Fn(&str) -> Value, namespac
                 "operations": operations, "resources": resources,
             }],
         });
-        if asked.group == "batch" {
+        if asked.framework.is_some() {
             let excluded =
                 json!({ "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": namespaces });
             webhook["namespaceSelector"] = json!({ "matchExpressions": [excluded] });
@@ -116,13 +121,17 @@ fn api(cluster: &Client, mode: Mode) -> Api<DynamicObject> {
 
 #[cfg(test)]
 mod tests {
+    use rules::webhook::Kind;
+
+    use super::super::ASKED;
     use super::*;
 
     #[test]
     fn wh_1_kueues_names_and_paths() {
         let said = |mode| {
-            let configuration =
-                configuration(mode, |path| json!({ "url": path }), &["kube-system", "kueue-system"]);
+            let asked: Vec<&Asked> = ASKED.iter().filter(|it| !matches!(it.kind, Kind::Custom(_))).collect();
+            let client = |path: &str| json!({ "url": path });
+            let configuration = configuration(mode, &asked, client, &["kube-system", "kueue-system"]);
             let webhooks = configuration["webhooks"].as_array().expect("webhooks").clone();
             let line = |webhook: &Value| {
                 let rule = &webhook["rules"][0];

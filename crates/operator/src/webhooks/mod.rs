@@ -7,10 +7,12 @@ mod certificate;
 mod configurations;
 pub mod server;
 
+use std::sync::LazyLock;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use reconcile::Key;
 use rules::field;
-use rules::framework::queue_name;
+use rules::framework::{self, batch::JOB, custom::ALL, queue_name};
 use rules::meta::selector;
 use rules::webhook::job::{self, Surroundings};
 use rules::webhook::{self, Kind, Review};
@@ -31,6 +33,8 @@ pub struct Asked {
     pub plural: &'static str,
     /// What it is to the rules.
     pub kind: Kind,
+    /// What Kueue calls it in its configuration, for kinds of Jobs.
+    pub framework: Option<&'static str>,
     /// Whether it gets defaults.
     pub defaulted: bool,
     /// Whether writes of its status are asked about too.
@@ -38,16 +42,26 @@ pub struct Asked {
 }
 
 /// All of them (WH-1).
-pub const ASKED: [Asked; 5] = [
-    of_kueue("clusterqueues", Kind::ClusterQueue, true, false),
-    of_kueue("cohorts", Kind::Cohort, false, false),
-    Asked { group: "batch", version: "v1", plural: "jobs", kind: Kind::Job, defaulted: true, status: false },
-    of_kueue("resourceflavors", Kind::ResourceFlavor, true, false),
-    of_kueue("workloads", Kind::Workload, true, true),
-];
+pub static ASKED: LazyLock<Vec<Asked>> = LazyLock::new(|| {
+    let mut asked = vec![
+        of_kueue("clusterqueues", Kind::ClusterQueue, true, false),
+        of_kueue("cohorts", Kind::Cohort, false, false),
+        of_kueue("resourceflavors", Kind::ResourceFlavor, true, false),
+        of_kueue("workloads", Kind::Workload, true, true),
+        of_job(&JOB, Kind::Job),
+    ];
+    asked.extend(ALL.iter().map(|shape| of_job(&shape.kind, Kind::Custom(shape))));
+    asked.sort_by_key(|asked| asked.plural);
+    asked
+});
+
+const fn of_job(names: &framework::Kind, kind: Kind) -> Asked {
+    let framework::Kind { group, version, plural, framework, .. } = *names;
+    Asked { group, version, plural, kind, framework: Some(framework), defaulted: true, status: false }
+}
 
 const fn of_kueue(plural: &'static str, kind: Kind, defaulted: bool, status: bool) -> Asked {
-    Asked { group: "kueue.x-k8s.io", version: "v1beta2", plural, kind, defaulted, status }
+    Asked { group: "kueue.x-k8s.io", version: "v1beta2", plural, kind, framework: None, defaulted, status }
 }
 
 impl Asked {
@@ -69,6 +83,16 @@ pub enum Error {
 }
 
 impl Operator {
+    /// The kinds that it has a say in.
+    pub fn asked(&self) -> Vec<&'static Asked> {
+        ASKED.iter().filter(|asked| self.is_asked(asked)).collect()
+    }
+
+    /// Whether it has a say in a kind.
+    pub fn is_asked(&self, asked: &Asked) -> bool {
+        asked.framework.is_none_or(|framework| self.context.settings.frameworks.contains(framework))
+    }
+
     /// What a new object becomes.
     pub async fn default(&self, kind: Kind, namespace: &str, object: &Value) -> Result<Value, Error> {
         let around = self.context.around(kind, namespace, object).await?;
@@ -91,7 +115,7 @@ impl Operator {
 impl Context {
     /// What around an object decides about it; only of Jobs it is asked (JF-6).
     async fn around(&self, kind: Kind, namespace: &str, object: &Value) -> Result<Surroundings, Error> {
-        if kind != Kind::Job {
+        if !matches!(kind, Kind::Job | Kind::Custom(_)) {
             return Ok(Surroundings::default());
         }
         let metadata = ObjectMeta::deserialize(&object["metadata"]).map_err(webhook::Unreadable::from)?;
@@ -104,7 +128,7 @@ impl Context {
             in_managed_namespace: selector::matches(Some(&self.settings.managed_namespaces), &labels)
                 == Some(true),
             has_default_queue: self.caches.local_queues.get(&Key::new(namespace, "default")).is_some(),
-            has_managed_owner: has_managed_owner(&metadata),
+            has_managed_owner: has_managed_owner(&metadata, &self.settings),
             has_managed_ancestor: false,
             is_dispatched: false,
         };

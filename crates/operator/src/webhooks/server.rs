@@ -110,6 +110,7 @@ impl Webhooks {
         let clock = operator.context.clock.clone();
         let serving = Arc::new(ArcSwap::from(authority.serving(&names, clock.now())?));
         let bundle = authority.bundle().to_owned();
+        let asked = operator.asked();
         tasks.spawn("webhooks", accept(listener, Arc::clone(&serving), operator));
         let now = move || clock.now();
         tasks.spawn("webhook certificate", renew(authority, names, serving, now));
@@ -130,7 +131,7 @@ impl Webhooks {
             Reach::Url => "kueue-system",
         };
         for mode in Mode::BOTH {
-            let configuration = configurations::configuration(mode, to, &["kube-system", own]);
+            let configuration = configurations::configuration(mode, &asked, to, &["kube-system", own]);
             let written = configurations::write(&client, mode, &configuration).await;
             written.map_err(|source| Error::Configure { doing: "write", source })?;
         }

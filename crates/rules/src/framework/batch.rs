@@ -1,16 +1,17 @@
 //! The Job that Kubernetes brings along.
 
 use k8s_openapi::{
-    api::{
-        batch::v1::{Job, JobSpec},
-        core::v1::PodTemplateSpec,
-    },
+    api::batch::v1::{Job, JobSpec},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use serde_json::Value;
-use types::kueue::{PodSet, PodSetTopologyRequest, ReclaimablePod};
+use types::kueue::{PodSet, ReclaimablePod};
 
-use super::{Finished, Kind, Observed, PodSetInfo, Write, annotation, pod_set::Conflict};
+use super::{
+    Finished, Kind, Observed, PodSetInfo, Write, annotation,
+    pod_set::Conflict,
+    topology::{self, Numbered},
+};
 use crate::job::{
     self, CONTROLLER_UID_LABEL, JOB_NAME_LABEL, LEGACY_CONTROLLER_UID_LABEL, LEGACY_JOB_NAME_LABEL,
     indexes::IndexSet,
@@ -66,7 +67,8 @@ impl Observed for Batch<'_> {
 
     fn pod_sets(&self) -> Result<Vec<PodSet>, String> {
         let mut template = job::spec(self.0).template.clone();
-        let topology_request = topology_request(&template, Some(INDEX_LABEL))?;
+        let numbered = Numbered { index_label: Some(INDEX_LABEL), ..Numbered::default() };
+        let topology_request = topology::request(&template, &numbered)?;
         if let Some(labels) = template.metadata.as_mut().and_then(|metadata| metadata.labels.as_mut()) {
             labels.retain(|key, _| key == JOB_NAME_LABEL || !MANAGED_LABELS.contains(&key.as_str()));
         }
@@ -75,7 +77,7 @@ impl Observed for Batch<'_> {
             template,
             count: pods_count(job::spec(self.0)),
             min_count: min_count(self.0),
-            topology_request: Some(topology_request),
+            topology_request,
         }])
     }
 
@@ -106,10 +108,9 @@ impl Observed for Batch<'_> {
         vec![ReclaimablePod { name: POD_SET.to_owned(), count: parallelism - remaining }]
     }
 
-    fn started(&self, given: &[PodSetInfo]) -> Result<Value, Conflict> {
+    fn started(&self, given: &[PodSetInfo]) -> Result<Vec<Write>, Conflict> {
         let [info] = given else {
-            let got = given.len();
-            return Err(Conflict(format!("invalid podset infos: expecting 1 podset, got {got}")));
+            return Err(Conflict::of_lengths(1, given.len()));
         };
         let mut job = self.0.clone();
         let partial = min_count(&job).is_some();
@@ -120,7 +121,7 @@ impl Observed for Batch<'_> {
             scale(spec, info.count, both);
         }
         info.merge_into(&mut spec.template)?;
-        Ok(value(&job))
+        Ok(vec![Write::Object(value(&job))])
     }
 
     fn stopped(&self, restored: Option<&[PodSetInfo]>) -> Vec<Write> {
@@ -196,48 +197,6 @@ fn completions_follow(job: &Job) -> bool {
         annotation(&job.metadata, COMPLETIONS_EQUAL_PARALLELISM),
         Some("1" | "t" | "T" | "true" | "TRUE" | "True")
     )
-}
-
-/// Where the pods of a template should be, relative to each other (TA-9); and how they are numbered (JF-15).
-pub fn topology_request(
-    template: &PodTemplateSpec,
-    index_label: Option<&str>,
-) -> Result<PodSetTopologyRequest, String> {
-    let metadata = template.metadata.clone().unwrap_or_default();
-    let of = |key: &str| annotation(&metadata, &format!("kueue.x-k8s.io/{key}")).map(str::to_owned);
-    let mut request = PodSetTopologyRequest {
-        required: of("podset-required-topology"),
-        pod_index_label: index_label.map(str::to_owned),
-        ..PodSetTopologyRequest::default()
-    };
-    if request.required.is_none() {
-        request.preferred = of("podset-preferred-topology");
-    }
-    if request.required.is_none() && request.preferred.is_none() {
-        let unconstrained = of("podset-unconstrained-topology");
-        request.unconstrained = unconstrained.map(|value| truth(&value)).transpose()?;
-    }
-    if let Some(constraints) = of("podset-slice-required-topology-constraints") {
-        request.podset_slice_required_topology_constraints =
-            serde_json::from_str(&constraints).map_err(|error| error.to_string())?;
-    } else if let (Some(level), Some(size)) = (of("podset-slice-required-topology"), of("podset-slice-size"))
-    {
-        request.pod_set_slice_required_topology = Some(level);
-        let size = size.parse().map_err(|_| format!("podset-slice-size is {size:?} and no number"))?;
-        request.pod_set_slice_size = Some(size);
-    }
-    if request.required.is_some() || request.preferred.is_some() {
-        request.pod_set_group_name = of("podset-group-name");
-    }
-    Ok(request)
-}
-
-fn truth(value: &str) -> Result<bool, String> {
-    match value {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        other => Err(format!("{other:?} is neither true nor false")),
-    }
 }
 
 #[cfg(test)]

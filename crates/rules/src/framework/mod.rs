@@ -1,7 +1,8 @@
 //! Jobs of any kind, as Kueue's job framework treats them: each becomes a Workload, starts when that is admitted, and
 //! stops when it is not any more.
 //!
-//! - [`Observed`]: what there is to know of a Job of some kind; [`batch`] is the one that Kubernetes brings along.
+//! - [`Observed`]: what there is to know of a Job of some kind; [`batch`] is the one that Kubernetes brings along,
+//!   [`custom`] are those of others.
 //! - [`name`], [`build`] and [`priority`]: the Workload of a Job.
 //! - [`same`]: whether a Workload still is the one of its Job.
 //! - [`pod_set`]: what is put into a Job's pod templates when it starts, and taken out when it stops.
@@ -15,11 +16,13 @@ use types::kueue::{PodSet, ReclaimablePod};
 
 pub mod batch;
 pub mod build;
+pub mod custom;
 pub mod name;
 pub mod plan;
 pub mod pod_set;
 pub mod priority;
 pub mod same;
+pub mod topology;
 
 pub use plan::{Plan, Seen, Step, decide};
 pub use pod_set::PodSetInfo;
@@ -83,7 +86,7 @@ pub struct Finished {
     pub message: String,
 }
 
-/// One of the writes that stop a Job, as the whole object that comes of it.
+/// One of the writes that start or stop a Job, as the whole object that comes of it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Write {
     /// To the object.
@@ -116,8 +119,12 @@ pub trait Observed: Send + Sync {
     fn priority_class(&self) -> Option<String> {
         None
     }
-    /// The Job as it is started, with what its pods are given.
-    fn started(&self, given: &[PodSetInfo]) -> Result<Value, pod_set::Conflict>;
+    /// Whether it is none of ours, although it is in a queue: it runs on what another Job has.
+    fn is_elsewhere(&self) -> bool {
+        false
+    }
+    /// The writes that start it, with what its pods are given.
+    fn started(&self, given: &[PodSetInfo]) -> Result<Vec<Write>, pod_set::Conflict>;
     /// The writes that stop it and take out again what its pods were given; none if that is so already.
     fn stopped(&self, restored: Option<&[PodSetInfo]>) -> Vec<Write>;
 }

@@ -39,6 +39,13 @@ pub struct PodSetInfo {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict(pub String);
 
+impl Conflict {
+    /// A Workload speaks of more or fewer kinds of pods than its Job has.
+    pub fn of_lengths(expected: usize, got: usize) -> Conflict {
+        Conflict(format!("invalid podset infos: expecting {expected} podset, got {got}"))
+    }
+}
+
 /// Why it cannot be told what a Job's pods are given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Missing {

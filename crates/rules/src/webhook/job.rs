@@ -67,7 +67,7 @@ pub fn default(job: &mut Job, around: &Surroundings) {
 
 /// A new Job.
 pub fn create(job: &Job) -> Errors {
-    let mut errors = validate(job);
+    let mut errors = validate(&job.metadata);
     errors.extend(min_parallelism(job));
     errors.extend(equal_completions(job));
     errors
@@ -75,27 +75,47 @@ pub fn create(job: &Job) -> Errors {
 
 /// A changed Job.
 pub fn update(new: &Job, old: &Job, has_default_queue: bool) -> Errors {
-    let mut errors = validate(new);
+    let mut errors = validate(&new.metadata);
     if annotation(&new.metadata, MIN_PARALLELISM) != annotation(&old.metadata, MIN_PARALLELISM) {
         errors.extend(min_parallelism(new));
     }
     errors.extend(equal_completions(new));
-    errors.extend(same_queue(new, old, has_default_queue));
-    errors.extend(same_prebuilt(new, old));
-    errors.extend(same_time_limit(new, old));
-    errors.extend(priority_class(new, old));
-    if is_elastic(&new.metadata) != is_elastic(&old.metadata) {
-        errors.push(annotation_path(ELASTIC_JOB).invalid(is_elastic(&new.metadata), IMMUTABLE));
-    }
-    errors.extend(gates::update(&new.metadata, &old.metadata));
+    errors.extend(kept(&Look::of(new), &Look::of(old), has_default_queue));
     errors.extend(same_partial(new, old));
     errors
 }
 
+/// What is looked at of a Job of any kind.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look<'a> {
+    /// Its metadata.
+    pub(super) metadata: &'a ObjectMeta,
+    /// Whether it has to wait.
+    pub(super) suspended: bool,
+}
+
+impl<'a> Look<'a> {
+    fn of(job: &'a Job) -> Self {
+        Look { metadata: &job.metadata, suspended: is_suspended(job) }
+    }
+}
+
+/// What may not change about a Job of any kind, or not now (JF-24, JF-34).
+pub(super) fn kept(new: &Look<'_>, old: &Look<'_>, has_default_queue: bool) -> Errors {
+    let mut errors = same_queue(new, old, has_default_queue);
+    errors.extend(same_prebuilt(new, old));
+    errors.extend(same_time_limit(new, old));
+    errors.extend(priority_class(new, old));
+    if is_elastic(new.metadata) != is_elastic(old.metadata) {
+        errors.push(annotation_path(ELASTIC_JOB).invalid(is_elastic(new.metadata), IMMUTABLE));
+    }
+    errors.extend(gates::update(new.metadata, old.metadata));
+    errors
+}
+
 /// What holds for every Job that is queued, whenever it is written.
-fn validate(job: &Job) -> Errors {
+pub(super) fn validate(metadata: &ObjectMeta) -> Errors {
     let mut errors = Errors::new();
-    let metadata = &job.metadata;
     let name = |value: &str, path: Path| -> Errors {
         let problems = names::dns_subdomain(value);
         if problems.is_empty() { Errors::new() } else { vec![path.invalid(value, problems.join(","))] }
@@ -159,11 +179,11 @@ fn equal_completions(job: &Job) -> Errors {
     errors
 }
 
-fn same_queue(new: &Job, old: &Job, has_default_queue: bool) -> Errors {
-    let queue = |job: &Job| label(&job.metadata, QUEUE_NAME_LABEL).unwrap_or_default().to_owned();
+fn same_queue(new: &Look<'_>, old: &Look<'_>, has_default_queue: bool) -> Errors {
+    let queue = |job: &Look<'_>| label(job.metadata, QUEUE_NAME_LABEL).unwrap_or_default().to_owned();
     let (path, new_queue, old_queue) = (label_path(QUEUE_NAME_LABEL), queue(new), queue(old));
     let mut errors = Errors::new();
-    if !is_suspended(new) && new_queue != old_queue {
+    if !new.suspended && new_queue != old_queue {
         errors.push(path.invalid(new_queue.as_str(), IMMUTABLE));
     }
     if new_queue.is_empty() && !old_queue.is_empty() && has_default_queue {
@@ -172,28 +192,28 @@ fn same_queue(new: &Job, old: &Job, has_default_queue: bool) -> Errors {
     errors
 }
 
-fn same_prebuilt(new: &Job, old: &Job) -> Errors {
-    let name = |job: &Job| prebuilt(&job.metadata).map(|(name, _)| name.to_owned()).unwrap_or_default();
-    if is_suspended(new) || is_elastic(&old.metadata) || name(new) == name(old) {
+fn same_prebuilt(new: &Look<'_>, old: &Look<'_>) -> Errors {
+    let name = |job: &Look<'_>| prebuilt(job.metadata).map(|(name, _)| name.to_owned()).unwrap_or_default();
+    if new.suspended || is_elastic(old.metadata) || name(new) == name(old) {
         return Errors::new();
     }
-    let path = prebuilt(&new.metadata).map_or_else(|| label_path(PREBUILT_WORKLOAD), |(_, path)| path);
+    let path = prebuilt(new.metadata).map_or_else(|| label_path(PREBUILT_WORKLOAD), |(_, path)| path);
     vec![path.invalid(&name(new), IMMUTABLE)]
 }
 
-fn same_time_limit(new: &Job, old: &Job) -> Errors {
-    let limit = |job: &Job| label(&job.metadata, MAX_EXEC_TIME_LABEL).unwrap_or_default().to_owned();
-    if is_suspended(new) && is_suspended(old) || limit(new) == limit(old) {
+fn same_time_limit(new: &Look<'_>, old: &Look<'_>) -> Errors {
+    let limit = |job: &Look<'_>| label(job.metadata, MAX_EXEC_TIME_LABEL).unwrap_or_default().to_owned();
+    if new.suspended && old.suspended || limit(new) == limit(old) {
         return Errors::new();
     }
     vec![label_path(MAX_EXEC_TIME_LABEL).invalid(&limit(new), IMMUTABLE)]
 }
 
-fn priority_class(new: &Job, old: &Job) -> Errors {
-    let class = |job: &Job| label(&job.metadata, PRIORITY_CLASS_LABEL).unwrap_or_default().to_owned();
+fn priority_class(new: &Look<'_>, old: &Look<'_>) -> Errors {
+    let class = |job: &Look<'_>| label(job.metadata, PRIORITY_CLASS_LABEL).unwrap_or_default().to_owned();
     let (now, before) = (class(new), class(old));
     let why = match (before.is_empty(), now.is_empty()) {
-        (true, false) if !is_suspended(new) => {
+        (true, false) if !new.suspended => {
             "WorkloadPriorityClass cannot be added to a non-suspended workload"
         }
         (false, true) => "WorkloadPriorityClass cannot be removed from a workload",
@@ -229,7 +249,7 @@ fn is_suspended(job: &Job) -> bool {
     suspend && annotation(&job.metadata, STOPPING) != Some("true")
 }
 
-fn is_elastic(metadata: &ObjectMeta) -> bool {
+pub(super) fn is_elastic(metadata: &ObjectMeta) -> bool {
     annotation(metadata, ELASTIC_JOB) == Some("true")
 }
 

@@ -4,6 +4,7 @@
 //! The same functions answer over HTTP on real clusters and in the process of an embedded one. Order does not matter
 //! to clients, messages do: they are Kueue's.
 
+mod custom;
 mod gates;
 pub mod job;
 pub mod queues;
@@ -16,6 +17,7 @@ use serde_json::Value;
 use types::kueue::{ClusterQueue, Cohort, ResourceFlavor, Workload};
 
 use crate::field::{self, Errors};
+use crate::framework::custom::Shape;
 
 /// Who dispatches Jobs to other clusters: the value of `managedBy`, and the controller of admission checks.
 pub const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
@@ -25,10 +27,12 @@ pub const IN_USE: &str = "kueue.x-k8s.io/resource-in-use";
 const SLICE_REPLACES: &str = "kueue.x-k8s.io/workload-slice-replacement-for";
 
 /// A kind that webhooks have a say in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `batch/v1`.
     Job,
+    /// A Job of somebody else's kind.
+    Custom(&'static Shape),
     /// Kueue's, as are all that follow.
     ClusterQueue,
     /// A node in the tree of queues.
@@ -61,6 +65,7 @@ pub struct Unreadable(#[from] serde_json::Error);
 pub fn default(review: &Review<'_>) -> Result<Value, Unreadable> {
     match review.kind {
         Kind::Job => changed::<Job>(review, |job| job::default(job, &review.around)),
+        Kind::Custom(shape) => custom::default(shape, review),
         Kind::ClusterQueue | Kind::ResourceFlavor => {
             let mut object = review.object.clone();
             let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
@@ -88,6 +93,7 @@ pub fn validate(review: &Review<'_>) -> Result<(Errors, Vec<String>), Unreadable
                 Some(old) => job::update(&new, &read(old)?, review.around.has_default_queue),
             }
         }
+        Kind::Custom(shape) => custom::validate(shape, review)?,
         Kind::ClusterQueue => {
             let old: Option<ClusterQueue> = review.old.map(read).transpose()?;
             queues::cluster_queue(&read(review.object)?, old.as_ref())

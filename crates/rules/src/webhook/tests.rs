@@ -494,3 +494,66 @@ fn several_errors_are_one_message() {
     assert_eq!(message(std::slice::from_ref(&one)), "spec.a: Required value: x");
     assert_eq!(message(&[one, two]), "[spec.a: Required value: x, spec.b: Required value: y]");
 }
+
+#[test]
+fn jf_6_jobs_of_other_kinds_wait_and_have_a_manager_too() {
+    for shape in &crate::framework::custom::ALL {
+        let mut object = serde_json::json!({
+            "metadata": { "name": "x", "labels": { "kueue.x-k8s.io/queue-name": "q" } }, "spec": {},
+        });
+        let around = job::Surroundings { is_dispatched: true, ..job::Surroundings::default() };
+        let default = |object: &Value| {
+            super::default(&Review { kind: Kind::Custom(shape), object, old: None, around })
+                .expect("readable")
+        };
+        let after = default(&object);
+        assert_eq!(after.pointer(shape.suspend), Some(&Value::Bool(true)), "{shape:?}");
+        assert_eq!(after.pointer(shape.managed_by), Some(&Value::from(MULTIKUEUE)), "{shape:?}");
+        assert_eq!(default(&after), after, "{shape:?}: again changes nothing");
+        crate::framework::custom::set(&mut object, shape.managed_by, Value::from("example.com/other"));
+        assert_eq!(default(&object).pointer(shape.managed_by), Some(&Value::from("example.com/other")));
+    }
+}
+
+#[test]
+fn jf_34_running_jobs_of_other_kinds_keep_their_queue() {
+    for shape in &crate::framework::custom::ALL {
+        let of = |queue: &str, suspended: bool| {
+            let mut object = serde_json::json!({
+                "metadata": { "name": "x", "labels": { "kueue.x-k8s.io/queue-name": queue } },
+                "spec": { "shutdownAfterJobFinishes": true, "rayClusterSpec": {} },
+            });
+            crate::framework::custom::set(&mut object, shape.suspend, Value::Bool(suspended));
+            object
+        };
+        let said = |new: &Value, old: &Value| {
+            let around = job::Surroundings::default();
+            let review = Review { kind: Kind::Custom(shape), object: new, old: Some(old), around };
+            message(&validate(&review).expect("readable").0)
+        };
+        assert_eq!(said(&of("b", true), &of("a", true)), "[]", "{shape:?}");
+        let refused = said(&of("b", false), &of("a", false));
+        assert!(refused.contains("metadata.labels[kueue.x-k8s.io/queue-name]: Invalid value"), "{refused}");
+    }
+}
+
+#[test]
+fn ray_jobs_in_queues_bring_their_own_cluster_and_take_it_with_them() {
+    let shape = crate::framework::custom::ALL.iter().find(|it| it.kind.kind == "RayJob").expect("a kind");
+    let said = |spec: Value| {
+        let metadata = serde_json::json!({ "name": "x", "labels": { "kueue.x-k8s.io/queue-name": "q" } });
+        let object = serde_json::json!({ "metadata": metadata, "spec": spec });
+        let around = job::Surroundings::default();
+        let review = Review { kind: Kind::Custom(shape), object: &object, old: None, around };
+        message(&validate(&review).expect("readable").0)
+    };
+    let check =
+        |spec: Value, expected: &str| assert!(said(spec.clone()).contains(expected), "{}", said(spec));
+    check(serde_json::json!({}), "spec.rayClusterSpec: Required value");
+    check(serde_json::json!({ "rayClusterSpec": {} }), "spec.shutdownAfterJobFinishes: Invalid value: false");
+    let both = serde_json::json!({ "rayClusterSpec": {}, "clusterSelector": { "a": "b" } });
+    check(both, "spec.clusterSelector: Invalid value");
+    let head = serde_json::json!({ "workerGroupSpecs": [{ "groupName": "head" }] });
+    let head = serde_json::json!({ "shutdownAfterJobFinishes": true, "rayClusterSpec": head });
+    check(head, "spec.rayClusterSpec.workerGroupSpecs[0].groupName: Forbidden: \"head\" is reserved");
+}

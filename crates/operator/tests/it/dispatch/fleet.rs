@@ -115,7 +115,7 @@ impl Site {
         }))
     }
 
-    fn api(&self, object: &Value) -> anyhow::Result<Api<DynamicObject>> {
+    pub(crate) fn api(&self, object: &Value) -> anyhow::Result<Api<DynamicObject>> {
         let version = object["apiVersion"].as_str().context("an apiVersion")?;
         let (group, version) = version.split_once('/').unwrap_or(("", version));
         let kind = GroupVersionKind::gvk(group, version, object["kind"].as_str().context("a kind")?);

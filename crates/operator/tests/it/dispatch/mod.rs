@@ -2,5 +2,6 @@
 
 mod faults;
 pub(crate) mod fleet;
+mod kinds;
 mod pods;
 mod scenarios;

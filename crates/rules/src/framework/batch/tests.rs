@@ -115,7 +115,7 @@ impl Life {
                     self.put(&of, next);
                 }
                 Step::Start { given, .. } => {
-                    self.job = from(Batch(&self.job).started(&given).expect("a start"));
+                    self.write(Batch(&self.job).started(&given).expect("a start"));
                 }
                 Step::Stop { restored, .. } => self.write(Batch(&self.job).stopped(restored.as_deref())),
             }

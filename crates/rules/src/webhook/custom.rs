@@ -1,0 +1,128 @@
+//! What becomes of a Job of somebody else's kind that is queued, before it is stored, and what of it may change (JF-6,
+//! JF-34); and what some kinds must not ask for while they are queued.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+use super::{
+    MULTIKUEUE, Review, Unreadable,
+    job::{Look, is_elastic, kept, queue_name, validate as named},
+};
+use crate::field::{self, Errors, Path};
+use crate::framework::{
+    QUEUE_NAME_LABEL,
+    custom::{End, PATCH_MANAGER, Pods, Shape, set},
+    label,
+};
+
+/// No Workload has more pod sets.
+const MOST_POD_SETS: usize = 18;
+/// The pod set of a Ray cluster's head.
+const HEAD: &str = "head";
+
+/// Fills in what a new Job did not say: its queue, that it waits, and who reconciles it.
+pub(super) fn default(shape: &Shape, review: &Review<'_>) -> Result<Value, Unreadable> {
+    let (mut object, around) = (review.object.clone(), &review.around);
+    let metadata = metadata_of(&object)?;
+    let queue = queue_name(&metadata, around);
+    if let Some(queue) = &queue
+        && label(&metadata, QUEUE_NAME_LABEL).is_none()
+    {
+        set(&mut object, "/metadata/labels/kueue.x-k8s.io~1queue-name", json!(queue));
+    }
+    let is_managed = queue.is_some() || around.manages_without_queue_name && around.in_managed_namespace;
+    if is_managed && !around.has_managed_ancestor && metadata.deletion_timestamp.is_none() {
+        set(&mut object, shape.suspend, json!(true));
+    }
+    let manager = object.pointer(shape.managed_by).and_then(Value::as_str);
+    let by_nobody_else = manager.is_none_or(|name| name == shape.controller);
+    if queue.is_some() && around.is_dispatched && by_nobody_else {
+        set(&mut object, shape.managed_by, json!(MULTIKUEUE));
+    }
+    if shape.pods == Pods::Runtime {
+        keep_a_patch(&mut object);
+    }
+    Ok(object)
+}
+
+/// Trainer lets a patch change later, but not appear: there is one of ours from the beginning.
+fn keep_a_patch(object: &mut Value) {
+    let patches = object.pointer("/spec/runtimePatches").and_then(Value::as_array);
+    let mut patches = patches.cloned().unwrap_or_default();
+    if patches.iter().all(|patch| patch["manager"] != PATCH_MANAGER) {
+        let spec = json!({ "template": { "spec": {} } });
+        patches.push(json!({ "manager": PATCH_MANAGER, "trainingRuntimeSpec": spec }));
+        set(object, "/spec/runtimePatches", json!(patches));
+    }
+}
+
+/// What is wrong with a Job.
+pub(super) fn validate(shape: &Shape, review: &Review<'_>) -> Result<Errors, Unreadable> {
+    let metadata = metadata_of(review.object)?;
+    let is_queued = review.around.manages_without_queue_name || label(&metadata, QUEUE_NAME_LABEL).is_some();
+    let mut errors = Errors::new();
+    if let Pods::Ray { at } = shape.pods
+        && is_queued
+    {
+        errors.extend(ray(shape, at, review.object, &metadata));
+    }
+    errors.extend(named(&metadata));
+    if let Some(old) = review.old {
+        let before = metadata_of(old)?;
+        let new = Look { metadata: &metadata, suspended: shape.is_suspended(review.object) };
+        let old = Look { metadata: &before, suspended: shape.is_suspended(old) };
+        errors.extend(kept(&new, &old, review.around.has_default_queue));
+    }
+    Ok(errors)
+}
+
+/// What a Ray cluster must not ask for while it is queued.
+fn ray(shape: &Shape, at: &str, object: &Value, metadata: &ObjectMeta) -> Errors {
+    let path = at.split('/').skip(2).fold(Path::new("spec"), |path, part| path.child(part));
+    let spec = object.pointer(at).filter(|spec| !spec.is_null());
+    let mut errors = Errors::new();
+    if shape.end == End::RayJob {
+        let selector = object
+            .pointer("/spec/clusterSelector")
+            .filter(|it| it.as_object().is_some_and(|it| !it.is_empty()));
+        match (selector, spec) {
+            (Some(selector), Some(_)) => {
+                let path = Path::new("spec").child("clusterSelector");
+                let why = "a kueue managed job should not use an existing cluster";
+                return vec![path.invalid(field::Value::json(selector), why)];
+            }
+            (Some(_), None) => return errors,
+            (None, None) => {
+                let why = "rayClusterSpec is required for Kueue-managed jobs that don't use clusterSelector";
+                return vec![path.required(why)];
+            }
+            (None, Some(_)) => {}
+        }
+        let shuts_down = object.pointer("/spec/shutdownAfterJobFinishes") == Some(&Value::Bool(true));
+        if !shuts_down {
+            let path = Path::new("spec").child("shutdownAfterJobFinishes");
+            errors.push(path.invalid(false, "a kueue managed job should delete the cluster after finishing"));
+        }
+    }
+    let Some(spec) = spec else { return errors };
+    if spec.get("enableInTreeAutoscaling") == Some(&Value::Bool(true)) && !is_elastic(metadata) {
+        let why = "a kueue managed job should only use autoscaling when workload slicing is enabled";
+        errors.push(path.child("enableInTreeAutoscaling").invalid(true, why));
+    }
+    let groups =
+        spec.get("workerGroupSpecs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let groups_path = path.child("workerGroupSpecs");
+    if groups.len() + 1 > MOST_POD_SETS {
+        errors.push(groups_path.too_many(groups.len() + 1, MOST_POD_SETS));
+    }
+    for (index, _) in groups.iter().enumerate().filter(|(_, group)| group["groupName"] == HEAD) {
+        let path = groups_path.index(index).child("groupName");
+        errors.push(path.forbidden("\"head\" is reserved for the head group"));
+    }
+    errors
+}
+
+fn metadata_of(object: &Value) -> Result<ObjectMeta, Unreadable> {
+    Ok(ObjectMeta::deserialize(&object["metadata"])?)
+}
