@@ -204,9 +204,14 @@ pub(crate) struct Operator {
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
 
-    /// The namespace of the Lease, and of the Secrets with the kubeconfigs of workers.
-    #[arg(long, default_value = "kueue-system")]
-    pub(crate) namespace: String,
+    /// Kueue's configuration file, in Kueue's words. Settings that cannot be had are named; arguments given here count more.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// The namespace of the Lease, and of the Secrets with the kubeconfigs of workers [default: that of the configuration,
+    /// or kueue-system].
+    #[arg(long)]
+    pub(crate) namespace: Option<String>,
 
     /// Where to serve /healthz, /readyz and /metrics; port 0 is any free one [default: nowhere].
     #[arg(long, value_name = "ADDRESS")]

@@ -1,8 +1,11 @@
 //! `ferry operator`: queues, quota and dispatch on a cluster that is there, until it is told to stop.
 
+use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 
 use ::operator::Settings;
+use ::operator::configuration::{Configuration, Lease};
 use ::operator::definitions::{Conversion, install};
 use ::operator::leader::{Leadership, lead};
 use ::operator::webhooks::server::{Reach, Webhooks};
@@ -20,19 +23,18 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
     process::run(async {
         let stopped = process::stopped()?;
         tokio::pin!(stopped);
+        let wanted = Wanted::of(arguments)?;
         let config = config(arguments).await?;
         let url = config.cluster_url.clone();
         let client = Client::try_from(config).context("failed to prepare a client")?;
         let clock = Clock::system();
         // Ports are taken first: one that is not free is found before anybody is kept from acting.
-        let listener = match &arguments.listen {
-            Some(address) => {
-                let bound = TcpListener::bind(address).await;
-                Some(bound.with_context(|| format!("failed to listen on {address}"))?)
-            }
-            None => None,
-        };
-        let leadership = Leadership::new(&arguments.namespace, identity());
+        let mut listeners = Vec::new();
+        for address in &wanted.listen {
+            let bound = TcpListener::bind(address).await;
+            listeners.push(bound.with_context(|| format!("failed to listen on {address}"))?);
+        }
+        let leadership = wanted.leadership();
         let mut leader = tokio::select! {
             biased;
             () = &mut stopped => return Ok(ExitCode::SUCCESS),
@@ -40,25 +42,19 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
         };
         install(&client, &Conversion::Embedded).await.context("failed to install what the operator needs")?;
         let mut tasks = Tasks::new();
-        let settings = settings(arguments);
-        let operator = ::operator::start(client, settings, clock, &mut tasks);
-        let webhooks = match arguments.webhook_listen {
+        let operator = ::operator::start(client, wanted.settings.clone(), clock, &mut tasks);
+        let webhooks = match wanted.webhooks.clone() {
             None => None,
-            Some(address) => {
+            Some((address, reach)) => {
                 operator.ready().await;
-                let reach = match &arguments.webhook_service {
-                    None => Reach::Url,
-                    Some(name) => {
-                        Reach::Service { namespace: arguments.namespace.clone(), name: name.clone() }
-                    }
-                };
                 Some(Webhooks::start(operator.clone(), address, reach, &mut tasks).await?)
             }
         };
-        let served = listener
-            .map(|listener| ::operator::serve::serve(operator.clone(), "leader", listener, &mut tasks))
-            .transpose()
-            .context("failed to serve")?;
+        let mut served = None;
+        for listener in listeners {
+            let serve = ::operator::serve::serve(operator.clone(), "leader", listener, &mut tasks);
+            served = served.or(Some(serve.context("failed to serve")?));
+        }
         let lost = tokio::select! {
             biased;
             () = &mut stopped => None,
@@ -86,8 +82,71 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn settings(arguments: &arguments::Operator) -> Settings {
-    Settings { namespace: arguments.namespace.clone(), ..Settings::default() }
+/// What is wanted by the configuration file and by the arguments, which count more.
+struct Wanted {
+    settings: Settings,
+    listen: Vec<SocketAddr>,
+    webhooks: Option<(SocketAddr, Reach)>,
+    lease: Lease,
+}
+
+impl Wanted {
+    fn of(arguments: &arguments::Operator) -> anyhow::Result<Wanted> {
+        let file = arguments.config.as_deref().map(read).transpose()?;
+        let mut wanted = Wanted {
+            settings: Settings::default(),
+            listen: Vec::new(),
+            webhooks: None,
+            lease: Lease::default(),
+        };
+        if let Some(file) = file {
+            for warning in &file.warnings {
+                eprintln!("warning: {warning}");
+            }
+            let service = |namespace: &str| Reach::Service {
+                namespace: namespace.to_owned(),
+                name: file.webhook_service.clone(),
+            };
+            wanted.webhooks = file.webhooks.map(|address| (address, service(&file.settings.namespace)));
+            wanted.settings = file.settings;
+            wanted.listen = file.listen;
+            wanted.lease = file.lease;
+        }
+        if let Some(namespace) = &arguments.namespace {
+            wanted.settings.namespace.clone_from(namespace);
+            if let Some((_, Reach::Service { namespace: of, .. })) = &mut wanted.webhooks {
+                of.clone_from(namespace);
+            }
+        }
+        if let Some(address) = arguments.listen {
+            wanted.listen = vec![address];
+        }
+        if let Some(address) = arguments.webhook_listen {
+            let namespace = wanted.settings.namespace.clone();
+            let reach = match arguments.webhook_service.clone() {
+                None => Reach::Url,
+                Some(name) => Reach::Service { namespace, name },
+            };
+            wanted.webhooks = Some((address, reach));
+        }
+        Ok(wanted)
+    }
+
+    fn leadership(&self) -> Leadership {
+        let namespace = self.lease.namespace.clone().unwrap_or_else(|| self.settings.namespace.clone());
+        let usual = Leadership::new(namespace, identity());
+        Leadership {
+            duration: self.lease.duration.unwrap_or(usual.duration),
+            deadline: self.lease.deadline.unwrap_or(usual.deadline),
+            period: self.lease.period.unwrap_or(usual.period),
+            ..usual
+        }
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Configuration> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?;
+    Configuration::read(&text).with_context(|| format!("failed to use {}", path.display()))
 }
 
 /// How the cluster is reached: by the kubeconfig that is named, else by that of the environment, else from within.

@@ -8,6 +8,7 @@
 
 mod admission;
 mod caches;
+pub mod configuration;
 pub mod definitions;
 pub mod deploy;
 pub mod dispatch;

@@ -1,0 +1,155 @@
+use super::*;
+
+fn read(text: &str) -> Configuration {
+    let text = format!("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{text}");
+    Configuration::read(&text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[track_caller]
+fn refused(text: &str, expected: &str) {
+    let text = format!("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{text}");
+    let error = Configuration::read(&text).err().expect("it is refused").to_string();
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
+fn what_kueue_ships_is_accepted() {
+    let Some(tools) = testkit::go::Tools::for_test("crds") else { return };
+    let path =
+        tools.module("sigs.k8s.io/kueue").join("config/components/manager/controller_manager_config.yaml");
+    let text = std::fs::read_to_string(path).expect("the module has its configuration");
+    let configuration = Configuration::read(&text).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(configuration.webhooks, Some("0.0.0.0:9443".parse().expect("an address")));
+    assert_eq!(configuration.listen.len(), 2);
+    assert!(configuration.settings.frameworks.contains("jobset.x-k8s.io/jobset"));
+    assert!(!configuration.settings.frameworks.contains("kubeflow.org/tfjob"));
+    let ignored = |path: &str| configuration.warnings.iter().any(|warning| warning.starts_with(path));
+    assert!(
+        ignored("clientConnection: ") && ignored("integrations.frameworks[8]: \"pod\""),
+        "{:?}",
+        configuration.warnings
+    );
+}
+
+#[test]
+fn cf_1_unknown_settings_are_named_by_their_path() {
+    refused("manageJobsWithoutQueueNames: true", "manageJobsWithoutQueueNames: is not known");
+    refused(
+        "waitForPodsReady: {requeuingStrategy: {backOff: 1}}",
+        "waitForPodsReady.requeuingStrategy.backOff: is not known",
+    );
+    refused("waitForPodsReady: {timeout: -1s}", "waitForPodsReady.timeout: \"-1s\": must not be negative");
+    refused(
+        "integrations: {frameworks: [batch/job, batch/job]}",
+        "integrations.frameworks[1]: \"batch/job\": is there twice",
+    );
+    refused(
+        "integrations: {frameworks: [batch/jobs]}",
+        "integrations.frameworks[0]: \"batch/jobs\": is not known",
+    );
+    refused(
+        "fairSharing: {preemptionStrategies: [LessThanInitialShare, LessThanOrEqualToFinalShare]}",
+        "fairSharing.preemptionStrategies: ",
+    );
+    refused(
+        "resources: {transformations: [{input: a}, {input: a}]}",
+        "resources.transformations[1].input: \"a\": must be there, and only once",
+    );
+    refused(
+        "resources: {quotaCheckStrategy: IgnoreUndeclared, excludeResourcePrefixes: [x]}",
+        "resources.quotaCheckStrategy: ",
+    );
+    refused(
+        "multiKueue: {incrementalDispatcherConfig: {stepSize: 0}}",
+        "multiKueue.incrementalDispatcherConfig.stepSize: 0",
+    );
+    refused("multiKueue: {origin: \"not a label\"}", "multiKueue.origin: ");
+    refused("webhook: {port: 70000}", "webhook.port: 70000: must be between 1 and 65535");
+    refused("admissionFairSharing: {usageHalfLifeTime: 1h}", "admissionFairSharing: is not supported");
+    refused(
+        "featureGates: {PartialAdmission: false, NoSuchGate: true}",
+        "featureGates.PartialAdmission: is not supported: it is always true here",
+    );
+    refused("featureGates: {NoSuchGate: true}", "featureGates.NoSuchGate: is not known here");
+    refused("leaderElection: {leaderElect: false}", "leaderElection.leaderElect: false is not supported");
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_at_once() {
+    let text = "apiVersion: v1\nkind: Pod\nspec: {}";
+    let error = Configuration::read(text).err().expect("it is refused").to_string();
+    for part in ["apiVersion: \"v1\"", "kind: \"Pod\"", "spec: is not known"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn supported_settings_have_effect() {
+    let read = read(
+        "
+namespace: home
+manageJobsWithoutQueueName: true
+managedJobsNamespaceSelector: {matchLabels: {batch: 'yes'}}
+leaderElection: {leaderElect: true, leaseDuration: 30s, renewDeadline: 20s, retryPeriod: 5s}
+waitForPodsReady:
+  timeout: 5m
+  recoveryTimeout: 0s
+  blockAdmission: true
+  requeuingStrategy: {timestamp: Creation, backoffLimitCount: 3, backoffBaseSeconds: 10, backoffMaxSeconds: 20}
+integrations: {frameworks: [batch/job, ray.io/rayjob], labelKeysToCopy: [team], externalFrameworks: [Foo.v1.example.com]}
+fairSharing: {preemptionStrategies: [LessThanInitialShare]}
+resources:
+  excludeResourcePrefixes: [networking.]
+  transformations: [{input: gpu, strategy: Replace, multiplyBy: cpu, outputs: {credits: '5'}}]
+objectRetentionPolicies: {workloads: {afterFinished: 1h, afterDeactivatedByKueue: 2h}}
+multiKueue:
+  gcInterval: 10s
+  origin: here
+  workerLostTimeout: 7m
+  dispatcherName: kueue.x-k8s.io/multikueue-dispatcher-incremental
+  incrementalDispatcherConfig: {stepSize: 2}
+  externalFrameworks: [{name: PipelineRun.v1.tekton.dev}]
+",
+    );
+    let settings = &read.settings;
+    assert!(read.names_namespace && settings.namespace == "home" && settings.manage_jobs_without_queue_name);
+    assert_eq!(settings.managed_namespaces.match_labels.as_ref().map(|it| it["batch"].as_str()), Some("yes"));
+    assert_eq!(read.lease.duration, Some(Duration::from_secs(30)));
+    assert_eq!(read.lease.period, Some(Duration::from_secs(5)));
+    let ready = settings.workloads.pods_ready.clone().expect("pods have to be ready");
+    assert_eq!(ready.timeout, jiff::SignedDuration::from_mins(5));
+    assert_eq!((ready.recovery_timeout, ready.back_off.limit), (None, Some(3)));
+    assert_eq!((ready.back_off.base_seconds, ready.back_off.max_seconds), (10, 20));
+    assert!(settings.quota.block_admission);
+    assert_eq!(settings.requeuing_timestamp, rules::quota::wire::RequeuingTimestamp::Creation);
+    assert_eq!(settings.frameworks.iter().copied().collect::<Vec<_>>(), ["batch/job", "ray.io/rayjob"]);
+    assert_eq!(settings.jobs.copied_labels, ["team"]);
+    assert_eq!(settings.external_frameworks, [("example.com".to_owned(), "Foo".to_owned())]);
+    assert_eq!(settings.quota.fair_sharing.as_ref().map(Vec::len), Some(1));
+    assert_eq!(settings.accounting.exclude_prefixes, ["networking."]);
+    let transformation = &settings.accounting.transformations[0];
+    assert!(!transformation.keep_input && transformation.multiply_by.as_deref() == Some("cpu"));
+    assert_eq!(settings.workloads.retention, Some(jiff::SignedDuration::from_hours(1)));
+    assert_eq!(settings.jobs.retention, Some(jiff::SignedDuration::from_hours(2)));
+    let dispatch = &settings.dispatch;
+    assert_eq!((dispatch.clean_up, dispatch.origin.as_str()), (Duration::from_secs(10), "here"));
+    assert_eq!(dispatch.policy.worker_lost_timeout, Some(jiff::SignedDuration::from_mins(7)));
+    assert_eq!(dispatch.policy.dispatcher, rules::dispatch::Dispatcher::Incremental { step: 2 });
+    let kinds: Vec<&str> = dispatch.kinds.iter().map(|kind| kind.kind).collect();
+    assert_eq!(kinds, ["Job", "RayJob", "PipelineRun"]);
+}
+
+#[test]
+fn g_4_the_older_version_waits_for_pods_only_if_told_so() {
+    let of = |text: &str| {
+        let text = format!("apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n{text}");
+        Configuration::read(&text).unwrap_or_else(|error| panic!("{error}")).settings
+    };
+    let without = of("");
+    assert!(without.workloads.pods_ready.is_none() && !without.jobs.pods_ready);
+    let with = of("waitForPodsReady: {enable: true}\nfairSharing: {enable: true}");
+    let ready = with.workloads.pods_ready.expect("pods have to be ready");
+    assert_eq!(ready.timeout, jiff::SignedDuration::from_mins(5));
+    assert!(with.quota.block_admission);
+    assert_eq!(with.quota.fair_sharing.map(|it| it.len()), Some(2));
+}
