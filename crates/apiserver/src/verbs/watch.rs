@@ -59,13 +59,14 @@ pub(crate) async fn watch(context: &Context<'_>) -> Result<Answer, Refusal> {
             }
         },
     };
+    // Whatever happens from here on comes after the initial events, be it before or after their end was told.
+    let begins = initial.as_ref().map(View::revision);
     let initial: Vec<Arc<Object>> = initial
         .iter()
         .flat_map(|view: &View| {
             view.list(&scope).filter(|object| selection.matches(object)).cloned().collect::<Vec<_>>()
         })
         .collect();
-    let begins = matches!(start, Start::Everything { .. });
     let mut first = BytesMut::new();
     for object in context.shown(&initial).await? {
         frames.event(&mut first, "ADDED", &object);
@@ -80,8 +81,8 @@ pub(crate) async fn watch(context: &Context<'_>) -> Result<Answer, Refusal> {
         ends: Instant::now() + lasts(context)?,
         done: false,
     };
-    if begins {
-        follower.bookmark(&mut first, true);
+    if let Some(revision) = begins.filter(|_| follower.bookmarks) {
+        follower.frames.bookmark(&mut first, revision, true);
     }
     let first = (!first.is_empty()).then(|| first.freeze());
     let media = follower.frames.media();
@@ -154,7 +155,7 @@ impl Follower {
                 () = ended(&self.resource) => self.done = true,
                 next = self.watch.next() => self.take(next, &mut out).await,
                 () = tokio::time::sleep_until(due.unwrap_or(self.ends)), if self.bookmarks && due.is_some() => {
-                    self.bookmark(&mut out, false);
+                    self.bookmark(&mut out);
                 }
             }
         }
@@ -167,11 +168,11 @@ impl Follower {
         Some(out.freeze())
     }
 
-    fn bookmark(&mut self, out: &mut BytesMut, ends_initial: bool) {
+    fn bookmark(&mut self, out: &mut BytesMut) {
         if self.bookmarks
             && let Some(revision) = self.watch.bookmark()
         {
-            self.frames.bookmark(out, revision.max(self.after), ends_initial);
+            self.frames.bookmark(out, revision.max(self.after), false);
         }
     }
 

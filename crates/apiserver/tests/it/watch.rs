@@ -135,3 +135,35 @@ async fn kube_rs_lists_and_watches() {
 async fn rule_2_15_kube_rs_streams_lists() {
     follows(Config::default().streaming_lists()).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rule_2_18_the_end_of_the_initial_events_is_told_however_much_happens_meanwhile() {
+    let maps: Api<ConfigMap> = Api::default_namespaced(client().await);
+    let write = PostParams::default();
+    for number in 0..200 {
+        maps.create(&write, &config_map(&format!("m{number}"), "1")).await.expect("created");
+    }
+    let busy = maps.clone();
+    let writer = tokio::spawn(async move {
+        for label in 0.. {
+            busy.replace("m0", &PostParams::default(), &config_map("m0", &label.to_string()))
+                .await
+                .expect("changed");
+        }
+    });
+    for attempt in 0..100 {
+        let params = WatchParams::default().initial_events();
+        let mut stream = maps.watch(&params, "0").await.expect("a watch").boxed();
+        loop {
+            let next = tokio::time::timeout(Duration::from_secs(10), stream.try_next()).await;
+            let next = next.unwrap_or_else(|_| panic!("watch {attempt} did not tell the end"));
+            let WatchEvent::Bookmark(bookmark) = next.expect("a good event").expect("not the end") else {
+                continue;
+            };
+            if bookmark.metadata.annotations.contains_key("k8s.io/initial-events-end") {
+                break;
+            }
+        }
+    }
+    writer.abort();
+}
