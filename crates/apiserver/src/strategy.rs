@@ -55,7 +55,7 @@ pub fn of(resource: &Resource, settings: Settings) -> Arc<dyn Strategy> {
     match (resource.group.as_str(), resource.kind.as_str()) {
         ("batch", "Job") => Arc::new(Jobs { settings }),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => Arc::new(Definitions::of(resource)),
-        _ => Arc::new(built_in::BuiltIn::of(resource)),
+        _ => Arc::new(built_in::BuiltIn::of(resource, settings)),
     }
 }
 

@@ -38,6 +38,7 @@ fn settings(arguments: &arguments::Cluster) -> anyhow::Result<ClusterSettings> {
         data: arguments.data.clone(),
         jobs: rules::job::Settings {
             refuse_reserved_managed_by: arguments.reserved_managed_by == ReservedManagedBy::Refuse,
+            allow_privileged: true,
             ..rules::job::Settings::default()
         },
         controllers: arguments.controllers.clone(),

@@ -1,6 +1,7 @@
 //! Built-in kinds: their rules are in [`rules::kind`], here they meet the resources that are served.
 
 use jiff::Timestamp;
+use rules::job::Settings;
 use rules::kind::endpoints::{self, Facts};
 use rules::kind::{self, Kind};
 use rules::meta::system::Identity;
@@ -19,10 +20,10 @@ pub(super) struct BuiltIn {
 }
 
 impl BuiltIn {
-    pub(super) fn of(resource: &Resource) -> Self {
+    pub(super) fn of(resource: &Resource, settings: Settings) -> Self {
         let form = forms::of(resource);
         let kept_as = form.map_or(resource, |form| form.kept_as());
-        BuiltIn { kind: kind::of(&resource.group, &resource.kind), facts: facts(kept_as), form }
+        BuiltIn { kind: kind::of(&resource.group, &resource.kind), facts: facts(kept_as, settings), form }
     }
 
     fn sent(&self, body: &Value) -> Value {
@@ -37,13 +38,14 @@ impl BuiltIn {
     }
 }
 
-fn facts(resource: &Resource) -> Facts {
+fn facts(resource: &Resource, settings: Settings) -> Facts {
     Facts {
         of: resource.of_type(),
         api_version: resource.api_version(),
         kind: resource.kind.clone(),
         namespaced: resource.namespaced,
         has_status: resource.subresource("status").is_some(),
+        allow_privileged: settings.allow_privileged,
     }
 }
 

@@ -76,6 +76,7 @@ pub const SUCCESS_CRITERIA_MET: &str = "SuccessCriteriaMet";
 
 /// What a cluster may be set up to do differently from a default API server of v1.35.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is switched on its own")]
 pub struct Settings {
     /// The alpha gate `MutablePodResourcesForSuspendedJobs` (U-37).
     pub mutable_pod_resources: bool,
@@ -84,6 +85,8 @@ pub struct Settings {
     /// Refuse [`JOB_CONTROLLER`] in `spec.managedBy` of new Jobs, for those who want the field to name external
     /// controllers only. Kubernetes accepts it (M-08).
     pub refuse_reserved_managed_by: bool,
+    /// Let containers be privileged, of every kind of object (`--allow-privileged` of an API server).
+    pub allow_privileged: bool,
 }
 
 /// Who reconciles this Job, if it is not the built-in controller.

@@ -16,7 +16,7 @@ use super::{
 /// Everything that is wrong with a change, after defaults and [`prepare::for_update`](super::prepare::for_update). The
 /// new Job is judged as such and once more as a change, so that many errors stand twice; Kubernetes answers them so.
 pub fn validate_update(new: &Job, old: &Job, settings: &Settings) -> Errors {
-    let options = options_for_update(new, old);
+    let options = options_for_update(new, old, settings);
     let mut errors = validate::validate_job(new, &options);
     errors.extend(meta::validate_update_built_in(&new.metadata, &old.metadata, &Path::new("metadata")));
     errors.extend(validate_spec_update(new, old, &options, settings, &Path::new("spec")));
@@ -24,11 +24,12 @@ pub fn validate_update(new: &Job, old: &Job, settings: &Settings) -> Errors {
 }
 
 /// What an older server let in stays allowed (U-10, U-11).
-fn options_for_update(new: &Job, old: &Job) -> Options {
+fn options_for_update(new: &Job, old: &Job, settings: &Settings) -> Options {
     let old_template = &spec(old).template;
     let old_labels = old_template.metadata.as_ref().and_then(|meta| meta.labels.as_ref());
     let had = |key: &str| old_labels.is_some_and(|labels| labels.contains_key(key));
-    let pod = pod::Options::for_template(&spec(new).template, Some(old_template));
+    let pod = pod::Options::for_template(&spec(new).template, Some(old_template))
+        .with_privileged(settings.allow_privileged);
     let tolerate_selector_values = pod.allow_invalid_label_value_in_selector
         || meta::selector::has_invalid_value(spec(old).selector.as_ref());
     Options {

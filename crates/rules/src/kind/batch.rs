@@ -60,7 +60,8 @@ fn job_template(it: &It<'_>, path: &Path) -> Errors {
     let spec = job_spec(it.new);
     let old = template(it.old, TEMPLATE);
     let options = validate::Options {
-        pod: pod::Options::for_template(&spec.template, (!it.old.is_null()).then_some(&old)),
+        pod: pod::Options::for_template(&spec.template, (!it.old.is_null()).then_some(&old))
+            .with_privileged(it.allow_privileged),
         require_prefixed_labels: false,
         tolerate_selector_values: false,
     };

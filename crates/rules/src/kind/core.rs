@@ -50,7 +50,8 @@ impl Pods {
     /// Judges typed pods.
     fn judge(it: &It<'_>, rule: fn(&Pod, &Pod, &pod::Options) -> Errors) -> Errors {
         let (new, old): (Pod, Pod) = (wire::typed(it.new), wire::typed(it.old));
-        let mut errors = rule(&new, &old, &pod::Options::for_pod(Some(&old)));
+        let options = pod::Options::for_pod(Some(&old)).with_privileged(it.allow_privileged);
+        let mut errors = rule(&new, &old, &options);
         as_sent(&mut errors, &new, it.new);
         errors
     }
@@ -91,7 +92,8 @@ impl Kind for Pods {
 
     fn validate(&self, it: &It<'_>) -> Errors {
         let pod: Pod = wire::typed(it.new);
-        let mut errors = pod::validate_create(&pod, &pod::Options::for_pod(None));
+        let options = pod::Options::for_pod(None).with_privileged(it.allow_privileged);
+        let mut errors = pod::validate_create(&pod, &options);
         as_sent(&mut errors, &pod, it.new);
         errors
     }

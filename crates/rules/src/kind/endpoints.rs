@@ -22,6 +22,8 @@ pub struct Facts {
     pub namespaced: bool,
     /// Whether their status is written by itself.
     pub has_status: bool,
+    /// Whether containers may be privileged.
+    pub allow_privileged: bool,
 }
 
 /// The body with what nobody said.
@@ -133,7 +135,14 @@ fn count(kind: &dyn Kind, new: &mut Value, old: &Value) {
 }
 
 fn judged<'a>(kind: &dyn Kind, facts: &Facts, new: &'a Value, old: &'a Value) -> It<'a> {
-    It { new, old, meta: metadata(new), namespaced: facts.namespaced, name: kind.name() }
+    It {
+        new,
+        old,
+        meta: metadata(new),
+        allow_privileged: facts.allow_privileged,
+        namespaced: facts.namespaced,
+        name: kind.name(),
+    }
 }
 
 /// What is stored gets its defaults once more when it is read. Storing forgets that a list was there if it was empty.

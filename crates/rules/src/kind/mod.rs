@@ -144,6 +144,8 @@ pub struct It<'a> {
     pub old: &'a Value,
     /// The metadata of the new one.
     pub meta: ObjectMeta,
+    /// Whether containers may be privileged.
+    pub allow_privileged: bool,
     namespaced: bool,
     name: fn(&str) -> Problems,
 }

@@ -12,7 +12,8 @@ fn facts(api_version: &str, kind: &str, namespaced: bool) -> Facts {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let of = schema::Pack::v1_35().of_kind(group, version, kind).expect("a built-in kind");
     let has_status = of.field("status").is_some();
-    Facts { of, api_version: api_version.to_owned(), kind: kind.to_owned(), namespaced, has_status }
+    let (api_version, kind) = (api_version.to_owned(), kind.to_owned());
+    Facts { of, api_version, kind, namespaced, has_status, allow_privileged: true }
 }
 
 fn kind_of(facts: &Facts) -> &'static dyn super::Kind {

@@ -63,6 +63,7 @@ pub(super) fn judge_template(it: &It<'_>, noun: &str) -> Errors {
 pub(super) fn template_errors(it: &It<'_>, path: &str) -> Errors {
     let (new, old) = (template(it.new, path), template(it.old, path));
     let options = pod::Options::for_template(&new, (!it.old.is_null()).then_some(&old));
+    let options = options.with_privileged(it.allow_privileged);
     let at_template = path
         .split('.')
         .skip(1)

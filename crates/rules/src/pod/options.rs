@@ -58,6 +58,12 @@ impl Options {
         Options { is_pod: true, ..options }
     }
 
+    /// The same, in a cluster that lets containers be privileged or does not.
+    #[must_use]
+    pub fn with_privileged(self, allow_privileged: bool) -> Self {
+        Options { allow_privileged, ..self }
+    }
+
     fn for_stored(meta: Option<&ObjectMeta>, old: Option<&PodSpec>) -> Self {
         let allow_invalid_deletion_cost = deletion_cost(annotations(meta)).is_err();
         let Some(old) = old else {

@@ -41,7 +41,9 @@ impl Options {
 
 /// Everything that is wrong with a new Job, after defaults and generation.
 pub fn validate_create(job: &Job, settings: &Settings) -> Errors {
-    let mut errors = validate_job(job, &Options::for_create(job));
+    let options = Options::for_create(job);
+    let options = Options { pod: options.pod.with_privileged(settings.allow_privileged), ..options };
+    let mut errors = validate_job(job, &options);
     if settings.refuse_reserved_managed_by && spec(job).managed_by.as_deref() == Some(JOB_CONTROLLER) {
         let why =
             "this cluster keeps the field for external controllers; leave it out to use the built-in one";

@@ -114,6 +114,7 @@ impl StatefulSets {
         };
         let (new, old) = (as_pods_are(it.new), template(it.old, TEMPLATE));
         let options = pod::Options::for_template(&new, (!it.old.is_null()).then_some(&old));
+        let options = options.with_privileged(it.allow_privileged);
         let mut errors = pod::validate_template(&new, &options, &path);
         let meta = new.metadata.unwrap_or_default();
         errors.extend(meta::labels(meta.labels.as_ref(), &path.child("labels")));
