@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, header};
 
+use crate::auth;
 use crate::registry::Resource;
 use crate::request::{Query, Target, Verb};
 use crate::status::Refusal;
@@ -55,6 +56,8 @@ impl Form {
 pub(crate) struct Offer {
     /// Objects in protobuf: not those of custom resources.
     pub(crate) protobuf: bool,
+    /// Rows: not of what is only answered and never kept.
+    pub(crate) tables: bool,
     /// Streams: then YAML is not among the forms.
     pub(crate) stream: bool,
     /// Whether the endpoint may also stream, which a refusal tells.
@@ -66,6 +69,7 @@ impl Offer {
         let is_collection = matches!(target.verb, Verb::List | Verb::Watch);
         Offer {
             protobuf: resource.custom.is_none(),
+            tables: !auth::reviews::is_review(resource),
             stream: target.verb == Verb::Watch,
             may_stream: is_collection,
         }
@@ -87,7 +91,7 @@ pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, offer: Offer) -> Res
         Refusal::not_acceptable(&media.iter().map(String::as_str).collect::<Vec<_>>())
     };
     let mut form = chosen(accept, |shape, media| match shape {
-        Some(Shape::Table(_)) => media != Media::Protobuf,
+        Some(Shape::Table(_)) => offer.tables && media != Media::Protobuf,
         Some(_) => true,
         None => media != Media::Protobuf || offer.protobuf,
     })
@@ -243,7 +247,7 @@ mod tests {
         if !accept.is_empty() {
             headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
         }
-        let offer = Offer { protobuf, stream: false, may_stream: false };
+        let offer = Offer { protobuf, tables: protobuf, stream: false, may_stream: false };
         let got = match negotiate(&headers, &Query::default(), offer) {
             Ok(form) => format!("{:?} {:?}", form.media, form.shape),
             Err(refusal) => refusal.code().as_u16().to_string(),
@@ -274,5 +278,6 @@ mod tests {
         check("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1", true, "406");
         let partial = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
         check(partial, false, "Protobuf Partial(\"v1\")");
+        check(TABLE, false, "406"); // where no rows are offered
     }
 }

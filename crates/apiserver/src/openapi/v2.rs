@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
+/// What objects of which kinds a schema is for.
+const KINDS: &str = "x-kubernetes-group-version-kind";
+
 /// One v2 document of many v3 ones.
 pub(super) fn document(documents: &[Value]) -> Value {
     let (mut paths, mut definitions) = (Map::new(), Map::new());
@@ -27,6 +30,10 @@ pub(super) fn document(documents: &[Value]) -> Value {
 
 /// Types that are one of several have a single one here.
 fn definition(name: &str, schema: &Value) -> Value {
+    // Readers of v2 take fields that are named for all that may be there, so nothing is said of objects that may hold more.
+    if schema["x-kubernetes-preserve-unknown-fields"] == true && !schema[KINDS].is_null() {
+        return json!({"type": "object", KINDS: schema[KINDS]});
+    }
     let mut schema = converted(schema);
     if let Some(fields) = schema.as_object_mut()
         && fields.remove("oneOf").is_some()
@@ -131,4 +138,19 @@ fn operation(operation: &Value) -> Value {
     fields.insert("produces".to_owned(), json!(produces));
     fields.insert("schemes".to_owned(), json!(["https"]));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule_1_21_v2_says_nothing_of_the_fields_of_objects_that_may_hold_others() {
+        let kinds = json!([{"group": "g", "version": "v1", "kind": "K"}]);
+        let properties = json!({"spec": {"type": "object"}});
+        let mut schema = json!({"type": "object", "properties": properties, KINDS: kinds});
+        assert_eq!(definition("g.v1.K", &schema)["properties"], properties);
+        schema["x-kubernetes-preserve-unknown-fields"] = json!(true);
+        assert_eq!(definition("g.v1.K", &schema), json!({"type": "object", KINDS: kinds}));
+    }
 }
