@@ -58,6 +58,20 @@ pub struct Server {
     task: JoinHandle<()>,
 }
 
+/// An address that was taken.
+#[derive(Debug)]
+pub struct Listener {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// The address, with the port that was free if any would do.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
 impl Server {
     /// Listens, and answers from now on. Port 0 is any free one.
     pub async fn start(
@@ -65,9 +79,23 @@ impl Server {
         credentials: Arc<Credentials>,
         address: SocketAddr,
     ) -> Result<Self, Error> {
+        Server::start_on(cluster, credentials, Server::listen(address).await?).await
+    }
+
+    /// Takes an address. Whoever comes before anything is served there waits.
+    pub async fn listen(address: SocketAddr) -> Result<Listener, Error> {
         let listen = |source| Error::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
+        Ok(Listener { listener, address })
+    }
+
+    /// Serves where somebody listens already.
+    pub async fn start_on(
+        cluster: Cluster,
+        credentials: Arc<Credentials>,
+        Listener { listener, address }: Listener,
+    ) -> Result<Self, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let authenticator = Authenticator::new(credentials.clone(), cluster.shared_tokens(), &provider);
         let authenticator = Arc::new(authenticator.map_err(Error::Tls)?);

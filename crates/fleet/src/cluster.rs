@@ -98,7 +98,11 @@ impl Cluster {
             ..controllers::Settings::default()
         };
         controllers::start(client.clone(), &settings.controllers, of_controllers, clock.clone(), &mut tasks);
-        let of_nodes = with_server(settings.nodes, settings.port);
+        // Pods are told where the server will be before it serves.
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.port));
+        let listener = Server::listen(address).await;
+        let listener = listener.map_err(|source| Error::Serve { cluster: name.clone(), address, source })?;
+        let of_nodes = with_server(settings.nodes, listener.address().port());
         let nodes = runner::start(client.clone(), of_nodes, clock.clone(), &mut tasks).await;
         let nodes = nodes.map_err(|source| Error::Nodes { cluster: name.clone(), source })?;
         let nodes = nodes::introduce(&api, nodes, &clock);
@@ -111,8 +115,7 @@ impl Cluster {
         }
 
         // Others come in last, so that nobody finds a cluster that does not do yet what it will.
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.port));
-        let server = Server::start(api.clone(), Arc::clone(&credentials), address).await;
+        let server = Server::start_on(api.clone(), Arc::clone(&credentials), listener).await;
         let server = server.map_err(|source| Error::Serve { cluster: name.clone(), address, source })?;
         Ok(Cluster { name, api, credentials, server, store, tasks, _nodes: nodes })
     }
@@ -145,12 +148,11 @@ impl Cluster {
     }
 }
 
-/// Tells nodes that run processes where pods find the API server, if that is known before it listens.
+/// Tells nodes that run processes where pods find the API server.
 fn with_server(mut nodes: Vec<runner::Settings>, port: u16) -> Vec<runner::Settings> {
     for node in &mut nodes {
         if let runner::Runtime::Process(process) = &mut node.runtime
             && process.server.is_none()
-            && port != 0
         {
             process.server = Some((Ipv4Addr::LOCALHOST.to_string(), port));
         }
