@@ -25,6 +25,8 @@ pub(crate) enum Command {
     Hold(crate::hold::Hold),
     Release(crate::hold::Release),
     Cancel(crate::cancel::Arguments),
+    #[command(flatten)]
+    Administration(crate::administration::Command),
     Cluster(Cluster),
     Operator(Operator),
     Check(Check),

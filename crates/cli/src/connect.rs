@@ -3,6 +3,7 @@
 //! A verb flattens [`Options`] into its arguments and calls [`Options::manager`]; [`Manager::worker`] connects to a worker
 //! by name, as the operator does, or by a context of the same kubeconfig.
 
+mod contexts;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -49,6 +50,8 @@ pub(crate) struct Manager {
     pub(crate) namespace: String,
     /// Where Secrets with kubeconfigs of workers are.
     pub(crate) operator_namespace: String,
+    /// The context that is used, if there is one.
+    context: Option<String>,
     /// What else the user can reach.
     kubeconfig: Kubeconfig,
 }
@@ -81,7 +84,9 @@ impl Options {
         config.connect_timeout = Some(CONNECT);
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client = Client::try_from(config).context("failed to prepare a client")?;
-        Ok(Manager { client, namespace, operator_namespace: self.operator_namespace.clone(), kubeconfig })
+        let context = self.context.clone().or_else(|| kubeconfig.current_context.clone());
+        let operator_namespace = self.operator_namespace.clone();
+        Ok(Manager { client, namespace, operator_namespace, context, kubeconfig })
     }
 
     /// The kubeconfig that is meant; `None` if there is none at all.

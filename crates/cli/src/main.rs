@@ -1,19 +1,27 @@
 //! The `ferry` command: arguments to settings to wiring. No decision is taken here.
 
+mod administration;
 mod arguments;
 mod cancel;
 mod check;
 mod cluster;
+mod clusters;
 mod connect;
+mod cordon;
 mod crds;
 mod demo;
 mod describe;
+mod doctor;
+mod drain;
 mod events;
 mod explain;
 mod failure;
 mod get;
 mod hold;
+mod install;
 mod jobs;
+mod join;
+mod leave;
 mod live;
 mod logs;
 mod manifest;
@@ -50,6 +58,7 @@ fn main() -> ExitCode {
         Command::Up(up) => up::run(&up),
         Command::Check(check) => check::run(&check),
         Command::Crds(_) => crds::run(),
+        Command::Administration(command) => administration::run(&command),
         Command::Cluster(cluster) => cluster::run(&cluster),
         Command::Operator(operator) => operator::run(&operator),
         Command::Submit(submit) => submit::run(&submit),

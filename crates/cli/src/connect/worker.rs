@@ -105,14 +105,9 @@ impl Manager {
             }
         }
     }
-
-    async fn by_context(&self, context: &str) -> anyhow::Result<Client> {
-        let made = client_of(self.kubeconfig.clone(), Some(context.to_owned())).await;
-        made.with_context(|| format!("failed to use context {context}"))
-    }
 }
 
-async fn client_of(kubeconfig: Kubeconfig, context: Option<String>) -> anyhow::Result<Client> {
+pub(super) async fn client_of(kubeconfig: Kubeconfig, context: Option<String>) -> anyhow::Result<Client> {
     let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
     config.connect_timeout = Some(CONNECT);

@@ -1,5 +1,6 @@
 //! The command as a user meets it, and the workspace as a whole.
 
+mod administration;
 mod architecture;
 mod check;
 mod cluster;

@@ -48,7 +48,7 @@ impl Site {
         };
         let pods = plane.simulator().decide(|_| Behaviour::exits(0)).start().await?;
         let admin = plane.client();
-        let mut site = Site {
+        let site = Site {
             plane,
             admin,
             recorder: Recorder::default(),

@@ -1,0 +1,188 @@
+//! One worker: whether it is reached, what its credentials may do, its queues and its clock.
+
+use ::operator::{Settings, rbac};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use kube::api::PostParams;
+use kube::client::Body;
+use kube::{Api, Client};
+use serde_json::json;
+use types::kueue::{LocalQueue, MultiKueueCluster};
+
+use super::{Findings, queues};
+use crate::clusters::layout::{Layout, active};
+use crate::clusters::{self, counterparts};
+use crate::connect::{Manager, within};
+use crate::failure;
+
+/// Clocks that differ by more make times of start and end look odd, in seconds.
+const SKEW: i64 = 5;
+
+/// Everything about a worker. What cannot be asked is a finding and no error: the other workers are looked at anyway.
+pub(super) async fn examine(
+    manager: &Manager,
+    layout: &Layout,
+    cluster: &MultiKueueCluster,
+    now: Timestamp,
+) -> Findings {
+    let (mut found, name) = (Findings::default(), cluster.metadata.name.clone().unwrap_or_default());
+    connection(cluster, &name, now, &mut found);
+    let seen = match clusters::look(manager, &name).await {
+        Ok(seen) => seen,
+        Err(error) => {
+            found.wrong(
+                format!("worker {name} cannot be asked: {}", failure::text(&error)),
+                format!("is it up, and its kubeconfig still good? ferry join CONTEXT --name {name} makes a new one"),
+            );
+            return found;
+        }
+    };
+    for queue in layout.queues_to(&name) {
+        expect_queue(&name, queue, &seen.local_queues, &mut found);
+    }
+    for queue in counterparts(layout, &name, &seen.local_queues) {
+        let leads_to = seen
+            .cluster_queues
+            .iter()
+            .find(|it| it.metadata.name.as_ref() == Some(&queue.spec.cluster_queue));
+        if let Some(leads_to) = leads_to {
+            queues::of_cluster_queue(&format!(" on {name}"), leads_to, &mut found);
+        }
+    }
+    if let Ok(worker) = manager.worker(&name).await {
+        permissions(&name, &worker.client, &mut found).await;
+        clock(&name, &worker.client, now, &mut found).await;
+    }
+    found
+}
+
+fn connection(cluster: &MultiKueueCluster, name: &str, now: Timestamp, found: &mut Findings) {
+    let Some(condition) = active(cluster) else {
+        return found.wrong(
+            format!("no operator has said anything about worker {name}"),
+            "does one act on the management cluster?",
+        );
+    };
+    if condition.status == "True" {
+        return found.fine(format!("worker {name} is connected"));
+    }
+    let remedy = match condition.reason.as_str() {
+        "BadKubeConfig" | "InsecureKubeConfig" => {
+            format!("ferry join CONTEXT --name {name} makes a new kubeconfig")
+        }
+        "ClientConnectionFailed" => format!(
+            "is the cluster up, and reached from where the operator runs? Jobs that it holds wait for it; \
+             if it will not come back: ferry drain --given-up {name}"
+        ),
+        _ => "ferry join makes a worker of a kubeconfig".to_owned(),
+    };
+    let since = crate::output::age(condition.last_transition_time.0, now);
+    found.wrong(
+        format!("worker {name} is not connected since {since}: {}: {}", condition.reason, condition.message),
+        remedy,
+    );
+}
+
+fn expect_queue(cluster: &str, queue: &LocalQueue, there: &[LocalQueue], found: &mut Findings) {
+    let namespace = queue.metadata.namespace.as_deref().unwrap_or_default();
+    let name = queue.metadata.name.as_deref().unwrap_or_default();
+    let same = |other: &&LocalQueue| {
+        other.metadata.name == queue.metadata.name && other.metadata.namespace == queue.metadata.namespace
+    };
+    let Some(there) = there.iter().find(same) else {
+        return found.wrong(
+            format!("worker {cluster} lacks queue {namespace}/{name}, so its Jobs never run there"),
+            format!("ferry join CONTEXT --name {cluster} --mirror-namespace {namespace}"),
+        );
+    };
+    match there.spec.stop_policy.unwrap_or_default() {
+        types::kueue::StopPolicy::None => {
+            found.fine(format!("worker {cluster} has queue {namespace}/{name}"));
+        }
+        policy => found.odd(
+            format!("queue {namespace}/{name} on worker {cluster} is stopped ({policy:?})"),
+            format!("ferry uncordon {cluster}"),
+        ),
+    }
+}
+
+/// Whether the operator's credentials suffice, as the worker says of them.
+async fn permissions(cluster: &str, client: &Client, found: &mut Findings) {
+    let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let mut missing = Vec::new();
+    for ask in rbac::worker(&Settings::default().dispatch.kinds) {
+        for resource in &ask.resources {
+            let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+            for verb in &ask.verbs {
+                let attributes = json!({ "group": ask.group, "resource": resource, "subresource": subresource, "verb": verb });
+                let review = json!({ "spec": { "resourceAttributes": attributes } });
+                let Ok(review) = serde_json::from_value(review) else { continue };
+                let params = PostParams::default();
+                match within(cluster, "ask for permissions", api.create(&params, &review)).await {
+                    Ok(answer) if answer.status.as_ref().is_some_and(|status| status.allowed) => {}
+                    Ok(_) => missing.push(format!("{verb} {resource}")),
+                    Err(error) => {
+                        return found.odd(
+                            format!(
+                                "worker {cluster} does not say what may be done there: {}",
+                                failure::text(&error)
+                            ),
+                            "",
+                        );
+                    }
+                }
+            }
+        }
+    }
+    if missing.is_empty() {
+        found.fine(format!("the credentials for worker {cluster} suffice"));
+    } else {
+        found.wrong(
+            format!("the credentials for worker {cluster} do not allow to {}", missing.join(", ")),
+            format!("ferry join CONTEXT --name {cluster} gives what is needed"),
+        );
+    }
+}
+
+/// The worker's clock, as its answers show it.
+async fn clock(cluster: &str, client: &Client, now: Timestamp, found: &mut Findings) {
+    let Ok(request) = http::Request::get("/version").body(Body::empty()) else { return };
+    let begun = std::time::Instant::now();
+    let Ok(answer) = within(cluster, "ask for the time", client.send(request)).await else { return };
+    let date = answer.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
+    let Some(there) = date.and_then(|date| rfc2822::parse(date).ok()).map(|date| date.timestamp()) else {
+        return;
+    };
+    // The answer is as old as it took, and dates have no fractions.
+    let here = now.as_second().saturating_add(i64::try_from(begun.elapsed().as_secs()).unwrap_or(0));
+    judge_clock(cluster, there.as_second().saturating_sub(here), found);
+}
+
+fn judge_clock(cluster: &str, ahead: i64, found: &mut Findings) {
+    if ahead.abs() <= SKEW {
+        return found.fine(format!("the clock of worker {cluster} is right"));
+    }
+    let direction = if ahead > 0 { "ahead of" } else { "behind" };
+    found.wrong(
+        format!("the clock of worker {cluster} is {} s {direction} this machine's", ahead.abs()),
+        "set both clocks by the same source: times of start and end come from the worker",
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_that_differ_are_found() {
+        let said = |ahead| {
+            let mut found = Findings::default();
+            judge_clock("east", ahead, &mut found);
+            found.0.first().map(|finding| finding.what.clone()).unwrap_or_default()
+        };
+        assert_eq!(said(2), "the clock of worker east is right");
+        assert_eq!(said(-90), "the clock of worker east is 90 s behind this machine's");
+        assert_eq!(said(6), "the clock of worker east is 6 s ahead of this machine's");
+    }
+}

@@ -1,0 +1,227 @@
+//! `ferry join`: a cluster becomes a worker of a management cluster.
+
+pub(crate) mod access;
+mod mirror;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::api::ListParams;
+use kube::runtime::wait::await_condition;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use types::kueue::{AdmissionCheck, MultiKueueCluster, MultiKueueConfig};
+
+use crate::clusters::layout::{active, config_of};
+use crate::connect::{Manager, Options};
+use crate::failure::{Code, Failure, Hint as _};
+use crate::install::{self, apply::Target};
+use crate::{jobs, output, process};
+use access::Access;
+
+/// The annotation of a MultiKueueCluster with the context by which its administrator reaches it.
+pub(crate) const CONTEXT: &str = "ferry.dev/context";
+/// What a configuration and its check are called if there are none.
+const CONFIG: &str = "ferry";
+/// How long to wait until the operator says that the cluster is connected.
+const CONNECTED: Duration = Duration::from_secs(30);
+
+/// Make a cluster a worker of the management cluster.
+///
+/// On the worker: a service account that may handle Workloads and Jobs and read queues, and nothing else. On the management
+/// cluster: a Secret with a kubeconfig for that account, a MultiKueueCluster, and its name in a MultiKueueConfig, which is
+/// made with an AdmissionCheck if there is none. Everything can be repeated; `ferry leave` undoes it.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  ferry join east-admin --name east --context manager\n  ferry join east-admin --name east --mirror --dry-run"
+)]
+pub(crate) struct Arguments {
+    /// The context of the worker in the kubeconfig.
+    #[arg(value_name = "CONTEXT")]
+    worker: String,
+
+    /// What the worker is called on the management cluster [default: the name of the context].
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// The MultiKueueConfig that it is added to [default: the only one, or a new one called ferry].
+    #[arg(long, value_name = "NAME")]
+    config: Option<String>,
+
+    /// The address by which the operator reaches the worker [default: that of the context].
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+
+    /// Let the management cluster read the logs of pods, too, for `ferry logs`.
+    #[arg(long)]
+    logs: bool,
+
+    /// Create on the worker what it lacks of the queues that lead to workers: namespaces, flavors, ClusterQueues with the
+    /// same quota, LocalQueues and priority classes. What is there stays as it is.
+    #[arg(long)]
+    mirror: bool,
+
+    /// The same, for the queues of this namespace alone; can be given several times.
+    #[arg(long, value_name = "NAMESPACE")]
+    mirror_namespace: Vec<String>,
+
+    /// Only say what would be done.
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    process::run(async {
+        let manager = arguments.options.manager().await?;
+        let name = arguments.name.clone().unwrap_or_else(|| arguments.worker.clone());
+        expect_name(&name)?;
+        let (worker, address) = manager.context(&arguments.worker, arguments.server.as_deref()).await?;
+        let worker = Target { client: worker, name: arguments.worker.clone(), is_dry_run: arguments.dry_run };
+        expect_definitions(&worker.client, &worker.name).await?;
+        expect_definitions(&manager.client, &manager.context_name()).await?;
+
+        let access = Access { namespace: &manager.operator_namespace, logs: arguments.logs };
+        access.grant(&worker).await?;
+        let here = install::target(&manager, arguments.dry_run);
+        let config = chosen_config(&manager, arguments.config.as_deref()).await?;
+        if arguments.dry_run {
+            here.say(
+                "would be created or renewed",
+                &format!("Secret {}/{}", manager.operator_namespace, secret(&name)),
+            )?;
+        } else {
+            let token = access.token(&worker).await?;
+            here.apply(&kubeconfig_secret(&manager, &name, &address.kubeconfig(&name, &token))).await?;
+        }
+        here.apply(&cluster(&name, &arguments.worker)).await?;
+        add_to_config(&here, &config, &name).await?;
+        ensure_check(&here, &config).await?;
+        if arguments.mirror || !arguments.mirror_namespace.is_empty() {
+            mirror::queues(&here, &worker, &config, &arguments.mirror_namespace).await?;
+        }
+        if !arguments.dry_run {
+            tell_state(&here, &name).await?;
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Names of clusters become names of objects.
+fn expect_name(name: &str) -> anyhow::Result<()> {
+    match rules::names::dns_label(name).first() {
+        None => Ok(()),
+        Some(problem) => {
+            let message = format!("{name:?} cannot be the name of a worker: {problem}");
+            Err(Failure::new(Code::Error, message).hint("give it another one with --name").into())
+        }
+    }
+}
+
+async fn expect_definitions(client: &Client, cluster: &str) -> anyhow::Result<()> {
+    let api: Api<MultiKueueCluster> = Api::all(client.clone());
+    match api.list_metadata(&ListParams::default().limit(1)).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => {
+            let message = format!("cluster {cluster} has no queues: Kueue's definitions are missing");
+            Err(Failure::new(Code::Error, message).hint(format!("ferry install --context {cluster}")).into())
+        }
+        other => other.map(drop).with_context(|| format!("failed to reach cluster {cluster}")),
+    }
+}
+
+/// The configuration that is meant.
+async fn chosen_config(manager: &Manager, wanted: Option<&str>) -> anyhow::Result<String> {
+    if let Some(name) = wanted {
+        return Ok(name.to_owned());
+    }
+    let there = jobs::cluster_objects::<MultiKueueConfig>(&manager.client).await?;
+    let names: Vec<String> = there.into_iter().filter_map(|config| config.metadata.name).collect();
+    match names.as_slice() {
+        [] => Ok(CONFIG.to_owned()),
+        [only] => Ok(only.clone()),
+        several => {
+            let message = format!("there are several MultiKueueConfigs: {}", several.join(", "));
+            Err(Failure::new(Code::Error, message).hint("say which one with --config NAME").into())
+        }
+    }
+}
+
+fn kueue(kind: &str, name: &str, spec: Value) -> Value {
+    json!({ "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": { "name": name }, "spec": spec })
+}
+
+pub(crate) fn secret(cluster: &str) -> String {
+    format!("{cluster}-kubeconfig")
+}
+
+fn kubeconfig_secret(manager: &Manager, cluster: &str, kubeconfig: &Value) -> Value {
+    let encoded = k8s_openapi::ByteString(kubeconfig.to_string().into_bytes());
+    json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": secret(cluster), "namespace": manager.operator_namespace },
+        "data": { "kubeconfig": encoded },
+    })
+}
+
+fn cluster(name: &str, context: &str) -> Value {
+    let source = json!({ "kubeConfig": { "locationType": "Secret", "location": secret(name) } });
+    let mut object = kueue("MultiKueueCluster", name, json!({ "clusterSource": source }));
+    object["metadata"]["annotations"] = json!({ CONTEXT: context });
+    object
+}
+
+/// The clusters of a configuration are one value, so it is written only if nobody else wrote in between.
+async fn add_to_config(here: &Target, config: &str, cluster: &str) -> anyhow::Result<()> {
+    let api: Api<MultiKueueConfig> = Api::all(here.client.clone());
+    let there = api.get_opt(config).await.context("failed to read the MultiKueueConfig")?;
+    let mut clusters = there.as_ref().map(|there| there.spec.clusters.clone()).unwrap_or_default();
+    if !clusters.iter().any(|known| known == cluster) {
+        clusters.push(cluster.to_owned());
+    }
+    let mut wanted = kueue("MultiKueueConfig", config, json!({ "clusters": clusters }));
+    if let Some(version) = there.and_then(|there| there.metadata.resource_version) {
+        wanted["metadata"]["resourceVersion"] = json!(version);
+    }
+    here.apply(&wanted).await.hint("somebody else changed it just now: try again")
+}
+
+/// A check that leads to the configuration, made if there is none.
+async fn ensure_check(here: &Target, config: &str) -> anyhow::Result<()> {
+    if !checks_of(&here.client, config).await?.is_empty() {
+        return Ok(());
+    }
+    let parameters = json!({ "apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": config });
+    let spec = json!({ "controllerName": rules::dispatch::CONTROLLER, "parameters": parameters });
+    here.apply(&kueue("AdmissionCheck", config, spec)).await?;
+    output::line(format!(
+        "next: name the check in a ClusterQueue, so that its Jobs run on workers: \
+         spec.admissionChecksStrategy.admissionChecks: [{{name: {config}}}]"
+    ))
+}
+
+/// The checks that lead to a configuration.
+async fn checks_of(client: &Client, config: &str) -> anyhow::Result<Vec<String>> {
+    let checks = jobs::cluster_objects::<AdmissionCheck>(client).await?;
+    let leads = |check: &AdmissionCheck| config_of(check) == Some(config);
+    Ok(checks.into_iter().filter(leads).filter_map(|check| check.metadata.name).collect())
+}
+
+/// Says whether the operator could connect, after waiting a little for it.
+async fn tell_state(here: &Target, name: &str) -> anyhow::Result<()> {
+    let api: Api<MultiKueueCluster> = Api::all(here.client.clone());
+    let is_connected = |cluster: Option<&MultiKueueCluster>| {
+        cluster.and_then(active).is_some_and(|active| active.status == "True")
+    };
+    let waited = tokio::time::timeout(CONNECTED, await_condition(api.clone(), name, is_connected)).await;
+    if matches!(waited, Ok(Ok(_))) {
+        return output::line(format!("{name} is connected"));
+    }
+    let cluster = api.get(name).await.context("failed to read the MultiKueueCluster")?;
+    let why = active(&cluster).map_or("no operator said anything about it", |active| &active.message);
+    Err(Failure::new(Code::Timeout, format!("{name} was added, but is not connected yet: {why}"))
+        .hint("ferry doctor says what is wrong")
+        .into())
+}

@@ -1,0 +1,86 @@
+//! The same on an embedded fleet.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use anyhow::Context as _;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::{Value, json};
+
+use super::site::{apply, eventually, ferry, job, succeeded};
+
+/// A running `ferry up`, killed when it is dropped.
+struct Up(Child);
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        self.0.kill().ok(); // it may have ended already
+        self.0.wait().ok();
+    }
+}
+
+impl Up {
+    fn start(kubeconfig: &Path) -> anyhow::Result<Up> {
+        let mut command = ferry(kubeconfig);
+        command.args(["up", "--ephemeral", "--worker", "east", "--worker", "west", "--runtime", "simulated"]);
+        let mut child = command.arg("--kubeconfig").arg(kubeconfig).stdout(Stdio::piped()).spawn()?;
+        let lines = BufReader::new(child.stdout.take().context("piped")?).lines();
+        let is_ready = lines.map_while(Result::ok).any(|line| line.starts_with("fleet is ready"));
+        let up = Up(child);
+        anyhow::ensure!(is_ready, "ferry up ended");
+        Ok(up)
+    }
+}
+
+async fn manager(kubeconfig: &Path) -> anyhow::Result<Client> {
+    let config = Kubeconfig::read_from(kubeconfig)?;
+    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_moves_when_its_worker_is_drained() -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    let kubeconfig = directory.path().join("kubeconfig");
+    let _up = Up::start(&kubeconfig)?;
+    let run = |arguments: &[&str]| succeeded(arguments, &ferry(&kubeconfig).args(arguments).output()?);
+    let said = run(&["doctor"])?;
+    assert!(said.contains(": 0 wrong"), "{said}");
+
+    let client = manager(&kubeconfig).await?;
+    let mut long = job("long", true);
+    long["metadata"]["namespace"] = json!("default");
+    long["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "fleet" });
+    apply(&client, long).await?;
+    let place = async |not: &str| {
+        eventually("it runs", async || {
+            let shown: Value = serde_json::from_str(&run(&["get", "jobs", "-o", "json"])?)?;
+            let cluster = shown["items"][0]["cluster"].as_str().map(str::to_owned);
+            let api: Api<k8s_openapi::api::batch::v1::Job> = Api::default_namespaced(client.clone());
+            let active = api.get("long").await?.status.and_then(|status| status.active);
+            Ok(cluster.filter(|cluster| cluster != not && active > Some(0)))
+        })
+        .await
+    };
+    let first = place("").await?;
+    eventually("the cluster is shown", async || {
+        let said = run(&["clusters"])?;
+        Ok(said.lines().any(|line| line.starts_with(&first) && line.contains("cpu 7/8")).then_some(()))
+    })
+    .await?;
+    run(&["drain", &first])?;
+    let second = place(&first).await?;
+    assert_ne!(first, second);
+    let output = ferry(&kubeconfig).arg("doctor").output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains(&format!("hint: ferry uncordon {first}")), "{said}");
+    run(&["uncordon", &first])?;
+
+    // A worker of the fleet can be joined like any other, and then has credentials of its own.
+    let said = run(&["join", "ferry-east", "--name", "east"])?;
+    assert!(said.contains("east is connected"), "{said}");
+    assert!(run(&["doctor", "-v"])?.contains("the credentials for worker east suffice"));
+    Ok(())
+}

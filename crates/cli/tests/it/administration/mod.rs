@@ -1,0 +1,215 @@
+//! `ferry install`, `join`, `leave`, `clusters`, `cordon`, `drain` and `doctor`.
+
+mod embedded;
+pub(crate) mod site;
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::{Node, Secret};
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::json;
+
+use site::{Sites, api, apply, eventually, job, kueue};
+
+/// The client of the kubeconfig that the manager has for a worker.
+async fn as_manager(sites: &Sites, worker: &str) -> anyhow::Result<Client> {
+    let secrets: Api<Secret> = Api::namespaced(sites.client("manager"), "kueue-system");
+    let secret = secrets.get(&format!("{worker}-kubeconfig")).await?;
+    let data = secret.data.and_then(|mut data| data.remove("kubeconfig")).context("a kubeconfig")?;
+    let kubeconfig: Kubeconfig = serde_json::from_slice(&data.0)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
+fn code<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> u16 {
+    match answer {
+        Ok(_) => 200,
+        Err(kube::Error::Api(status)) => status.code,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The worker on which a Job runs, says the manager.
+async fn place_of(sites: &Sites, name: &str, not: Option<&str>) -> anyhow::Result<String> {
+    eventually(&format!("{name} runs, and not on {not:?}"), async || {
+        let shown = sites.said(&["get", "jobs", "-n", "team", "-o", "json"])?;
+        let shown: serde_json::Value = serde_json::from_str(&shown)?;
+        let items = shown["items"].as_array().context("Jobs")?;
+        let job = items.iter().find(|item| item["name"] == name).context("the Job")?;
+        let active = sites.jobs("manager").get(name).await?.status.and_then(|status| status.active);
+        let cluster = job["cluster"].as_str().map(str::to_owned);
+        Ok(cluster.filter(|cluster| Some(cluster.as_str()) != not && active > Some(0)))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clusters_join_work_and_leave() -> anyhow::Result<()> {
+    let Some(mut sites) = Sites::start(&["manager", "east", "west"]).await? else { return Ok(()) };
+
+    // What would be done is said and not done; what was done is not done again.
+    let said = sites.said(&["install", "--context", "manager", "--dry-run"])?;
+    assert!(said.contains("manager: ClusterRole ferry would be created"), "{said}");
+    let roles: Api<ClusterRole> = Api::all(sites.client("manager"));
+    assert!(roles.get_opt("ferry").await?.is_none());
+    for cluster in ["manager", "east", "west"] {
+        let said = sites.said(&["install", "--context", cluster, "--image", "ferry:test"])?;
+        assert!(said.contains(&format!("{cluster}: Deployment kueue-system/ferry created")), "{said}");
+    }
+    let said = sites.said(&["install", "--context", "manager", "--image", "ferry:test"])?;
+    assert!(said.lines().all(|line| line.ends_with("unchanged")), "{said}");
+
+    // Nobody acts yet, and that is said.
+    let output = sites.run(&["doctor"])?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("nobody acts on queues"), "{said}");
+
+    sites.operate()?;
+    sites.queues().await?;
+    let said = sites.said(&["join", "east", "--mirror", "--dry-run"])?;
+    assert!(said.contains("manager: MultiKueueCluster east would be created"), "{said}");
+    assert!(
+        api(&sites.client("manager"), &kueue("MultiKueueCluster", "", json!({})))?
+            .get_opt("east")
+            .await?
+            .is_none()
+    );
+    for cluster in ["east", "west"] {
+        let said = sites.said(&["join", cluster, "--mirror"])?;
+        assert!(said.contains(&format!("{cluster}: LocalQueue team/team created")), "{said}");
+        assert!(said.ends_with(&format!("{cluster} is connected\n")), "{said}");
+    }
+    let said = sites.said(&["join", "east", "--mirror"])?;
+    assert!(
+        !said.contains("created") && !said.contains("changed\n") | said.contains("unchanged\n"),
+        "{said}"
+    );
+
+    // The credentials are enough for Jobs, and for nothing else.
+    let there = as_manager(&sites, "east").await?;
+    let params = ListParams::default();
+    let jobs: Api<k8s_openapi::api::batch::v1::Job> = Api::all(there.clone());
+    assert_eq!(code(jobs.list(&params).await), 200);
+    assert_eq!(code(Api::<Secret>::all(there.clone()).list(&params).await), 403);
+    assert_eq!(code(Api::<Node>::all(there.clone()).list(&params).await), 403);
+    assert_eq!(code(Api::<ClusterRole>::all(there).delete("ferry", &DeleteParams::default()).await), 403);
+
+    let healthy = sites.run(&["doctor", "--verbose"])?;
+    let said = String::from_utf8_lossy(&healthy.stdout).into_owned();
+    assert_eq!(healthy.status.code(), Some(0), "{said}");
+    assert!(said.contains("Jobs in queues wait for their quota"), "{said}");
+    assert!(said.contains("the credentials for worker west suffice"), "{said}");
+
+    move_a_job(&sites).await?;
+    find_what_is_wrong(&sites).await?;
+    leave(&sites)
+}
+
+/// A Job leaves a worker that is drained, and does not come back to one that is cordoned.
+async fn move_a_job(sites: &Sites) -> anyhow::Result<()> {
+    apply(&sites.client("manager"), job("long", true)).await?;
+    let first = place_of(sites, "long", None).await?;
+    // Queues show it later than it is counted.
+    eventually("the cluster is shown", async || {
+        let said = sites.said(&["clusters"])?;
+        let shown = said.lines().find(|line| line.starts_with(&first)).context("a row")?.to_owned();
+        Ok((shown.contains("Connected") && shown.contains("cpu 3/4")).then_some(()))
+    })
+    .await?;
+
+    let refused = sites.run(&["leave", &first])?;
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains(&format!("hint: ferry drain {first}")), "{said}");
+
+    let said = sites.said(&["drain", &first, "--dry-run"])?;
+    assert!(said.contains("1 Jobs would be stopped"), "{said}");
+    let said = sites.said(&["drain", &first])?;
+    assert!(said.ends_with(&format!("{first} is empty\n")), "{said}");
+    let second = place_of(sites, "long", Some(&first)).await?;
+    assert_ne!(first, second);
+    let said = sites.said(&["clusters"])?;
+    assert!(said.lines().any(|line| line.starts_with(&first) && line.contains("Drained")), "{said}");
+    sites.said(&["uncordon", &first])?;
+    let said = sites.said(&["clusters"])?;
+    assert!(said.lines().any(|line| line.starts_with(&first) && line.contains("Connected")), "{said}");
+
+    // A worker that is cordoned keeps what it has, and takes nothing new.
+    sites.said(&["cordon", &second])?;
+    apply(&sites.client("manager"), job("next", true)).await?;
+    assert_eq!(place_of(sites, "next", None).await?, first);
+    assert_eq!(place_of(sites, "long", None).await?, second);
+    sites.said(&["uncordon", &second])?;
+    for name in ["long", "next"] {
+        sites.jobs("manager").delete(name, &DeleteParams::background()).await?;
+    }
+    for cluster in ["east", "west"] {
+        eventually("the mirrors are gone", async || {
+            let left = sites.jobs(cluster).list(&ListParams::default()).await?;
+            Ok(left.items.is_empty().then_some(()))
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+async fn find_what_is_wrong(sites: &Sites) -> anyhow::Result<()> {
+    let manager = sites.client("manager");
+    let mut queue = kueue("LocalQueue", "team", json!({ "clusterQueue": "team" }));
+    queue["metadata"]["namespace"] = json!("team");
+    api(&sites.client("east"), &queue)?.delete("team", &DeleteParams::default()).await?;
+    let mut lost = job("lost", false);
+    lost["metadata"]["labels"] = json!({});
+    lost["spec"]["managedBy"] = json!("kueue.x-k8s.io/multikueue");
+    apply(&manager, lost).await?;
+    let secrets: Api<Secret> = Api::namespaced(manager.clone(), "kueue-system");
+    let bad = Patch::Merge(json!({ "stringData": { "kubeconfig": "{" } }));
+    secrets.patch("west-kubeconfig", &PatchParams::default(), &bad).await?;
+
+    let said = eventually("the operator has noticed", async || {
+        let output = sites.run(&["doctor"])?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        Ok((output.status.code() == Some(1) && said.contains("InsecureKubeConfig")).then_some(said))
+    })
+    .await?;
+    for expected in [
+        "worker east lacks queue team/team",
+        "hint: ferry join CONTEXT --name east --mirror-namespace team",
+        "worker west is not connected",
+        "job team/lost is to run on a worker (managedBy: kueue.x-k8s.io/multikueue), but names no queue",
+    ] {
+        assert!(said.contains(expected), "{expected} is missing: {said}");
+    }
+    let shown = sites.said(&["clusters"])?;
+    assert!(shown.lines().any(|line| line.starts_with("west") && line.contains("Lost")), "{shown}");
+
+    // What the hints say helps.
+    sites.jobs("manager").delete("lost", &DeleteParams::background()).await?;
+    for cluster in ["east", "west"] {
+        sites.said(&["join", cluster, "--mirror-namespace", "team"])?;
+    }
+    eventually("everything is well again", async || {
+        Ok((sites.run(&["doctor"])?.status.code() == Some(0)).then_some(()))
+    })
+    .await
+}
+
+fn leave(sites: &Sites) -> anyhow::Result<()> {
+    let said = sites.said(&["leave", "east", "--dry-run"])?;
+    assert!(said.contains("manager: MultiKueueCluster east would be deleted"), "{said}");
+    let said = sites.said(&["leave", "east"])?;
+    for expected in [
+        "manager: MultiKueueConfig ferry changed",
+        "manager: Secret kueue-system/east-kubeconfig deleted",
+        "east: ClusterRole ferry-manager deleted",
+        "east: ServiceAccount kueue-system/ferry-manager deleted",
+    ] {
+        assert!(said.contains(expected), "{expected} is missing: {said}");
+    }
+    assert_eq!(sites.said(&["clusters", "-o", "name"])?, "west\n");
+    assert_eq!(sites.said(&["leave", "east"])?, "east is no worker\n");
+    Ok(())
+}
