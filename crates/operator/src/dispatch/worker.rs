@@ -26,6 +26,7 @@ use super::{
     events::Told,
     observe::decided,
 };
+use crate::caches::{CONTROLLER, controller};
 
 /// Mirrors by the Workload that they belong to.
 const BY_LINK: &str = "link";
@@ -63,7 +64,7 @@ impl Worker {
             .start(tasks);
         let mut kinds = BTreeMap::new();
         for adapter in &shared.settings.kinds {
-            let wake = shared.wake.clone();
+            let (wake, found, adapter) = (shared.wake.clone(), shared.workloads.clone(), *adapter);
             let objects = Cache::new(Api::<DynamicObject>::all_with(client.clone(), &resource(adapter)))
                 .labels(&ours)
                 .index(BY_LINK, |object: &DynamicObject| {
@@ -72,6 +73,10 @@ impl Worker {
                 .on_change(move |change| {
                     let both = change.old.into_iter().chain(change.new);
                     both.filter_map(|object| linked(object)).for_each(|key| wake.workload(key));
+                    // A job may wait for that of an earlier one of its name to be gone.
+                    let owner =
+                        controller(adapter.group, adapter.kind, &change.key.namespace, &change.key.name);
+                    found.by(CONTROLLER, &owner).iter().for_each(|it| wake.workload(Key::of(&**it)));
                 })
                 .start(tasks);
             let (of, seen) = (Arc::clone(shared), objects.clone());
