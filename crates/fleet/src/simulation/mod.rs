@@ -96,6 +96,9 @@ struct World {
 
 impl World {
     fn new(seed: u64, mut settings: Settings) -> World {
+        // The clusters here know batch Jobs only.
+        settings.frameworks.retain(|framework| *framework == "batch/job");
+        settings.dispatch.kinds.retain(|kind| kind.integration == "batch/job");
         let clock = Clock::manual(Timestamp::from_second(1_800_000_000).expect("a time"));
         let mut random = Random::new(seed);
         let pods: Arc<Mutex<BTreeMap<&'static str, Pods>>> = Arc::default();

@@ -163,4 +163,27 @@ mod tests {
             ]
         );
     }
+
+    #[test]
+    fn wh_2_every_kind_of_job_is_asked_about_but_not_in_the_systems_own_namespaces() {
+        let asked: Vec<&Asked> = ASKED.iter().collect();
+        let client = |path: &str| json!({ "url": path });
+        let configuration = configuration(Mode::Mutating, &asked, client, &["kube-system", "kueue-system"]);
+        let webhooks = configuration["webhooks"].as_array().expect("webhooks");
+        let of = |name: &str| webhooks.iter().find(|webhook| webhook["name"] == name).expect("a webhook");
+        assert_eq!(of("mjobset.kb.io")["clientConfig"]["url"], "/mutate-jobset-x-k8s-io-v1alpha2-jobset");
+        assert_eq!(of("mmpijob.kb.io")["clientConfig"]["url"], "/mutate-kubeflow-org-v2beta1-mpijob");
+        assert_eq!(of("mraycluster.kb.io")["clientConfig"]["url"], "/mutate-ray-io-v1-raycluster");
+        assert_eq!(
+            of("mappwrapper.kb.io")["clientConfig"]["url"],
+            "/mutate-workload-codeflare-dev-v1beta2-appwrapper"
+        );
+        let excluded = json!(["kube-system", "kueue-system"]);
+        let jobs = ASKED.iter().filter(|asked| asked.framework.is_some());
+        for asked in jobs {
+            let webhook = of(&name(Mode::Mutating, asked));
+            assert_eq!(webhook["namespaceSelector"]["matchExpressions"][0]["values"], excluded);
+        }
+        assert!(of("mworkload.kb.io").get("namespaceSelector").is_none());
+    }
 }

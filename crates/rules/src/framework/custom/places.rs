@@ -134,8 +134,7 @@ fn write(object: &mut Value, at: &str, template: &PodTemplateSpec) {
     for (part, field) in parts {
         if let Some(value) = template[part].get(field) {
             set(object, &format!("{at}/{part}/{field}"), value.clone());
-        } else if let Some(part) = object.pointer_mut(&format!("{at}/{part}")).and_then(Value::as_object_mut)
-        {
+        } else if let Some(Value::Object(part)) = object.pointer_mut(&format!("{at}/{part}")) {
             part.remove(field);
         }
     }
