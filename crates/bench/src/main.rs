@@ -3,6 +3,7 @@
 //! A benchmark starts everything it compares, on this machine and at the same time, and prints both sides, their ratio
 //! and the machine. It asserts nothing: a number is for people to judge.
 
+mod api;
 mod cluster;
 mod machine;
 mod report;
@@ -29,6 +30,8 @@ enum Name {
     Cluster,
     /// A verdict about a Job: our rules as a library, and a dry-run create on kube-apiserver.
     Validate,
+    /// An API server that keeps what it acknowledges: ours, and kube-apiserver with etcd.
+    Api,
 }
 
 #[tokio::main]
@@ -40,6 +43,7 @@ async fn main() -> anyhow::Result<()> {
     let report = match arguments.name {
         Name::Cluster => cluster::run().await?,
         Name::Validate => validate::run().await?,
+        Name::Api => api::run().await?,
     };
     let report = report.on(Machine::read()?);
     if arguments.json {

@@ -21,14 +21,40 @@ pub(crate) struct Report {
     machine: Option<Machine>,
 }
 
-/// One thing that was measured on both sides. Less is better.
+/// One thing that was measured on both sides.
 #[derive(Debug, Serialize)]
 struct Measure {
     what: &'static str,
-    ours_seconds: f64,
-    theirs_seconds: f64,
-    /// Theirs divided by ours.
+    unit: Unit,
+    ours: f64,
+    theirs: f64,
+    /// How many times better ours is.
     ratio: f64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Unit {
+    Seconds,
+    PerSecond,
+    Bytes,
+}
+
+impl Unit {
+    fn better(self, ours: f64, theirs: f64) -> f64 {
+        match self {
+            Unit::Seconds | Unit::Bytes => theirs / ours,
+            Unit::PerSecond => ours / theirs,
+        }
+    }
+
+    fn print(self, value: f64) -> String {
+        match self {
+            Unit::Seconds => time(value),
+            Unit::PerSecond => format!("{value:.0}/s"),
+            Unit::Bytes => format!("{:.1} MiB", value / f64::from(1 << 20)),
+        }
+    }
 }
 
 impl Report {
@@ -37,10 +63,23 @@ impl Report {
         Report { name, about, ours, theirs, measures: Vec::new(), notes: Vec::new(), machine: None }
     }
 
-    pub(crate) fn measure(mut self, what: &'static str, ours: Duration, theirs: Duration) -> Report {
-        let (ours_seconds, theirs_seconds) = (ours.as_secs_f64(), theirs.as_secs_f64());
-        let ratio = theirs_seconds / ours_seconds;
-        self.measures.push(Measure { what, ours_seconds, theirs_seconds, ratio });
+    pub(crate) fn measure(self, what: &'static str, ours: Duration, theirs: Duration) -> Report {
+        self.with(what, Unit::Seconds, ours.as_secs_f64(), theirs.as_secs_f64())
+    }
+
+    /// How often something was done in a second.
+    pub(crate) fn rate(self, what: &'static str, ours: f64, theirs: f64) -> Report {
+        self.with(what, Unit::PerSecond, ours, theirs)
+    }
+
+    /// Bytes of memory.
+    #[expect(clippy::cast_precision_loss, reason = "shown with one decimal of a MiB")]
+    pub(crate) fn memory(self, what: &'static str, ours: u64, theirs: u64) -> Report {
+        self.with(what, Unit::Bytes, ours as f64, theirs as f64)
+    }
+
+    fn with(mut self, what: &'static str, unit: Unit, ours: f64, theirs: f64) -> Report {
+        self.measures.push(Measure { what, unit, ours, theirs, ratio: unit.better(ours, theirs) });
         self
     }
 
@@ -60,8 +99,8 @@ impl fmt::Display for Report {
         writeln!(f, "{}: {}\n", self.name, self.about)?;
         writeln!(f, "  ours    {}\n  theirs  {}\n", self.ours, self.theirs)?;
         writeln!(f, "  {:<38}{:>12}{:>12}{:>10}", "", "ours", "theirs", "ratio")?;
-        for Measure { what, ours_seconds, theirs_seconds, ratio } in &self.measures {
-            let (ours, theirs) = (time(*ours_seconds), time(*theirs_seconds));
+        for Measure { what, unit, ours, theirs, ratio } in &self.measures {
+            let (ours, theirs) = (unit.print(*ours), unit.print(*theirs));
             writeln!(f, "  {what:<38}{ours:>12}{theirs:>12}{:>10}", format!("{ratio:.1}x"))?;
         }
         writeln!(f)?;
@@ -125,6 +164,15 @@ mod tests {
         let report = Report::new("name", "about".to_owned(), "us", "them").note("nota bene");
         let text = report.measure("work", Duration::from_millis(2), Duration::from_millis(50)).to_string();
         for part in ["2.00 ms", "50.0 ms", "25.0x", "nota bene"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn more_is_better_of_rates_and_less_of_memory() {
+        let report = Report::new("name", "about".to_owned(), "us", "them");
+        let text = report.rate("work", 600.0, 200.0).memory("kept", 10 << 20, 25 << 20).to_string();
+        for part in ["600/s", "200/s", "3.0x", "10.0 MiB", "25.0 MiB", "2.5x"] {
             assert!(text.contains(part), "{text}");
         }
     }

@@ -4,6 +4,8 @@ use std::{fs, ops::Sub, time::Duration};
 
 use anyhow::Context as _;
 
+use crate::machine::{field, kibibytes};
+
 /// Processor time of some processes, since they started.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Cpu(pub(crate) Duration);
@@ -29,6 +31,18 @@ impl Sub for Cpu {
     }
 }
 
+/// Memory that some processes hold together, in bytes. What they share with others is counted in parts.
+pub(crate) fn memory_of(ids: &[u32]) -> anyhow::Result<u64> {
+    let mut bytes = 0;
+    for id in ids {
+        let path = format!("/proc/{id}/smaps_rollup");
+        let text = fs::read_to_string(&path).with_context(|| format!("process {id} is gone"))?;
+        let kept = field(&text, "Pss").and_then(|text| kibibytes(&text));
+        bytes += kept.with_context(|| format!("no memory in {path}"))? * 1024;
+    }
+    Ok(bytes)
+}
+
 /// User and system time, the 14th and 15th field. The second, the name of the program, may contain anything but ends with
 /// the last parenthesis.
 fn ticks_in(stat: &str) -> Option<u64> {
@@ -46,6 +60,12 @@ mod tests {
         let stat = "42 (a) name) S 1 42 42 0 -1 4194560 9 0 0 0 17 5 0 0 20 0 1 0 8 0 0";
         assert_eq!(ticks_in(stat), Some(22));
         assert_eq!(ticks_in("42 (short) S 1"), None);
+    }
+
+    #[test]
+    fn memory_of_a_process() {
+        let bytes = memory_of(&[std::process::id()]).expect("our own process");
+        assert!(bytes > 100_000, "{bytes}");
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub struct Builder {
     names: Vec<String>,
     apiserver_args: Vec<String>,
     controller_manager_args: Vec<String>,
+    durable: bool,
 }
 
 impl Builder {
@@ -53,6 +54,12 @@ impl Builder {
         arguments: I,
     ) -> Builder {
         self.controller_manager_args.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// Lets etcd wait for the disk before it acknowledges, as it does by default: for whoever measures.
+    pub fn durable(mut self) -> Builder {
+        self.durable = true;
         self
     }
 
@@ -87,7 +94,8 @@ impl Builder {
         let directory = scratch.path();
         let authority = Authority::new()?;
         let files = authority.write(directory, &self.names)?;
-        let etcd = Program::new("etcd", &paths.etcd, etcd(directory, ports.etcd), ports.etcd, directory);
+        let arguments = etcd(directory, ports.etcd, self.durable);
+        let etcd = Program::new("etcd", &paths.etcd, arguments, ports.etcd, directory);
         let arguments = self.apiserver(&files, &ports);
         let apiserver =
             Program::new("kube-apiserver", &paths.apiserver, arguments, ports.apiserver, directory);
@@ -143,17 +151,21 @@ impl Builder {
 }
 
 /// One member, on one port: the address for other members is never dialled, so the kernel may choose it. Data survive a
-/// killed process without being flushed to the disk, and tests pull no plugs.
-fn etcd(directory: &Path, port: u16) -> Vec<String> {
-    vec![
+/// killed process without being flushed to the disk, and tests pull no plugs; who compares what durable writes cost
+/// does not want that.
+fn etcd(directory: &Path, port: u16, durable: bool) -> Vec<String> {
+    let mut arguments = vec![
         flag("data-dir", &directory.join("etcd")),
         format!("--name={}", directory.display()),
         format!("--listen-client-urls=http://127.0.0.1:{port}"),
         format!("--advertise-client-urls=http://127.0.0.1:{port}"),
         "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
         "--log-level=warn".to_owned(),
-        "--unsafe-no-fsync".to_owned(),
-    ]
+    ];
+    if !durable {
+        arguments.push("--unsafe-no-fsync".to_owned());
+    }
+    arguments
 }
 
 fn flag(name: &str, path: &Path) -> String {
