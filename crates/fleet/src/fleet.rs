@@ -15,6 +15,10 @@ use crate::{Cluster, Error, cluster};
 /// The name of the management cluster.
 pub const MANAGER: &str = "manager";
 
+/// Of how many pods that are gone a node keeps the logs: Jobs are asked for them after their end, when their pods on the
+/// worker are gone.
+const KEPT_LOGS: usize = 500;
+
 /// What a fleet is to be.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -119,17 +123,25 @@ pub fn context(cluster: &str) -> String {
     format!("ferry-{cluster}")
 }
 
+/// The name of a cluster's node, and of its directory.
+pub fn node_of(cluster: &str) -> String {
+    format!("{cluster}-node")
+}
+
 fn of_cluster(
     settings: &Settings,
     name: &str,
     index: u16,
     operator: operator::Settings,
 ) -> cluster::Settings {
-    let of_node = format!("{name}-node");
+    let of_node = node_of(name);
     let mut node = match &settings.runtime {
         Runtime::Simulated => runner::Settings::simulated(&of_node),
         Runtime::Processes(directory) => runner::Settings::process(&of_node, directory.join(&of_node)),
     };
+    if let runner::Runtime::Process(process) = &mut node.runtime {
+        process.kept_logs = KEPT_LOGS;
+    }
     node.capacity.insert("cpu".to_owned(), settings.quota.cpu.clone());
     node.capacity.insert("memory".to_owned(), settings.quota.memory.clone());
     cluster::Settings {

@@ -8,11 +8,13 @@
 //! - `registration`: the Node object and its lease.
 //! - `simulated`: pods that only pretend to run.
 //! - `process`: pods that are processes; [`init`] is what those are started by, and `logs` what becomes of what they write.
+//! - [`kept`]: logs of pods that are gone.
 //! - `writes`: what is written about pods.
 //!
 //! What to do next with a pod, and what its status says, is decided in [`rules::node`].
 
 pub mod init;
+pub mod kept;
 mod logs;
 mod process;
 mod registration;

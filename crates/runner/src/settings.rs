@@ -54,6 +54,8 @@ pub struct Process {
     pub server: Option<(String, u16)>,
     /// Keeps pods apart from their host no further than this; as far as the kernel permits if not said.
     pub isolation: Option<Isolation>,
+    /// Of how many pods that are gone logs are kept, for [`crate::kept`].
+    pub kept_logs: usize,
 }
 
 /// Finds out what an image is, by pulling it for instance.
@@ -85,6 +87,7 @@ impl Settings {
             init: vec!["/proc/self/exe".into(), init::COMMAND.into()],
             server: None,
             isolation: None,
+            kept_logs: 0,
         };
         Settings::new(name, Runtime::Process(Box::new(process)), &capacity)
     }

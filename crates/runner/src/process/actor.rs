@@ -33,6 +33,7 @@ use super::{
     volumes::{self, Volumes},
 };
 use crate::{
+    kept,
     logs::Log,
     writes::{self, Written},
 };
@@ -585,9 +586,14 @@ impl Actor {
         }
     }
 
-    /// Removes everything.
+    /// Removes everything but logs that are to be kept.
     async fn forget(mut self) {
         self.clean().await;
+        let settings = &self.shared.settings;
+        let logs = self.directories.logs();
+        if let Err(error) = kept::keep(&settings.directory, &self.pod, &logs, settings.kept_logs) {
+            warn!(pod = %self.key, %error, "failed to keep the logs of a pod");
+        }
         if let Err(error) = volumes::remove_tree(&self.directories.pod) {
             warn!(pod = %self.key, %error, "failed to remove the directory of a pod");
         }

@@ -73,7 +73,11 @@ impl Directories {
     }
 
     pub(super) fn log(&self, container: &str, number: i32) -> PathBuf {
-        self.pod.join("logs").join(container).join(format!("{number}.log"))
+        self.logs().join(container).join(format!("{number}.log"))
+    }
+
+    pub(super) fn logs(&self) -> PathBuf {
+        self.pod.join("logs")
     }
 
     /// Where a container writes its termination message.
