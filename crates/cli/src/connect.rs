@@ -52,6 +52,8 @@ pub(crate) struct Manager {
     pub(crate) operator_namespace: String,
     /// The context that is used, if there is one.
     context: Option<String>,
+    /// The directories of the kubeconfigs that were read: an embedded fleet keeps its own beside its data.
+    pub(crate) homes: Vec<PathBuf>,
     /// What else the user can reach.
     kubeconfig: Kubeconfig,
 }
@@ -66,9 +68,9 @@ impl Manager {
 impl Options {
     /// Prepares to talk to the management cluster. Nothing is sent yet.
     pub(crate) async fn manager(&self) -> anyhow::Result<Manager> {
-        let Some(kubeconfig) = self.read()? else {
+        let Some((kubeconfig, files)) = self.read()? else {
             let config = Config::incluster().map_err(|_| no_cluster())?;
-            return self.connect(config, Kubeconfig::default());
+            return self.connect(config, Kubeconfig::default(), &[]);
         };
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await;
@@ -77,49 +79,58 @@ impl Options {
             Failure::new(Code::Error, format!("failed to use the kubeconfig: {}", reconcile::chain(&error)))
                 .hint(format!("contexts that there are: {}", contexts.join(", ")))
         })?;
-        self.connect(config, kubeconfig)
+        self.connect(config, kubeconfig, &files)
     }
 
-    fn connect(&self, mut config: Config, kubeconfig: Kubeconfig) -> anyhow::Result<Manager> {
+    fn connect(
+        &self,
+        mut config: Config,
+        kubeconfig: Kubeconfig,
+        files: &[PathBuf],
+    ) -> anyhow::Result<Manager> {
         config.connect_timeout = Some(CONNECT);
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client = Client::try_from(config).context("failed to prepare a client")?;
         let context = self.context.clone().or_else(|| kubeconfig.current_context.clone());
         let operator_namespace = self.operator_namespace.clone();
-        Ok(Manager { client, namespace, operator_namespace, context, kubeconfig })
+        let homes = files.iter().filter_map(|file| file.parent()).map(Path::to_owned).collect();
+        Ok(Manager { client, namespace, operator_namespace, context, homes, kubeconfig })
     }
 
-    /// The kubeconfig that is meant; `None` if there is none at all.
-    fn read(&self) -> anyhow::Result<Option<Kubeconfig>> {
+    /// The kubeconfig that is meant and the files that it is from; `None` if there is none at all.
+    fn read(&self) -> anyhow::Result<Option<(Kubeconfig, Vec<PathBuf>)>> {
         if let Some(path) = &self.kubeconfig {
             return read_from(path).map(Some);
         }
-        let is_set = std::env::var_os("KUBECONFIG").is_some_and(|value| !value.is_empty());
-        if !is_set && let Some(own) = self.of_own_fleet()? {
-            return Ok(Some(own));
+        let named: Vec<PathBuf> = std::env::var_os("KUBECONFIG")
+            .map(|value| std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect())
+            .unwrap_or_default();
+        if named.is_empty() {
+            if let Some(own) = self.of_own_fleet()? {
+                return Ok(Some(own));
+            }
+            let home = home_kubeconfig().filter(|path| path.exists());
+            return home.map(|path| read_from(&path)).transpose();
         }
-        match Kubeconfig::from_env().context("failed to read what KUBECONFIG names")? {
-            Some(config) => Ok(Some(config)),
-            None => match home_kubeconfig().filter(|path| path.exists()) {
-                Some(path) => read_from(&path).map(Some),
-                None => Ok(None),
-            },
-        }
+        let read = Kubeconfig::from_env().context("failed to read what KUBECONFIG names")?;
+        Ok(read.map(|kubeconfig| (kubeconfig, named)))
     }
 
     /// What `ferry up` wrote, unless a context is asked for that is elsewhere.
-    fn of_own_fleet(&self) -> anyhow::Result<Option<Kubeconfig>> {
+    fn of_own_fleet(&self) -> anyhow::Result<Option<(Kubeconfig, Vec<PathBuf>)>> {
         let path = up::default_data().ok().map(|data| up::kubeconfig_in(&data));
         let Some(path) = path.filter(|path| path.exists()) else { return Ok(None) };
-        let config = read_from(&path)?;
-        let has = |name: &String| config.contexts.iter().any(|context| context.name == *name);
-        Ok(self.context.as_ref().is_none_or(has).then_some(config))
+        let read = read_from(&path)?;
+        let has = |name: &String| read.0.contexts.iter().any(|context| context.name == *name);
+        let is_alone = home_kubeconfig().is_none_or(|path| !path.exists());
+        Ok((is_alone || self.context.as_ref().is_none_or(has)).then_some(read))
     }
 }
 
-fn read_from(path: &Path) -> anyhow::Result<Kubeconfig> {
+fn read_from(path: &Path) -> anyhow::Result<(Kubeconfig, Vec<PathBuf>)> {
     let read = Kubeconfig::read_from(path).with_context(|| format!("failed to read {}", path.display()));
-    read.hint("--kubeconfig and KUBECONFIG say which file to use")
+    let kubeconfig = read.hint("--kubeconfig and KUBECONFIG say which file to use")?;
+    Ok((kubeconfig, vec![path.to_owned()]))
 }
 
 fn home_kubeconfig() -> Option<PathBuf> {

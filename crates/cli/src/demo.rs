@@ -11,16 +11,16 @@ use fleet::{Fleet, Runtime, Settings};
 use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
 use kube::api::PostParams;
-use reconcile::{Cache, Tasks};
-use tokio::sync::Notify;
-use types::kueue::Workload;
 
 use crate::arguments;
 use crate::failure::Code;
+use crate::live::Live;
+use crate::output::{self, Table};
 use crate::process;
 use crate::up;
+use crate::view::{Status, View};
 use jobs::Expected;
-use progress::{Progress, Seen};
+use progress::Progress;
 
 /// Shows a fleet at work. Succeeds only if everything ended as it should.
 pub(crate) fn run(arguments: &arguments::Demo) -> anyhow::Result<ExitCode> {
@@ -48,13 +48,7 @@ async fn show(arguments: &arguments::Demo) -> anyhow::Result<ExitCode> {
     eprintln!("three clusters, manager, east and west, are up after {:.1} s", begin.elapsed().as_secs_f64());
 
     let client = fleet.manager().client();
-    let (mut tasks, changed) = (Tasks::new(), std::sync::Arc::new(Notify::new()));
-    let (one, other) = (changed.clone(), changed.clone());
-    let jobs =
-        Cache::new(Api::<Job>::all(client.clone())).on_change(move |_| one.notify_one()).start(&mut tasks);
-    let workloads = Cache::new(Api::<Workload>::all(client.clone()))
-        .on_change(move |_| other.notify_one())
-        .start(&mut tasks);
+    let live = Live::start(&client, Some("default")).await?;
     let api: Api<Job> = Api::default_namespaced(client);
     for (job, _) in jobs::all() {
         let name = job.metadata.name.clone().unwrap_or_default();
@@ -63,56 +57,88 @@ async fn show(arguments: &arguments::Demo) -> anyhow::Result<ExitCode> {
             .with_context(|| format!("failed to submit job {name}"))?;
     }
 
+    let all = jobs::all();
     let mut progress = Progress::default();
     let deadline = tokio::time::sleep(Duration::from_secs(arguments.timeout));
     tokio::pin!(deadline);
-    let in_time = loop {
-        let seen: Vec<Seen> = jobs::all().iter().map(|(job, _)| Seen::of(job, &jobs, &workloads)).collect();
-        progress.show(&seen);
-        let all = jobs::all();
-        if seen.iter().zip(&all).all(|(seen, (_, expected))| expected.is_settled(seen)) {
-            break true;
+    let (views, in_time) = loop {
+        let views = of(&all, &live);
+        progress.show(&views);
+        if views.len() == all.len()
+            && views.iter().zip(&all).all(|(view, (_, expected))| expected.is_settled(view))
+        {
+            break (views, true);
         }
         tokio::select! {
             biased;
-            () = &mut deadline => break false,
-            () = changed.notified() => {}
+            () = &mut deadline => break (views, false),
+            () = live.changed() => {}
         }
     };
-
-    let mut as_expected = true;
-    println!("{:<12} {:<12} {:<10} {:>6}  WHY", "JOB", "ENDED", "RAN ON", "TOOK");
-    for (job, expected) in jobs::all() {
-        let seen = Seen::of(&job, &jobs, &workloads);
-        let good = expected.is_settled(&seen);
-        as_expected &= good;
-        let mark = if good { "" } else { "  (not as it should)" };
-        println!("{}  {}{mark}", seen.row(), expected.why());
-    }
-    drop(tasks);
+    drop(live);
     fleet.stop().await;
     if !in_time {
-        eprintln!("error: not everything ended within {} s", arguments.timeout);
+        eprintln!("error: not everything ended as it should within {} s", arguments.timeout);
     }
-    if as_expected {
-        println!("\nTo keep such a fleet:\n  ferry up\nand, with the KUBECONFIG that it prints:");
-        println!("  kubectl create job hello --image=busybox --dry-run=client -o yaml -- echo hi |");
-        println!(
-            "    kubectl label --local -f - kueue.x-k8s.io/queue-name={} -o yaml | kubectl create -f -",
-            fleet::QUEUE
-        );
-        println!("  kubectl get jobs,workloads");
+    eprintln!();
+    summary(&all, &views)?;
+    if in_time {
+        next()?;
     }
-    Ok(if as_expected { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if in_time { ExitCode::SUCCESS } else { Code::No.into() })
+}
+
+/// How the Jobs stand, in the order in which they were submitted.
+fn of(all: &[(Job, Expected)], live: &Live) -> Vec<View> {
+    let found = live.found();
+    let view = |(job, _): &(Job, Expected)| {
+        found
+            .iter()
+            .map(|found| &found.view)
+            .find(|view| Some(&view.name) == job.metadata.name.as_ref())
+            .cloned()
+    };
+    all.iter().filter_map(view).collect()
+}
+
+fn summary(all: &[(Job, Expected)], views: &[View]) -> anyhow::Result<()> {
+    let mut table = Table::new(["JOB", "ENDED", "RAN ON", "DONE", "FAILED PODS", "TOOK", "WHY"]);
+    for (job, expected) in all {
+        let name = job.metadata.name.clone().unwrap_or_default();
+        let Some(view) = views.iter().find(|view| view.name == name) else { continue };
+        let mark = if expected.is_settled(view) { "" } else { " (not as it should)" };
+        table.row(progress::row(view, &format!("{}{mark}", expected.why())));
+    }
+    table.print()
+}
+
+/// What to do next.
+fn next() -> anyhow::Result<()> {
+    output::line("\nTo keep such a fleet, in another terminal:\n  ferry up")?;
+    output::line("and then, for instance:")?;
+    output::line("  kubectl create job hello --image=busybox --dry-run=client -o yaml -- echo hi |")?;
+    output::line(format!("    ferry submit - --queue {} --logs", fleet::QUEUE))?;
+    for (command, what) in [
+        ("get jobs", "where everything stands; -w goes on"),
+        ("describe hello", "all about a Job, its pods on the worker included"),
+        ("explain hello", "what it waits for, cluster by cluster"),
+        ("logs hello", "what its pods wrote, wherever they ran"),
+        ("top", "who holds what"),
+    ] {
+        output::line(format!("  ferry {command:<16} # {what}"))?;
+    }
+    Ok(())
 }
 
 impl Expected {
     /// Whether a Job is as it should be in the end.
-    fn is_settled(&self, seen: &Seen) -> bool {
+    fn is_settled(self, view: &View) -> bool {
         match self {
-            Expected::OnWorker => seen.is_complete && seen.cluster.is_some(),
-            Expected::Here => seen.is_complete && seen.cluster.is_none() && !seen.is_queued,
-            Expected::Untouched => seen.is_created && !seen.has_status,
+            Expected::OnWorker => view.status == Status::Complete && view.cluster.is_some(),
+            Expected::Here => {
+                view.status == Status::Complete && view.cluster.is_none() && view.workload.is_none()
+            }
+            Expected::Untouched => view.status == Status::External,
         }
     }
 }

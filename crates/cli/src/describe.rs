@@ -190,7 +190,7 @@ fn table(pods: &[Pod], now: Timestamp) -> Table {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         table.row([
             pod.name_any().into(),
-            pods::index(pod).map(|index| index.to_string()).unwrap_or_default().into(),
+            pods::index_of(&pod.metadata).map(|index| index.to_string()).unwrap_or_default().into(),
             pods::state(pod).into(),
             restarts.to_string().into(),
             node.unwrap_or_default().into(),

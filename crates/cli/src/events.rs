@@ -21,7 +21,7 @@ pub(crate) const HERE: &str = "manager";
 
 /// By how much the clocks of clusters may differ. What was told earlier than this before a Job was created is about an
 /// earlier one of the same name.
-const SKEW: SignedDuration = SignedDuration::from_secs(5);
+pub(crate) const SKEW: SignedDuration = SignedDuration::from_secs(5);
 
 /// Show what happened to a Job, or in a namespace, on all clusters in the order of time.
 #[derive(clap::Args)]

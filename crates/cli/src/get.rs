@@ -172,7 +172,7 @@ fn print(table: Table, what: &str, namespace: Option<&str>) -> anyhow::Result<()
 
 /// Prints a line for each Job, and another one whenever it says something else.
 async fn watch(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()> {
-    let live = Live::start(manager, arguments.namespace(manager)).await?;
+    let live = Live::start(&manager.client, arguments.namespace(manager)).await?;
     let stopped = process::stopped()?;
     tokio::pin!(stopped);
     let mut table = Table::new(arguments.headings());

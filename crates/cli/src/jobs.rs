@@ -108,7 +108,7 @@ where
 fn known<K: Clone>(answer: Result<kube::core::ObjectList<K>, kube::Error>) -> Result<Vec<K>, kube::Error> {
     match answer {
         Ok(list) => Ok(list.items),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Vec::new()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
-use kube::Api;
+use kube::{Api, Client};
 use reconcile::{Cache, Tasks};
 use tokio::sync::Notify;
 use types::kueue::Workload;
 
-use crate::connect::Manager;
 use crate::jobs::{self, Found};
 
 /// Jobs as they are now, for as long as this is held.
@@ -21,18 +20,17 @@ pub(crate) struct Live {
 
 impl Live {
     /// Begins to look, and returns when everything that there is was seen.
-    pub(crate) async fn start(manager: &Manager, namespace: Option<&str>) -> anyhow::Result<Live> {
+    pub(crate) async fn start(client: &Client, namespace: Option<&str>) -> anyhow::Result<Live> {
         // A watch tries forever; whether it can work at all is asked once.
-        jobs::list(&manager.client, namespace).await?;
+        jobs::list(client, namespace).await?;
         let (mut tasks, changed) = (Tasks::new(), Arc::new(Notify::new()));
-        let client = manager.client.clone();
         let jobs: Api<Job> = match namespace {
             Some(namespace) => Api::namespaced(client.clone(), namespace),
             None => Api::all(client.clone()),
         };
         let workloads: Api<Workload> = match namespace {
-            Some(namespace) => Api::namespaced(client, namespace),
-            None => Api::all(client),
+            Some(namespace) => Api::namespaced(client.clone(), namespace),
+            None => Api::all(client.clone()),
         };
         let (one, other) = (Arc::clone(&changed), Arc::clone(&changed));
         let jobs = Cache::new(jobs).on_change(move |_| one.notify_one()).start(&mut tasks);

@@ -2,16 +2,21 @@
 
 mod follow;
 
+use std::collections::HashSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context as _;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use kube::api::LogParams;
 
-use crate::connect::{Options, within};
+use crate::connect::{Manager, Options, within};
 use crate::failure::{Code, Failure};
 use crate::jobs;
+use crate::kept;
 use crate::output::{self, Palette, Tone};
 use crate::pods;
 use crate::process;
@@ -20,10 +25,15 @@ use crate::view::View;
 
 pub(crate) use follow::follow;
 
+/// How often logs of pods that have just gone are looked for, and how long in between.
+const ATTEMPTS: usize = 10;
+const ATTEMPT: Duration = Duration::from_millis(200);
+
 /// Show what the pods of a Job wrote, from the cluster that it runs or ran on.
 ///
 /// Every line begins with the name of its pod. With -f, goes on until the Job has ended, with the pods that replace those
-/// that failed, and to another worker if the Job moves.
+/// that failed, and to another worker if the Job moves. Pods go with their Job's mirror when it has ended; an embedded
+/// fleet of this machine keeps the logs of its last pods all the same.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  ferry logs render\n  ferry logs render -f --tail 10\n  ferry logs render --index 3 --no-prefix"
@@ -79,29 +89,81 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             follow(&manager, &view, &arguments.what).await?;
             return Ok(ExitCode::SUCCESS);
         }
-        let place = pods::place(&manager, &view).await?;
-        let pods = place.list(&view).await?;
-        let wanted: Vec<&Pod> = pods.iter().filter(|pod| arguments.what.is_wanted(pod)).collect();
-        if wanted.is_empty() {
-            return Err(nothing(&view, &place.cluster).into());
-        }
-        for pod in wanted {
-            for container in arguments.what.containers(pod) {
-                let params = arguments.what.params(&container, false);
-                let name = pod.name_any();
-                let text =
-                    within(&place.cluster, "read logs", place.pods(&view).logs(&name, &params)).await?;
-                let prefix = arguments.what.prefix(pod, &container);
-                text.lines().try_for_each(|line| output::line(format!("{prefix}{line}")))?;
-            }
+        if !print_all(&manager, &view, &arguments.what).await? {
+            return Err(nothing(&view).into());
         }
         Ok(ExitCode::SUCCESS)
     })
 }
 
-fn nothing(view: &View, cluster: &str) -> Failure {
+/// Prints the logs of the pods that are there and of those that are gone. True if there were any.
+async fn print_all(manager: &Manager, view: &View, what: &What) -> anyhow::Result<bool> {
+    let mut attempts = if view.status.has_ended() && kept::is_possible(manager, view) { ATTEMPTS } else { 1 };
+    loop {
+        let read = print_present(manager, view, what).await?;
+        if print_kept(manager, view, what, &read).await? || !read.is_empty() {
+            return Ok(true);
+        }
+        attempts -= 1;
+        if attempts == 0 {
+            return Ok(false);
+        }
+        // A pod is gone a moment before its logs are put where they are kept, and nobody tells when that is done.
+        tokio::time::sleep(ATTEMPT).await;
+    }
+}
+
+/// Prints the logs of the pods that are there, and returns their uids.
+async fn print_present(manager: &Manager, view: &View, what: &What) -> anyhow::Result<HashSet<String>> {
+    let place = pods::place(manager, view).await?;
+    let pods = place.list(view).await?;
+    let wanted: Vec<&Pod> = pods.iter().filter(|pod| what.is_wanted(&pod.metadata)).collect();
+    for pod in &wanted {
+        for container in what.containers(pod) {
+            let params = what.params(&container, false);
+            let name = pod.name_any();
+            let text = within(&place.cluster, "read logs", place.pods(view).logs(&name, &params)).await?;
+            let several = pod.spec.as_ref().is_some_and(|spec| spec.containers.len() > 1);
+            print(&text, &what.prefix(&name, &container, several))?;
+        }
+    }
+    Ok(wanted.iter().filter_map(|pod| pod.uid()).collect())
+}
+
+/// Prints the logs that were kept of pods that are gone, without those that were read before. True if there were any.
+async fn print_kept(
+    manager: &Manager,
+    view: &View,
+    what: &What,
+    but: &HashSet<String>,
+) -> anyhow::Result<bool> {
+    let mut kept = kept::of(manager, view);
+    kept.retain(|kept| {
+        what.is_wanted(&kept.metadata) && !but.contains(kept.metadata.uid.as_deref().unwrap_or(""))
+    });
+    kept.sort_by_key(|kept| pods::index_of(&kept.metadata));
+    let options = what.options(Timestamp::now());
+    for pod in &kept {
+        let containers = pod.containers().unwrap_or_default();
+        let several = containers.len() > 1;
+        for container in containers.iter().filter(|name| what.container.as_ref().is_none_or(|it| it == *name))
+        {
+            let text = pod.log(container, &options).await.context("failed to read a log that was kept")?;
+            let name = pod.metadata.name.as_deref().unwrap_or_default();
+            print(&String::from_utf8_lossy(&text), &what.prefix(name, container, several))?;
+        }
+    }
+    Ok(!kept.is_empty())
+}
+
+fn print(text: &str, prefix: &str) -> anyhow::Result<()> {
+    text.lines().try_for_each(|line| output::line(format!("{prefix}{line}")))
+}
+
+fn nothing(view: &View) -> Failure {
     let title = view.title();
     if view.status.has_ended() {
+        let cluster = view.cluster.as_deref().unwrap_or("the management cluster");
         let message = format!("the pods of {title} on {cluster} are gone, and their logs with them");
         return Failure::new(Code::NotFound, message)
             .hint("ferry logs -f, while it runs, sees everything; so does ferry submit --logs");
@@ -111,8 +173,8 @@ fn nothing(view: &View, cluster: &str) -> Failure {
 }
 
 impl What {
-    pub(crate) fn is_wanted(&self, pod: &Pod) -> bool {
-        self.index.is_none_or(|index| pods::index(pod) == Some(index))
+    pub(crate) fn is_wanted(&self, pod: &ObjectMeta) -> bool {
+        self.index.is_none_or(|index| pods::index_of(pod) == Some(index))
     }
 
     /// The containers of a pod that are wanted.
@@ -140,13 +202,22 @@ impl What {
         }
     }
 
-    pub(crate) fn prefix(&self, pod: &Pod, container: &str) -> String {
+    /// The same for a log that was kept.
+    fn options(&self, now: Timestamp) -> runner::LogOptions {
+        let since = self.since.and_then(|since| now.saturating_sub(since).ok());
+        runner::LogOptions {
+            tail: self.tail.and_then(|lines| usize::try_from(lines).ok()),
+            since,
+            timestamps: self.timestamps,
+            ..runner::LogOptions::default()
+        }
+    }
+
+    pub(crate) fn prefix(&self, pod: &str, container: &str, several: bool) -> String {
         if self.no_prefix {
             return String::new();
         }
-        let several = pod.spec.as_ref().is_some_and(|spec| spec.containers.len() > 1);
-        let name = pod.name_any();
-        let name = if several { format!("{name}/{container}") } else { name };
+        let name = if several { format!("{pod}/{container}") } else { pod.to_owned() };
         format!("{} ", Palette::stdout().paint(Tone::Busy, &format!("[{name}]")))
     }
 }

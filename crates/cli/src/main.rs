@@ -21,6 +21,7 @@ mod hold;
 mod install;
 mod jobs;
 mod join;
+mod kept;
 mod leave;
 mod live;
 mod logs;

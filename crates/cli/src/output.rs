@@ -67,6 +67,11 @@ impl Palette {
         Palette { coloured: std::io::stdout().is_terminal() && wants_colour() }
     }
 
+    /// The same for standard error.
+    pub(crate) fn stderr() -> Palette {
+        Palette { coloured: std::io::stderr().is_terminal() && wants_colour() }
+    }
+
     /// A text with its colour, if there is any.
     pub(crate) fn paint(self, tone: Tone, text: &str) -> String {
         if self.coloured && tone != Tone::Plain && !text.is_empty() {

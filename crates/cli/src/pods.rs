@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use rules::job;
@@ -31,7 +32,9 @@ impl Place {
         if view.kind == "Pod" {
             pods.retain(|pod| pod.name_any() == view.name);
         }
-        pods.sort_by_key(|pod| (index(pod), pod.creation_timestamp().map(|time| time.0), pod.name_any()));
+        pods.sort_by_key(|pod| {
+            (index_of(&pod.metadata), pod.creation_timestamp().map(|time| time.0), pod.name_any())
+        });
         Ok(pods)
     }
 }
@@ -63,9 +66,9 @@ pub(crate) fn selector(view: &View) -> String {
 }
 
 /// The index of a pod of an Indexed Job.
-pub(crate) fn index(pod: &Pod) -> Option<i32> {
-    let text = |map: &BTreeMap<String, String>| map.get(job::pods::INDEX_KEY).cloned();
-    text(pod.labels()).or_else(|| text(pod.annotations()))?.parse().ok()
+pub(crate) fn index_of(pod: &ObjectMeta) -> Option<i32> {
+    let text = |map: &Option<BTreeMap<String, String>>| map.as_ref()?.get(job::pods::INDEX_KEY).cloned();
+    text(&pod.labels).or_else(|| text(&pod.annotations))?.parse().ok()
 }
 
 /// What a pod is at, as kubectl says it: the reason of a container that waits or failed, else its phase.

@@ -57,3 +57,18 @@ pub(crate) fn man(arguments: &Man) -> anyhow::Result<ExitCode> {
     output::print(&String::from_utf8(page).context("failed to write the manual page")?)?;
     Ok(ExitCode::SUCCESS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_of_every_verb_has_an_example() {
+        Arguments::command().debug_assert();
+        for verb in Arguments::command().get_subcommands() {
+            let example = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let call = format!("ferry {}", verb.get_name());
+            assert!(example.starts_with("Example:\n") && example.contains(&call), "{call}: {example:?}");
+        }
+    }
+}

@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     process::run(async {
         let manager = arguments.connection.manager().await?;
         let namespace = (!arguments.all_namespaces).then_some(manager.namespace.as_str());
-        let live = Live::start(&manager, namespace).await?;
+        let live = Live::start(&manager.client, namespace).await?;
         let stopped = process::stopped()?;
         tokio::pin!(stopped);
         loop {

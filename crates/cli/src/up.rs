@@ -54,7 +54,7 @@ fn settings(arguments: &arguments::Up, data: Option<PathBuf>, scratch: &Path) ->
         arguments.worker.clone()
     };
     let runtime = match arguments.runtime {
-        PodRuntime::Process => Runtime::Processes(data.as_deref().unwrap_or(scratch).join("nodes")),
+        PodRuntime::Process => Runtime::Processes(nodes_in(data.as_deref().unwrap_or(scratch))),
         PodRuntime::Simulated => Runtime::Simulated,
     };
     Settings { workers, data, port_base: arguments.port_base, runtime, quota: quota() }
@@ -68,6 +68,11 @@ pub(crate) fn quota() -> Quota {
 /// The kubeconfig of a fleet, beside its data.
 pub(crate) fn kubeconfig_in(data: &Path) -> PathBuf {
     data.join("kubeconfig")
+}
+
+/// The files of a fleet's nodes, beside its data.
+pub(crate) fn nodes_in(data: &Path) -> PathBuf {
+    data.join("nodes")
 }
 
 /// Where a user's programs keep their data.

@@ -150,6 +150,7 @@ impl View {
             is_suspended: spec.suspend == Some(true),
             has_status: status != JobStatus::default(),
             has_pods: status.active.unwrap_or(0) > 0,
+            has_begun: has_begun(&status),
             queue: label(&job.metadata, QUEUE_NAME_LABEL),
             workload,
         };
@@ -180,6 +181,7 @@ impl View {
             is_suspended: false,
             has_status: true,
             has_pods: condition_is_true(workload, life::PODS_READY),
+            has_begun: condition_is_true(workload, life::PODS_READY),
             queue: workload.spec.queue_name.clone(),
             workload: Some(workload),
         };
@@ -236,6 +238,7 @@ pub(crate) fn owner(workload: &Workload) -> Option<&OwnerReference> {
 }
 
 /// What the status of a Job follows from.
+#[expect(clippy::struct_excessive_bools, reason = "each is seen by itself")]
 struct Seen<'a> {
     metadata: &'a ObjectMeta,
     /// Whether it ended well, with reason and message.
@@ -244,6 +247,8 @@ struct Seen<'a> {
     is_suspended: bool,
     has_status: bool,
     has_pods: bool,
+    /// Whether there are or were pods since it was started.
+    has_begun: bool,
     queue: Option<String>,
     workload: Option<&'a Workload>,
 }
@@ -267,7 +272,7 @@ impl Seen<'_> {
                 (Status::Queued, format!("no Workload yet for queue {queue}"))
             }
             _ if self.is_suspended => (Status::Held, "suspended".to_owned()),
-            _ if self.has_pods => (Status::Running, nothing()),
+            _ if self.has_begun => (Status::Running, nothing()),
             _ => (Status::Starting, nothing()),
         }
     }
@@ -285,7 +290,7 @@ impl Seen<'_> {
             return (Status::Stopping, sentence(&evicted.reason, &evicted.message));
         }
         if state::is_admitted(workload) {
-            let status = if self.has_pods { Status::Running } else { Status::Starting };
+            let status = if self.has_begun { Status::Running } else { Status::Starting };
             return (status, String::new());
         }
         if state::has_quota(workload) {
@@ -347,6 +352,13 @@ fn outcome(status: &JobStatus) -> Option<(bool, String, String)> {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         (it.type_ == job::COMPLETE, text(&it.reason), text(&it.message))
     })
+}
+
+fn has_begun(status: &JobStatus) -> bool {
+    let counts = [status.active, status.succeeded, status.failed, status.terminating];
+    let uncounted = status.uncounted_terminated_pods.as_ref();
+    let uncounted = uncounted.is_some_and(|it| it.succeeded.is_some() || it.failed.is_some());
+    uncounted || counts.iter().any(|count| count.unwrap_or(0) > 0)
 }
 
 fn failed_at(status: &JobStatus) -> Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Time> {

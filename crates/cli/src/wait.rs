@@ -97,7 +97,7 @@ pub(crate) async fn until(
     jobs: &[(String, String)],
     aim: Aim,
 ) -> anyhow::Result<ExitCode> {
-    let live = Live::start(manager, Some(&manager.namespace)).await?;
+    let live = Live::start(&manager.client, Some(&manager.namespace)).await?;
     let stopped = process::stopped()?;
     tokio::pin!(stopped);
     let mut left = jobs.to_vec();

@@ -45,7 +45,7 @@ impl Manager {
         match api.list(&kube::api::ListParams::default()).await {
             Ok(list) => Ok(list.items),
             // Without Kueue's definitions there are no workers.
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Vec::new()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
             Err(error) => Err(error).context("failed to list worker clusters"),
         }
     }

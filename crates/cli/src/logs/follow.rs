@@ -25,13 +25,15 @@ const LINES: usize = 1024;
 
 /// Prints what the pods of a Job write, until it has ended or is gone.
 pub(crate) async fn follow(manager: &Manager, view: &View, what: &What) -> anyhow::Result<()> {
-    let live = Live::start(manager, Some(&view.namespace)).await?;
+    let live = Live::start(&manager.client, Some(&view.namespace)).await?;
     let stopped = process::stopped()?;
     tokio::pin!(stopped);
     let (tell, mut lines) = mpsc::channel(LINES);
     let mut sources: BTreeMap<Option<String>, Source> = BTreeMap::new();
+    let mut last = None;
     loop {
         let now = live.by_uid(&view.uid).map(|found| found.view);
+        last = now.clone().or(last);
         if let Some(now) = &now
             && has_pods(now)
             && !sources.contains_key(&now.cluster)
@@ -58,14 +60,18 @@ pub(crate) async fn follow(manager: &Manager, view: &View, what: &What) -> anyho
         while let Some(line) = lines.recv().await {
             output::line(line)?;
         }
-        Ok(())
+        anyhow::Ok(())
     };
     tokio::select! {
         biased;
-        () = &mut stopped => Ok(()),
+        () = &mut stopped => return Ok(()),
         // A pod that does not end by itself is no reason to wait forever.
-        done = tokio::time::timeout(LAST_WORDS, rest) => done.unwrap_or(Ok(())),
+        done = tokio::time::timeout(LAST_WORDS, rest) => done.unwrap_or(Ok(()))?,
     }
+    // Pods that were gone before they could be read.
+    let read: HashSet<String> = sources.values().flat_map(Source::read).collect();
+    let last = last.unwrap_or_else(|| view.clone());
+    super::print_kept(manager, &last, what, &read).await.map(|_| ())
 }
 
 /// Whether there may be pods to look for.
@@ -113,6 +119,12 @@ impl Source {
         Source { readers, _tasks: tasks }
     }
 
+    /// The uids of the pods that were read.
+    fn read(&self) -> Vec<String> {
+        let known = self.readers.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().map(|(uid, _, _)| uid.clone()).collect()
+    }
+
     fn no_more(&self) {
         self.readers.tell.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -121,7 +133,7 @@ impl Source {
 impl Readers {
     /// Begins to read the containers of a pod that have begun to write.
     fn see(self: &Arc<Self>, pod: &Pod) {
-        if !self.what.is_wanted(pod) {
+        if !self.what.is_wanted(&pod.metadata) {
             return;
         }
         for container in self.what.containers(pod) {
@@ -131,7 +143,8 @@ impl Readers {
             let is_new = self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
             if let (true, Some(tell)) = (is_new, tell) {
                 let (readers, name) = (Arc::clone(self), pod.name_any());
-                let prefix = self.what.prefix(pod, &container);
+                let several = pod.spec.as_ref().is_some_and(|spec| spec.containers.len() > 1);
+                let prefix = self.what.prefix(&name, &container, several);
                 tokio::spawn(async move { readers.read(&name, &container, &prefix, &tell).await });
             }
         }

@@ -56,6 +56,7 @@ fn a_job_in_a_queue_from_its_submission_to_its_end() {
     check(&job(json!({})), Some(&runs), "Starting 0/6 [east]");
     let status = json!({ "active": 2, "succeeded": 3, "failed": 1, "startTime": "2026-01-01T00:00:00Z" });
     check(&job(status), Some(&runs), "Running 3/6, 2 running, 1 failed [east]");
+    check(&job(json!({ "succeeded": 3 })), Some(&runs), "Running 3/6 [east]");
     let condition = json!([{ "type": "Complete", "status": "True" }]);
     let done = json!({ "succeeded": 6, "conditions": condition, "completedIndexes": "0-5" });
     check(&job(done.clone()), Some(&runs), "Complete 6/6 [east]");

@@ -7,3 +7,4 @@ mod cluster;
 mod dependencies;
 mod fleet;
 mod operator;
+mod verbs;

@@ -1,0 +1,375 @@
+//! The verbs for users, on an embedded fleet whose pods are processes. One fleet for all of them, since it is what takes
+//! time.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+/// A running `ferry up` in a directory of its own, told to stop when this is dropped.
+struct Fleet {
+    home: tempfile::TempDir,
+    up: Child,
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = kill_process(Pid::from_child(&self.up), Signal::TERM);
+        self.up.wait().expect("ferry ends");
+    }
+}
+
+/// What a command said.
+#[derive(Debug)]
+struct Said {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Said {
+    #[track_caller]
+    fn expect(self, code: i32) -> String {
+        assert_eq!(self.code, Some(code), "{}\n{}", self.stdout, self.stderr);
+        self.stdout
+    }
+
+    /// That it failed with this status, and said this, and what to do about it.
+    #[track_caller]
+    fn refused(&self, code: i32, error: &str, hint: &str) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        let (said, hinted) = self.stderr.split_once("hint: ").unwrap_or((&self.stderr, ""));
+        assert!(said.contains(error) && hinted.contains(hint), "{}", self.stderr);
+    }
+}
+
+impl Fleet {
+    fn start() -> Fleet {
+        let home = tempfile::tempdir().expect("a directory");
+        let mut up = command(home.path());
+        up.args(["up", "--worker", "east", "--worker", "west"]).stdout(Stdio::piped());
+        let mut up = up.spawn().expect("ferry starts");
+        let lines = BufReader::new(up.stdout.take().expect("piped")).lines();
+        let ready = lines.map_while(Result::ok).any(|line| line.starts_with("fleet is ready"));
+        assert!(ready, "ferry up ended");
+        Fleet { home, up }
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.home.path().join("ferry/kubeconfig")
+    }
+
+    fn run(&self, arguments: &[&str]) -> Said {
+        self.with_input(arguments, "")
+    }
+
+    fn with_input(&self, arguments: &[&str], input: &str) -> Said {
+        let mut command = command(self.home.path());
+        said(command.args(arguments), input)
+    }
+
+    /// Submits a Job of one pod.
+    fn submit(&self, name: &str, cpu: &str, script: &str) {
+        let manifest = job(name, cpu, script, json!({ "backoffLimit": 0 }));
+        let said = self.with_input(&["submit", "-", "--queue", "fleet"], &manifest);
+        assert!(said.expect(0).contains(&format!("job {name} submitted to queue fleet")));
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.run(&[arguments, &["-o", "json"]].concat()).expect(0)).expect("JSON")
+    }
+
+    fn status(&self, job: &str) -> String {
+        self.json(&["get", "jobs", job])["items"][0]["status"].as_str().expect("a status").to_owned()
+    }
+}
+
+/// The command, with a fleet of its own if there is one, and without anything of the user's.
+fn command(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ferry"));
+    command.env("XDG_DATA_HOME", home).env("HOME", home).env_remove("KUBECONFIG");
+    command
+}
+
+fn said(command: &mut Command, input: &str) -> Said {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("ferry starts");
+    // Whoever reads no input has closed it.
+    let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
+    let output = child.wait_with_output().expect("ferry ends");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+fn job(name: &str, cpu: &str, script: &str, mut spec: Value) -> String {
+    let failures = "metadata.annotations['batch.kubernetes.io/job-index-failure-count']";
+    let container = json!({
+        "name": "main", "image": "busybox", "command": ["sh", "-c", script],
+        "env": [{ "name": "FAILURES", "valueFrom": { "fieldRef": { "fieldPath": failures } } }],
+        "resources": { "requests": { "cpu": cpu } },
+    });
+    // A shell does not hear that it is to end, and would be waited for.
+    let pod =
+        json!({ "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container] });
+    spec["template"] = json!({ "spec": pod });
+    json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": name }, "spec": spec }).to_string()
+}
+
+#[test]
+fn the_verbs_of_users() {
+    let fleet = Fleet::start();
+    let replaced = follow_replacement(&fleet);
+    to_the_end(&fleet);
+    a_job_that_fails(&fleet);
+    waiting_for_quota(&fleet);
+    what_is_not_there(&fleet);
+    without_leave_to_read_secrets(&fleet);
+    let output = replaced.wait_with_output().expect("ferry ends");
+    let lines = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success());
+    assert!(lines.contains("] the first attempt") && lines.contains("] the second attempt"), "{lines}");
+    let pods: Vec<&str> = lines.lines().filter_map(|line| line.split(']').next()).collect();
+    assert_ne!(pods.first(), pods.last(), "each attempt is a pod of its own: {lines}");
+}
+
+/// Begins to follow a Job whose pod fails once and is replaced some ten seconds later.
+fn follow_replacement(fleet: &Fleet) -> Child {
+    let script = "test \"$FAILURES\" != 0 || { echo the first attempt; exit 1; }; echo the second attempt";
+    let spec = json!({ "completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 3 });
+    let manifest = job("replaced", "100m", script, spec);
+    fleet.with_input(&["submit", "-", "-q", "fleet"], &manifest).expect(0);
+    let mut follow = command(fleet.home.path());
+    follow.args(["logs", "replaced", "-f"]).stdout(Stdio::piped()).spawn().expect("ferry starts")
+}
+
+/// Submitted, followed, and looked at when its pods are gone.
+fn to_the_end(fleet: &Fleet) {
+    let spec = json!({ "completions": 3, "parallelism": 3, "completionMode": "Indexed" });
+    let manifest = job("frames", "100m", "echo frame $JOB_COMPLETION_INDEX; echo done", spec);
+    let would = fleet.with_input(&["submit", "-", "--dry-run"], &manifest).expect(0);
+    assert_eq!(would, "job frames would be submitted\n");
+    fleet.run(&["get", "jobs", "frames"]).refused(3, "there is no frames", "-A");
+
+    let stdout = fleet.with_input(&["submit", "-", "--queue", "fleet", "--logs"], &manifest).expect(0);
+    for index in 0..3 {
+        let line = format!("] frame {index}");
+        let written = stdout.lines().find(|it| it.ends_with(&line));
+        assert!(written.is_some_and(|it| it.starts_with(&format!("[frames-{index}-"))), "{stdout}");
+    }
+    assert!(stdout.ends_with("frames is Complete\n"), "{stdout}");
+
+    let after = fleet.run(&["logs", "frames", "--no-prefix"]).expect(0);
+    assert_eq!(after, "frame 0\ndone\nframe 1\ndone\nframe 2\ndone\n", "logs outlive the mirror");
+    assert_eq!(
+        fleet.run(&["logs", "frames", "--index", "1", "--tail", "1", "--no-prefix"]).expect(0),
+        "done\n"
+    );
+
+    let item = fleet.json(&["get", "jobs", "frames"])["items"][0].clone();
+    assert_eq!((&item["status"], &item["queue"]), (&json!("Complete"), &json!("fleet")));
+    assert_eq!(item["progress"]["completedIndexes"], "0-2");
+    let cluster = item["cluster"].as_str().expect("a cluster");
+    assert!(["east", "west"].contains(&cluster));
+    let table = fleet.run(&["get", "jobs", "frames"]).expect(0);
+    let words: Vec<&str> = table.lines().nth(1).expect("a row").split_whitespace().collect();
+    assert_eq!(words[..5], ["frames", "Complete", "3/3", "fleet", cluster]);
+    assert!(fleet.run(&["get", "jobs", "-A", "-o", "wide"]).expect(0).starts_with("NAMESPACE"));
+    assert!(fleet.run(&["get", "jobs", "-o", "name"]).expect(0).lines().any(|line| line == "frames"));
+    assert!(fleet.run(&["get", "queues"]).expect(0).contains("cpu "), "queues show what is used");
+    assert!(fleet.run(&["get", "clusters"]).expect(0).lines().any(|line| line.starts_with("east   yes")));
+    assert_eq!(fleet.run(&["wait", "frames"]).expect(0), "frames is Complete\n");
+    fleet.run(&["hold", "frames"]).refused(1, "frames has ended", "another name");
+}
+
+fn a_job_that_fails(fleet: &Fleet) {
+    let manifest = job("broken", "100m", "echo it breaks; exit 7", json!({ "backoffLimit": 0 }));
+    let stdout = fleet.with_input(&["submit", "-", "--queue", "fleet", "--wait"], &manifest).expect(1);
+    assert!(stdout.contains("broken is Failed (BackoffLimitExceeded"), "{stdout}");
+    assert!(fleet.run(&["logs", "broken"]).expect(0).ends_with("] it breaks\n"));
+    fleet.run(&["wait", "broken", "--for", "finished"]).expect(0);
+    fleet.run(&["wait", "broken"]).expect(1);
+
+    let page = fleet.run(&["describe", "broken"]).expect(0);
+    for expected in
+        ["Status:      Failed: BackoffLimitExceeded", "Queue:       fleet", "Conditions:", "Events:"]
+    {
+        assert!(page.contains(expected), "{expected} is missing: {page}");
+    }
+    let told = fleet.run(&["events", "broken"]).expect(0);
+    let has = |cluster: &str, reason: &str| {
+        told.lines().any(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words[1] == cluster && words[3] == reason
+        })
+    };
+    let cluster = fleet.json(&["get", "jobs", "broken"])["items"][0]["cluster"].clone();
+    assert!(has("manager", "CreatedWorkload"), "{told}");
+    assert!(has(cluster.as_str().expect("a cluster"), "SuccessfulCreate"), "{told}");
+    assert!(!told.contains("frames"), "{told}");
+}
+
+/// Two Jobs take most of each worker; a third one waits, is explained, held and released, and runs when there is room.
+fn waiting_for_quota(fleet: &Fleet) {
+    fleet.submit("filler1", "7", "sleep 300");
+    fleet.submit("filler2", "7", "sleep 300");
+    fleet.run(&["wait", "filler1", "filler2", "--for", "running", "--timeout", "60s"]).expect(0);
+    fleet.submit("later", "4", "sleep 300");
+    fleet.run(&["wait", "later", "--timeout", "1s"]).refused(4, "it took longer than 1s", "ferry explain");
+    assert_eq!(fleet.status("later"), "Queued");
+
+    let explained = fleet.json(&["explain", "later"]);
+    let clusters = explained["clusters"].as_array().expect("clusters");
+    let names: Vec<&str> = clusters.iter().filter_map(|it| it["cluster"].as_str()).collect();
+    assert_eq!(names, ["manager", "east", "west"]);
+    for cluster in clusters {
+        assert_eq!(
+            (&cluster["answer"], &cluster["needs"]["cpu"]),
+            (&json!("Waits"), &json!("4")),
+            "{explained}"
+        );
+        let why = cluster["why"].as_str().expect("a reason");
+        assert!(why.contains("more needed: when filler"), "{why}");
+    }
+    assert_eq!((&clusters[0]["free"]["cpu"], &clusters[0]["position"]), (&json!("2"), &json!(1)));
+    assert_eq!(clusters[1]["largestHole"], json!({ "node": "east-node", "free": { "cpu": "1" }, "pods": 0 }));
+    let text = fleet.run(&["explain", "later"]).expect(0);
+    assert!(text.starts_with("later is Queued, 1 of 1 in ClusterQueue fleet, waiting for "), "{text}");
+
+    let top = fleet.run(&["top"]).expect(0);
+    assert!(top.contains("cpu 14/16 87%") && top.contains("cpu 7/8 87%"), "{top}");
+    assert!(top.lines().any(|line| line.starts_with("filler1 ") && line.contains("cpu 7")), "{top}");
+
+    assert_eq!(fleet.run(&["hold", "later"]).expect(0), "later is held\n");
+    assert_eq!(fleet.status("later"), "Held");
+    assert!(fleet.run(&["explain", "later"]).expect(0).contains("ferry release later"));
+    assert_eq!(fleet.run(&["cancel", "filler1"]).expect(0), "filler1 is gone\n");
+    assert_eq!(fleet.status("later"), "Held", "room does not help who is held");
+    fleet.run(&["release", "later"]).expect(0);
+    fleet.run(&["wait", "later", "--for", "running", "--timeout", "60s"]).expect(0);
+    fleet.run(&["hold", "later"]).expect(0);
+    let stopped = (0..100).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        fleet.status("later") == "Held"
+    });
+    assert!(stopped, "a Job that runs is stopped: {}", fleet.status("later"));
+    fleet.run(&["cancel", "later", "filler2", "--no-wait"]).expect(0);
+    fleet.run(&["wait", "later", "filler2", "--for", "deleted", "--timeout", "60s"]).expect(0);
+}
+
+fn what_is_not_there(fleet: &Fleet) {
+    for verb in ["describe", "explain", "logs", "wait", "hold", "release", "cancel", "events"] {
+        fleet.run(&[verb, "nothing"]).refused(3, "there is no Job nothing in namespace default", "frames");
+    }
+    let unknown = json!({ "apiVersion": "example.com/v1", "kind": "Thing", "metadata": { "name": "a" } });
+    fleet.with_input(&["submit", "-"], &unknown.to_string()).refused(2, "does not know Thing", "definition");
+    let invalid = job("Invalid_Name", "1", "true", json!({}));
+    fleet.with_input(&["submit", "-"], &invalid).refused(2, "metadata.name", "ferry check");
+    let lost = job("lost", "1", "true", json!({}));
+    fleet.with_input(&["submit", "-", "--queue", "nowhere"], &lost).expect(0);
+    let text = fleet.run(&["explain", "lost"]).expect(0);
+    assert!(text.contains("there is no queue nowhere in namespace default; there is fleet"), "{text}");
+    fleet.run(&["cancel", "lost"]).expect(0);
+    fleet.run(&["get", "jobs", "--context", "nowhere"]).refused(2, "nowhere", "");
+}
+
+/// A user without leave to read the kubeconfigs of workers is told so; a context of his own serves as well.
+fn without_leave_to_read_secrets(fleet: &Fleet) {
+    fleet.submit("private", "100m", "sleep 300");
+    fleet.run(&["wait", "private", "--for", "running", "--timeout", "60s"]).expect(0);
+    let cluster =
+        fleet.json(&["get", "jobs", "private"])["items"][0]["cluster"].as_str().expect("one").to_owned();
+    let rules = json!([{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"] }]);
+    let rules_here =
+        json!([{ "apiGroups": ["kueue.x-k8s.io"], "resources": ["*"], "verbs": ["get", "list", "watch"] }]);
+    let account = json!({ "kind": "ServiceAccount", "name": "user", "namespace": "default" });
+    let manifest = |kind: &str, more: Value| {
+        let group = if kind == "ServiceAccount" { "v1" } else { "rbac.authorization.k8s.io/v1" };
+        let mut object = json!({ "apiVersion": group, "kind": kind, "metadata": { "name": "user" } });
+        for (key, value) in more.as_object().into_iter().flatten() {
+            object[key] = value.clone();
+        }
+        object.to_string()
+    };
+    let role = |kind: &str| json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "user" });
+    let documents = [
+        manifest("ServiceAccount", json!({})),
+        manifest("Role", json!({ "rules": rules })),
+        manifest("RoleBinding", json!({ "roleRef": role("Role"), "subjects": [account] })),
+        manifest("ClusterRole", json!({ "rules": rules_here })),
+        manifest("ClusterRoleBinding", json!({ "roleRef": role("ClusterRole"), "subjects": [account] })),
+    ];
+    fleet.with_input(&["submit", "-"], &documents.join("\n---\n")).expect(0);
+    let whole = std::fs::read_to_string(fleet.kubeconfig()).expect("a kubeconfig");
+    let whole: Value = serde_json::from_str(&whole).expect("JSON");
+    let file = fleet.home.path().join("of-user");
+    let get = |more: bool| {
+        let mut config = whole.clone();
+        config["users"]
+            .as_array_mut()
+            .expect("a list")
+            .push(json!({ "name": "user", "user": { "token": token(fleet) } }));
+        for context in config["contexts"].as_array_mut().expect("a list") {
+            if context["name"] == "ferry-manager" {
+                context["context"]["user"] = json!("user");
+            } else if !more {
+                context["name"] = json!("another");
+            }
+        }
+        std::fs::write(&file, config.to_string()).expect("a file");
+        fleet.run(&["describe", "private", "--kubeconfig", file.to_str().expect("a path")])
+    };
+    let page = get(false);
+    assert_eq!(page.code, Some(0), "{page:?}");
+    let why = format!(
+        "failed to reach cluster {cluster}: failed to read its kubeconfig, Secret kueue-system/{cluster}-kubeconfig"
+    );
+    assert!(page.stdout.contains(&why) && page.stdout.contains("is forbidden"), "{}", page.stdout);
+    let logs = fleet.run(&["logs", "private", "--kubeconfig", file.to_str().expect("a path")]);
+    logs.refused(2, &why, &format!("a context named ferry-{cluster}"));
+    assert!(get(true).stdout.contains(&format!("Pods on {cluster}:\n")), "a context of his own serves");
+    fleet.run(&["cancel", "private"]).expect(0);
+}
+
+/// A token of the service account `user`.
+fn token(fleet: &Fleet) -> String {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let config = kube::config::Kubeconfig::read_from(fleet.kubeconfig()).expect("a kubeconfig");
+        let config = kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default()).await.expect("a config");
+        let client = kube::Client::try_from(config).expect("a client");
+        let accounts: kube::Api<k8s_openapi::api::core::v1::ServiceAccount> = kube::Api::default_namespaced(client);
+        let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": { "audiences": [] } });
+        let params = kube::api::PostParams::default();
+        let answer: Value = accounts.create_subresource("token", "user", &params, &request).await.expect("a token");
+        answer["status"]["token"].as_str().expect("a token").to_owned()
+    })
+}
+
+#[test]
+fn nobody_answers() {
+    let home = tempfile::tempdir().expect("a directory");
+    let nothing = said(command(home.path()).args(["get", "jobs"]), "");
+    nothing.refused(2, "found no cluster", "ferry up");
+    let file = home.path().join("config");
+    let cluster = json!([{ "name": "c", "cluster": { "server": "https://127.0.0.1:1" } }]);
+    let contexts = json!([{ "name": "c", "context": { "cluster": "c", "user": "" } }]);
+    let config = json!({ "clusters": cluster, "contexts": contexts, "current-context": "c", "users": [] });
+    std::fs::write(&file, config.to_string()).expect("a file");
+    let refused = said(command(home.path()).args(["get", "jobs"]).env("KUBECONFIG", &file), "");
+    refused.refused(2, "failed to list", "is the cluster up?");
+}
+
+#[test]
+fn a_plugin_of_kubectl() {
+    let home = tempfile::tempdir().expect("a directory");
+    let help = said(command(home.path()).arg0("kubectl-ferry").args(["get", "--help"]), "").expect(0);
+    assert!(help.contains("Usage: kubectl ferry get"), "{help}");
+    let script = said(command(home.path()).args(["completion", "bash"]), "").expect(0);
+    assert!(script.contains("explain"), "verbs are completed");
+    let page = said(command(home.path()).args(["man", "logs"]), "").expect(0);
+    assert!(page.starts_with(".ie") && page.contains("ferry\\-logs"), "{page}");
+}
