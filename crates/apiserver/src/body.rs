@@ -15,9 +15,19 @@ use crate::status::{About, Refusal};
 /// What bodies may be written in.
 const ACCEPTED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
-/// What Go says to a list where it looks for what an object is.
-const NO_TYPE_META: &str = "json: cannot unmarshal array into Go value of type struct { APIVersion string \
-                            \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
+/// What Go says to something else than an object where it looks for what that is.
+fn no_type_meta(found: &Value) -> String {
+    let found = match found {
+        Value::Array(_) => "array",
+        Value::String(_) => "string",
+        Value::Number(_) => "number",
+        _ => "bool",
+    };
+    format!(
+        "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
+         \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+    )
+}
 
 /// A body that was read.
 pub struct Read {
@@ -37,9 +47,17 @@ pub fn read(resource: &Resource, headers: &HeaderMap, query: &Query, body: &[u8]
     match content.split(';').next().unwrap_or("").trim() {
         "" | "application/json" => read_json(resource, of, query, body),
         "application/yaml" => {
-            let tree = yaml::read(body)
+            let (tree, repeated) = yaml::read_all(body)
                 .map_err(|why| Refusal::bad_request(wire::unreadable(&resource.kind, &why, body)))?;
-            read_json(resource, of, query, &serde_json::to_vec(&tree).expect("JSON prints"))
+            let cannot = |why: String| Refusal::bad_request(cannot_be_handled(resource, &why));
+            let repeated = told_of_yaml(query, repeated, cannot)?;
+            if !tree.is_object() && !tree.is_null() {
+                let why = no_type_meta(&tree);
+                return Err(Refusal::bad_request(wire::unrecognized(&resource.kind, &why, body)));
+            }
+            let mut read = read_json(resource, of, query, &serde_json::to_vec(&tree).expect("JSON prints"))?;
+            read.warnings.splice(0..0, repeated);
+            Ok(read)
         }
         "application/vnd.kubernetes.protobuf" => {
             let object =
@@ -52,24 +70,25 @@ pub fn read(resource: &Resource, headers: &HeaderMap, query: &Query, body: &[u8]
 }
 
 fn read_json(resource: &Resource, of: schema::Type, query: &Query, body: &[u8]) -> Result<Read, Refusal> {
-    let head = serde_json::from_slice::<Value>(body);
-    if let Ok(head) = &head {
-        expect_kind(resource, head, body)?;
-    }
-    let decoded = schema::decode(of, body).map_err(|why| {
-        let why = why.to_string();
-        // What is no JSON does not tell what it is.
-        let is_json = head.is_ok();
-        let text = if is_json {
-            cannot_be_handled(resource, &why)
-        } else {
-            wire::unrecognized(&resource.kind, &why, body)
-        };
-        Refusal::bad_request(text)
-    })?;
+    let decoded = schema::decode(of, body).map_err(|why| undecodable(resource, body, &why.to_string()))?;
+    expect_kind(resource, &decoded.value, body)?;
     let cannot = |why: String| Refusal::bad_request(cannot_be_handled(resource, &why));
     let warnings = told(query, decoded.strict.iter().map(ToString::to_string).collect(), cannot)?;
     Ok(Read { object: decoded.value, warnings })
+}
+
+/// Why a body is none of its type. What it says it is comes first, if it can be heard.
+fn undecodable(resource: &Resource, body: &[u8], why: &str) -> Refusal {
+    let unrecognized = |why: &str| Refusal::bad_request(wire::unrecognized(&resource.kind, why, body));
+    match serde_json::from_slice::<Value>(body) {
+        // What is no JSON does not tell what it is.
+        Err(_) => unrecognized(why),
+        Ok(head) if !head.is_object() && !head.is_null() => unrecognized(&no_type_meta(&head)),
+        Ok(head) => match expect_kind(resource, &head, body) {
+            Err(refusal) => refusal,
+            Ok(()) => Refusal::bad_request(cannot_be_handled(resource, why)),
+        },
+    }
 }
 
 /// A patched document as an object again; what does not fit its type is the patch's fault (2.38). `strict` is what a strict
@@ -91,7 +110,12 @@ pub fn reread(
         return Ok(read);
     }
     if document.is_array() {
-        return Err(invalid(format!("couldn't get version/kind; json parse error: {NO_TYPE_META}")));
+        let why = no_type_meta(document);
+        return Err(invalid(format!("couldn't get version/kind; json parse error: {why}")));
+    }
+    if let Some(other) = other_kind(resource, document) {
+        // It is read as what it says it is before anybody finds that it should be something else.
+        schema::decode_value(other, document).map_err(|why| invalid(why.to_string()))?;
     }
     if let Err(why) = wire::expect_kind(&resource.group, &resource.version, &resource.kind, document, &[]) {
         // The reason alone: what could not be handled as what is clear from the request.
@@ -104,8 +128,32 @@ pub fn reread(
     Ok(Read { object: decoded.value, warnings })
 }
 
+/// The type that a document says it is of, if that is another one than the resource's.
+fn other_kind(resource: &Resource, document: &Value) -> Option<schema::Type> {
+    let said = |field: &str| document[field].as_str().unwrap_or("");
+    let (group, version) = said("apiVersion").split_once('/').unwrap_or(("", said("apiVersion")));
+    let own = (resource.group.as_str(), resource.version.as_str(), resource.kind.as_str());
+    if (group, version, said("kind")) == own {
+        return None;
+    }
+    schema::Pack::v1_35().of_kind(group, version, said("kind"))
+}
+
+/// What becomes of keys that are repeated in YAML; as [`told`], in other words (2.65).
+pub(crate) fn told_of_yaml(
+    query: &Query,
+    repeated: Vec<String>,
+    refuse: impl Fn(String) -> Refusal,
+) -> Result<Vec<String>, Refusal> {
+    if query.get("fieldValidation") == Some("Strict") && !repeated.is_empty() {
+        let lines = repeated.join("\n  ");
+        return Err(refuse(format!("strict decoding error: yaml: unmarshal errors:\n  {lines}")));
+    }
+    told(query, repeated, refuse)
+}
+
 /// What becomes of what a strict server refuses: warnings, nothing, or a refusal (2.65).
-fn told(
+pub(crate) fn told(
     query: &Query,
     strict: Vec<String>,
     refuse: impl Fn(String) -> Refusal,
@@ -198,8 +246,9 @@ pub fn delete_options(headers: &HeaderMap, query: &Query, body: &[u8]) -> Result
             schema::decode_value(of, &tree).map_err(|why| bad(why.to_string()))?.value
         }
         "" | "application/json" => {
-            if let Ok(Value::Array(_)) = serde_json::from_slice(body) {
-                return Err(bad(format!("couldn't get version/kind; json parse error: {NO_TYPE_META}")));
+            if let Ok(list @ Value::Array(_)) = serde_json::from_slice(body) {
+                let why = no_type_meta(&list);
+                return Err(bad(format!("couldn't get version/kind; json parse error: {why}")));
             }
             schema::decode(of, body).map_err(|why| bad(why.to_string()))?.value
         }

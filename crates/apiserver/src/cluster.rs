@@ -215,6 +215,8 @@ impl Cluster {
             Some(custom) => custom.version().deprecation.clone(),
             None => Traits::of(resource).deprecation.map(str::to_owned),
         };
+        let is_served = target.subresource.as_deref().is_none_or(|name| resource.subresource(name).is_some());
+        let deprecation = deprecation.filter(|_| is_served);
         if let Some(warning) = deprecation {
             let refused = |refusal| answer::refusal_in(accept::for_refusal(&head.headers, &query), &refusal);
             let mut answer = answered.unwrap_or_else(refused);
@@ -254,6 +256,9 @@ impl Cluster {
                 Err(Refusal::method_not_allowed())
             }
             (None, Verb::Update | Verb::Patch) if resource.custom.is_none() && target.name.is_none() => {
+                Err(Refusal::method_not_allowed())
+            }
+            (None, Verb::DeleteCollection) if resource.namespaced && target.namespace.is_none() => {
                 Err(Refusal::method_not_allowed())
             }
             (None, Verb::Watch) if resource.allows("list") && !resource.allows("watch") => {
@@ -389,6 +394,7 @@ impl Cluster {
 /// A named object of a namespaced resource is asked for in its namespace, one of the others without.
 fn is_in_scope(resource: &Resource, target: &Target) -> bool {
     match (resource.namespaced, &target.namespace) {
+        (true, None) if resource.custom.is_some() => matches!(target.verb, Verb::List | Verb::Watch),
         (true, None) => target.name.is_none() && target.verb != Verb::Create,
         (true, Some(_)) => true,
         (false, namespace) => namespace.is_none() || resource.plural == "namespaces",

@@ -1,6 +1,6 @@
 //! What a cluster tells about itself: health, version, and what it serves (1.8–1.16).
 
-use http::{HeaderValue, StatusCode, header, request};
+use http::{HeaderValue, Method, StatusCode, header, request};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Answer};
@@ -12,7 +12,7 @@ use crate::status::Refusal;
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// The order of groups, which decides what `kubectl get` means by a name that stands in several (1.15).
-const GROUPS: [&str; 19] = [
+const GROUPS: [&str; 20] = [
     "apiregistration.k8s.io",
     "apps",
     "events.k8s.io",
@@ -31,6 +31,7 @@ const GROUPS: [&str; 19] = [
     "coordination.k8s.io",
     "node.k8s.io",
     "discovery.k8s.io",
+    "resource.k8s.io",
     "flowcontrol.apiserver.k8s.io",
 ];
 
@@ -38,22 +39,39 @@ pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Re
     let registry = &*cluster.registry();
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let aggregated = wants_aggregated(head);
+    let is_read = head.method == Method::GET;
     match parts.as_slice() {
+        ["api", version] if !is_read && is_served(registry, "", version) => {
+            Err(Refusal::method_not_allowed())
+        }
+        ["apis", group, version] if !is_read && is_served(registry, group, version) => {
+            Err(Refusal::method_not_allowed())
+        }
+        ["api", _, "watch"] | ["apis", _, _, "watch"] => {
+            let why = "failed to create RequestInfo: unable to determine kind and namespace from url";
+            let text = format!("Internal Server Error: {}: {why}, {path}\n", types::go::quote(path));
+            Ok(answer::text(StatusCode::INTERNAL_SERVER_ERROR, text))
+        }
         ["healthz" | "livez" | "readyz"] => Ok(health(cluster)),
         ["openapi", path @ ..] => openapi::answer(cluster, path, head),
         ["version"] => Ok(answer::value(StatusCode::OK, &version())),
-        ["api" | "apis"] if !aggregated && !takes_lists(head) => Err(Refusal::not_acceptable(&[
-            "application/json",
-            "application/yaml",
-            "application/vnd.kubernetes.protobuf",
-        ])),
+        ["apis", group] if !registry.has_group(group) => {
+            Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n"))
+        }
+        ["api" | "apis"] | ["apis", _] if !aggregated && !takes_lists(head) => {
+            Err(Refusal::not_acceptable(&[
+                "application/json",
+                "application/yaml",
+                "application/vnd.kubernetes.protobuf",
+            ]))
+        }
         ["api"] if aggregated => Ok(aggregated_answer(registry, &[""], head)),
         ["apis"] if aggregated => Ok(aggregated_answer(registry, &groups(registry), head)),
         ["api"] => Ok(answer::value(
             StatusCode::OK,
             &json!({
                 "kind": "APIVersions", "versions": ["v1"],
-                "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1"}],
+                "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address(head)}],
             }),
         )),
         ["apis"] => {
@@ -64,7 +82,7 @@ pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Re
             ))
         }
         ["api", version] => resource_list(registry, "", version),
-        ["apis", group] if registry.has_group(group) => {
+        ["apis", group] => {
             let mut found = api_group(registry, group);
             found["kind"] = json!("APIGroup");
             found["apiVersion"] = json!("v1");
@@ -73,6 +91,16 @@ pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Re
         ["apis", group, version] => resource_list(registry, group, version),
         _ => Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n")),
     }
+}
+
+fn is_served(registry: &Registry, group: &str, version: &str) -> bool {
+    registry.iter().any(|resource| resource.group == group && resource.version == version)
+}
+
+/// Where the server is, as whoever asks has found it.
+fn server_address(head: &request::Parts) -> &str {
+    let host = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    head.uri.authority().map(http::uri::Authority::as_str).or(host).unwrap_or("127.0.0.1")
 }
 
 fn health(cluster: &Cluster) -> Answer {
@@ -144,7 +172,10 @@ fn resource_list(registry: &Registry, group: &str, version: &str) -> Result<Answ
         return Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n"));
     };
     let list: Vec<Value> = resources.iter().flat_map(|resource| legacy_entries(resource)).collect();
-    let body = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": first.api_version(), "resources": list});
+    let mut body = json!({"kind": "APIResourceList", "groupVersion": first.api_version(), "resources": list});
+    if !group.is_empty() {
+        body["apiVersion"] = json!("v1");
+    }
     Ok(answer::value(StatusCode::OK, &body))
 }
 

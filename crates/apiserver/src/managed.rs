@@ -38,11 +38,13 @@ pub(crate) fn followed(context: &Context<'_>, live: Option<&Value>, body: &Value
     let followed = with_field_manager(context, status, |fields, empty| {
         fields.update(live.unwrap_or(empty), &mut new, &manager, Timestamp::now())
     });
-    // Upstream does not refuse a write because it cannot tell who manages its fields; nor do we.
+    let mut body = body.clone();
+    // Upstream does not refuse a write because it cannot tell who manages its fields, and takes the managers away; so do we.
     if let Err(error) = followed {
         tracing::debug!(%error, "fields of a write are managed by nobody");
+        body["metadata"].as_object_mut().map(|meta| meta.remove("managedFields"));
+        return body;
     }
-    let mut body = body.clone();
     body["metadata"]["managedFields"] = new["metadata"]["managedFields"].take();
     body
 }

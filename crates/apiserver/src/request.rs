@@ -70,7 +70,7 @@ impl Verb {
 impl Asked {
     /// Reads method, path and the query parameters that change the meaning of a GET. `None` if no verb fits the method.
     pub fn read(method: &Method, path: &str, query: &Query) -> Option<Asked> {
-        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let (group, rest) = match parts.as_slice() {
             ["api", rest @ ..] => ("", rest),
             ["apis", group, rest @ ..] => (*group, rest),
@@ -78,7 +78,8 @@ impl Asked {
         };
         let [version, rest @ ..] = rest else { return Some(Asked::Path(path.to_owned())) };
         let (watches, rest) = match rest {
-            ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
+            ["watch"] => return Some(Asked::Path(path.to_owned())),
+            ["watch", rest @ ..] => (true, rest),
             rest => (false, rest),
         };
         // `namespaces/x/jobs` is about Jobs in x, but `namespaces/x/status` is about the namespace x.
@@ -86,7 +87,7 @@ impl Asked {
             ["namespaces", namespace, third, rest @ ..]
                 if !matches!(*third, "status" | "finalize") || !rest.is_empty() =>
             {
-                (Some((*namespace).to_owned()), [&[*third], rest].concat())
+                (Some((*namespace).to_owned()).filter(|name| !name.is_empty()), [&[*third], rest].concat())
             }
             ["namespaces", name, rest @ ..] => {
                 (Some((*name).to_owned()), [&["namespaces", *name], rest].concat())

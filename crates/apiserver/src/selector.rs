@@ -211,7 +211,7 @@ impl Parser {
         let value = self.value(key)?;
         value.parse().map_err(|_| {
             let why = "for 'Gt', 'Lt' operators, the value must be an integer";
-            Malformed(format!("values[0][{key}]: Invalid value: {}: {why}", go::quote(&value)))
+            Malformed(format!("values[0]: Invalid value: {}: {why}", go::quote(&value)))
         })
     }
 
@@ -239,10 +239,8 @@ impl Parser {
                     }
                 }
                 other => {
-                    return Err(Malformed(format!(
-                        "found '{}', expected: ',', ')' or identifier",
-                        other.text()
-                    )));
+                    let expected = if last_was_word { "',' or ')'" } else { "',', ')' or identifier" };
+                    return Err(Malformed(format!("found '{}', expected: {expected}", other.text())));
                 }
             }
         }
@@ -291,6 +289,15 @@ impl Fields {
             all.push(FieldRequirement { field: field.to_owned(), value, equal });
         }
         Ok(Fields(all))
+    }
+
+    /// With another name for a field that has two.
+    #[must_use]
+    pub(crate) fn renamed(mut self, from: &str, to: &str) -> Self {
+        for wanted in self.0.iter_mut().filter(|wanted| wanted.field == from) {
+            to.clone_into(&mut wanted.field);
+        }
+        self
     }
 
     /// The requirements.

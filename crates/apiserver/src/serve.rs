@@ -151,6 +151,10 @@ async fn accept(
             () = told_to_stop(&mut stopped) => break,
             (slot, accepted) = next(&listener, &slots) => match accepted {
                 Ok((stream, _)) => {
+                    // Answers are written whole; waiting for more only delays them.
+                    if let Err(error) = stream.set_nodelay(true) {
+                        tracing::debug!(%error, "a connection delays what it sends");
+                    }
                     let conversation = converse(stream, acceptor.clone(), gate.clone(), graceful.watcher());
                     tokio::spawn(async move {
                         conversation.await;

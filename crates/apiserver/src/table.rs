@@ -97,10 +97,18 @@ impl Printer<'_> {
 
 /// An object of which only the metadata is shown.
 pub(crate) fn partial(object: &Value, version: &str) -> Value {
+    let mut meta = object["metadata"].clone();
+    // Upstream keeps this one elsewhere and adds it only where the whole object is shown.
+    if let Some(annotations) = meta.get_mut("annotations").and_then(Value::as_object_mut)
+        && annotations.remove("deprecated.daemonset.template.generation").is_some()
+        && annotations.is_empty()
+    {
+        meta.as_object_mut().map(|meta| meta.remove("annotations"));
+    }
     json!({
         "kind": "PartialObjectMetadata",
         "apiVersion": format!("meta.k8s.io/{version}"),
-        "metadata": object["metadata"],
+        "metadata": meta,
     })
 }
 

@@ -12,12 +12,13 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, Repl
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Endpoints, Namespace, Node, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota,
-    Service, ServiceAccount,
+    ConfigMap, Endpoints, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    ReplicationController, ResourceQuota, Service, ServiceAccount,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, Resource};
 use reconcile::{Cache, Change, Key, Queue, Tasks};
@@ -165,6 +166,7 @@ macro_rules! kinds {
 }
 
 kinds! {
+    attributes_classes: VolumeAttributesClass,
     cluster_roles: ClusterRole,
     config_maps: ConfigMap,
     controller_revisions: ControllerRevision,
@@ -187,4 +189,5 @@ kinds! {
     services: Service,
     stateful_sets: StatefulSet,
     volume_claims: PersistentVolumeClaim,
+    volumes: PersistentVolume,
 }

@@ -26,6 +26,7 @@ mod namespace;
 mod node_lifecycle;
 mod pod_gc;
 mod pods;
+mod protection;
 mod recorder;
 mod replica_set;
 mod resource_quota;
@@ -93,6 +94,8 @@ const CONTROLLERS: [(&str, Prepare); NAMES.len()] = [
     ("job-controller", job::prepare),
     ("namespace-controller", namespace::prepare),
     ("node-lifecycle-controller", node_lifecycle::prepare),
+    ("persistentvolume-protection-controller", protection::prepare_volumes),
+    ("persistentvolumeclaim-protection-controller", protection::prepare_claims),
     ("pod-garbage-collector-controller", pod_gc::prepare),
     ("replicaset-controller", replica_set::prepare),
     ("replicationcontroller-controller", replica_set::prepare_replication),
@@ -103,6 +106,7 @@ const CONTROLLERS: [(&str, Prepare); NAMES.len()] = [
     ("statefulset-controller", stateful_set::prepare),
     ("taint-eviction-controller", node_lifecycle::prepare_eviction),
     ("ttl-after-finished-controller", ttl::prepare),
+    ("volumeattributesclass-protection-controller", protection::prepare_classes),
 ];
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 /// The controllers that there are, by the names that kube-controller-manager gives them, and the scheduler.
-pub const NAMES: [&str; 21] = [
+pub const NAMES: [&str; 24] = [
     "clusterrole-aggregation-controller",
     "cronjob-controller",
     "daemonset-controller",
@@ -15,6 +15,8 @@ pub const NAMES: [&str; 21] = [
     "job-controller",
     "namespace-controller",
     "node-lifecycle-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
     "pod-garbage-collector-controller",
     "replicaset-controller",
     "replicationcontroller-controller",
@@ -25,6 +27,7 @@ pub const NAMES: [&str; 21] = [
     "statefulset-controller",
     "taint-eviction-controller",
     "ttl-after-finished-controller",
+    "volumeattributesclass-protection-controller",
 ];
 
 /// Which controllers run. As kube-controller-manager's flag `--controllers`, with `none` in addition.

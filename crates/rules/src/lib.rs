@@ -54,6 +54,7 @@ pub mod node;
 pub mod node_health;
 pub mod pod;
 pub mod pod_gc;
+pub mod protection;
 pub mod quota;
 pub mod rbac;
 pub mod replicas;

@@ -54,6 +54,18 @@ fn subdomain_no_longer_than(name: &str, unit: &str) -> Problems {
     problems
 }
 
+/// What is wrong with a name whose first label is `*`.
+pub fn wildcard_dns_subdomain(name: &str) -> Problems {
+    const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+    let is_good = name.strip_prefix("*.").is_some_and(|rest| dns_subdomain(rest).is_empty());
+    if is_good {
+        return Problems::new();
+    }
+    let says = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist \
+                of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character";
+    vec![pattern(says, &format!("\\*\\.{LABEL}(\\.{LABEL})*"), &["*.example.com"])]
+}
+
 /// A subdomain whose labels may also hold underscores, as some DNS search paths do.
 pub fn dns_subdomain_with_underscore(name: &str) -> Problems {
     let is_label = |label: &str| {

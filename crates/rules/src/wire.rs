@@ -28,8 +28,14 @@ pub fn named(wire_type: &str) -> schema::Type {
 }
 
 /// Whether a body is of the group, version and kind that are asked for; it may leave out what they are. Otherwise what an
-/// API server says to it. `sent` is the text of the body.
-pub fn expect_kind(group: &str, version: &str, kind: &str, body: &Value, sent: &[u8]) -> Result<(), String> {
+/// API server says to it. `body_text` is the text of the body.
+pub fn expect_kind(
+    group: &str,
+    version: &str,
+    kind: &str,
+    body: &Value,
+    body_text: &[u8],
+) -> Result<(), String> {
     for field in ["apiVersion", "kind"] {
         let found = match &body[field] {
             Value::Null | Value::String(_) => continue,
@@ -39,7 +45,7 @@ pub fn expect_kind(group: &str, version: &str, kind: &str, body: &Value, sent: &
             Value::Object(_) => "object",
         };
         let why = format!("json: cannot unmarshal {found} into Go struct field .{field} of type string");
-        return Err(unrecognized(kind, &why, sent));
+        return Err(unrecognized(kind, &why, body_text));
     }
     let text = |field: &str| body[field].as_str().unwrap_or("");
     let own = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
@@ -47,6 +53,10 @@ pub fn expect_kind(group: &str, version: &str, kind: &str, body: &Value, sent: &
     let sent = if text("apiVersion").is_empty() { own.as_str() } else { text("apiVersion") };
     if sent_kind == kind && sent == own {
         return Ok(());
+    }
+    if sent_version_has_parts(text("apiVersion")) {
+        let why = format!("unexpected GroupVersion string: {}", text("apiVersion"));
+        return Err(unreadable(kind, &why, body_text));
     }
     let (sent_group, sent_version) = sent.split_once('/').unwrap_or(("", sent));
     let is_known = schema::Pack::v1_35().of_kind(sent_group, sent_version, sent_kind).is_some();
@@ -58,6 +68,11 @@ pub fn expect_kind(group: &str, version: &str, kind: &str, body: &Value, sent: &
         format!("no kind {kind} is registered for version {version} in scheme \"pkg/runtime/scheme.go:111\"")
     };
     Err(format!("{sent_kind} in version {} cannot be handled as a {kind}: {why}", go::quote(sent_version)))
+}
+
+/// A version is a group and a number, or a number alone.
+fn sent_version_has_parts(version: &str) -> bool {
+    version.matches('/').count() > 1
 }
 
 /// What an API server says to a body that does not even tell what it is: where the JSON breaks off, and how it begins.

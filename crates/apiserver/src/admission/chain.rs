@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 use store::Store;
 
+use super::marks::Marks;
 use super::plugin::{Again, Operation, Plugin, Request};
 use super::pods::limits::LimitRanger;
 use super::pods::priority::Priority;
@@ -37,6 +38,7 @@ impl Chain {
         if has_service_accounts {
             plugins.push(Arc::new(ServiceAccounts(store.clone())));
         }
+        plugins.push(Arc::new(Marks));
         plugins.push(Arc::new(Priority(store.clone())));
         plugins.push(Arc::new(DefaultTolerationSeconds));
         plugins.extend(others);

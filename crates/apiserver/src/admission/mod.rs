@@ -8,6 +8,7 @@
 mod chain;
 mod conditions;
 mod criteria;
+mod marks;
 mod plugin;
 mod pods;
 mod policies;

@@ -4,26 +4,63 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-use serde_saphyr::Error;
+use serde_saphyr::{Error, Spanned};
+use types::go;
 
 /// Reads the first document. Keys that are no texts become texts.
 pub(crate) fn read(bytes: &[u8]) -> Result<Value, String> {
-    let options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
-    let read: Result<Node, Error> = serde_saphyr::from_slice_with_options(bytes, options);
+    read_all(bytes).map(|(value, _)| value)
+}
+
+/// Reads the first document, and tells which keys stand more than once in it: the last one counts.
+pub(crate) fn read_all(bytes: &[u8]) -> Result<(Value, Vec<String>), String> {
+    let options = serde_saphyr::options! {
+        legacy_octal_numbers: true,
+        with_snippet: false,
+        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
+    };
+    let first = first_document(bytes);
+    let read: Result<Node, Error> = serde_saphyr::from_slice_with_options(first, options);
     match read {
-        Ok(Node(value)) => Ok(value),
-        Err(error) => Err(in_go_words(&error)),
+        Ok(Node { value, repeated }) => Ok((value, repeated)),
+        Err(error) => Err(in_go_words(&error, first)),
     }
 }
 
+/// Up to the line that begins the second document.
+fn first_document(bytes: &[u8]) -> &[u8] {
+    let mut end = 0;
+    let mut has_content = false;
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let begins = line
+            .strip_prefix(b"---")
+            .is_some_and(|rest| rest.trim_ascii_start().len() < rest.len() || rest.is_empty());
+        if begins && has_content {
+            return &bytes[..end];
+        }
+        let text = line.trim_ascii();
+        has_content |= !text.is_empty() && !text.starts_with(b"#") && !text.starts_with(b"%");
+        end += line.len();
+    }
+    bytes
+}
+
 /// What Go's reader says: the problem, after its line.
-fn in_go_words(error: &Error) -> String {
+fn in_go_words(error: &Error, sent: &[u8]) -> String {
+    const NO_TOKEN: &str = "found character that cannot start any token";
+    let is_open = sent.trim_ascii_end().ends_with(b"[")
+        || sent.trim_ascii_end().ends_with(b"{")
+        || sent.trim_ascii_end().ends_with(b",");
     let text = error.to_string();
     let (text, place) = text.rsplit_once(" at line ").unwrap_or((&text, ""));
     // The parser tells what it was doing, too.
     let problem = text.rsplit(", ").next().filter(|part| part.len() > 3).unwrap_or(text);
     let line: u64 = place.split(',').next().and_then(|number| number.parse().ok()).unwrap_or(0);
     let said = match problem {
+        _ if text.contains("unexpected character") => NO_TOKEN,
+        _ if is_open && (text.contains("',' or ") || text.contains("unclosed bracket")) => {
+            "did not find expected node content"
+        }
         _ if text.contains("',' or ']'") || text.contains("unclosed bracket '['") => {
             "did not find expected ',' or ']'"
         }
@@ -40,85 +77,101 @@ fn in_go_words(error: &Error) -> String {
     }
 }
 
-struct Node(Value);
+/// A value, and the keys that stand more than once in it.
+#[derive(Default)]
+struct Node {
+    value: Value,
+    repeated: Vec<String>,
+}
 
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Reader).map(Node)
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+impl From<Value> for Node {
+    fn from(value: Value) -> Self {
+        Node { value, repeated: Vec::new() }
     }
 }
 
 struct Reader;
 
 impl<'de> Visitor<'de> for Reader {
-    type Value = Value;
+    type Value = Node;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a YAML value")
     }
 
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(Node::default())
     }
 
-    fn visit_none<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
+    fn visit_none<E>(self) -> Result<Node, E> {
+        Ok(Node::default())
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
         deserializer.deserialize_any(Reader)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
+    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
+        Ok(Value::Bool(value).into())
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
+    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
+        Ok(Value::from(value).into())
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
+    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
+        Ok(Value::from(value).into())
     }
 
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Node, E> {
         // JSON has no whole numbers that are not integers, and no infinities.
         #[expect(clippy::cast_possible_truncation, reason = "checked to be whole and small")]
         if value.fract() == 0.0 && value.abs() < 1e15 {
-            return Ok((value as i64).into());
+            return Ok(Value::from(value as i64).into());
         }
-        Number::from_f64(value)
-            .map(Value::Number)
-            .ok_or_else(|| E::custom(format!("json: unsupported value: {value}")))
+        let number = Number::from_f64(value).map(|number| Value::Number(number).into());
+        number.ok_or_else(|| E::custom(format!("json: unsupported value: {value}")))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        Ok(text.into())
+    fn visit_str<E>(self, text: &str) -> Result<Node, E> {
+        Ok(Value::from(text).into())
     }
 
-    fn visit_string<E>(self, text: String) -> Result<Value, E> {
-        Ok(text.into())
+    fn visit_string<E>(self, text: String) -> Result<Node, E> {
+        Ok(Value::from(text).into())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(Node(item)) = items.next_element()? {
-            list.push(item);
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
+        let (mut list, mut repeated) = (Vec::new(), Vec::new());
+        while let Some(mut item) = items.next_element::<Node>()? {
+            repeated.append(&mut item.repeated);
+            list.push(item.value);
         }
-        Ok(Value::Array(list))
+        Ok(Node { value: Value::Array(list), repeated })
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some(Node(key)) = members.next_key()? {
-            let Node(value) = members.next_value()?;
-            let key = match key {
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Node, A::Error> {
+        let (mut map, mut repeated) = (Map::new(), Vec::new());
+        while let Some(Spanned { value: key, referenced, .. }) = members.next_key::<Spanned<Node>>()? {
+            let mut member = members.next_value::<Node>()?;
+            repeated.append(&mut member.repeated);
+            let key = match key.value {
                 Value::String(text) => text,
                 other => other.to_string(),
             };
-            map.insert(key, value);
+            if map.contains_key(&key) {
+                let (line, key) = (referenced.line(), go::quote(&key));
+                repeated.push(format!("line {line}: key {key} already set in map"));
+            }
+            map.insert(key, member.value);
         }
-        Ok(Value::Object(map))
+        Ok(Node { value: Value::Object(map), repeated })
     }
 }
 

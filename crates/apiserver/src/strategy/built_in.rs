@@ -51,10 +51,8 @@ fn facts(resource: &Resource, settings: Settings) -> Facts {
 
 impl Strategy for BuiltIn {
     fn with_defaults(&self, body: &Value) -> Value {
-        if self.form.is_some() {
-            return body.clone();
-        }
-        endpoints::with_defaults(self.kind, &self.facts, body)
+        let defaulted = endpoints::with_defaults(self.kind, &self.facts, &self.sent(body));
+        self.form.map_or_else(|| defaulted.clone(), |form| form.seen(&defaulted))
     }
 
     fn create(&self, body: &Value, namespace: &str, identity: Identity) -> Result<Accepted, Refused> {

@@ -42,8 +42,16 @@ static EVICTIONS: LazyLock<Arc<Resource>> = LazyLock::new(|| {
     })
 });
 
+/// Clients from before the version was stable are still heard.
+static BETA_EVICTIONS: LazyLock<Arc<Resource>> =
+    LazyLock::new(|| Arc::new(Resource { version: "v1beta1".to_owned(), ..EVICTIONS.as_ref().clone() }));
+
 pub(super) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refusal> {
-    let eviction = body::read(&EVICTIONS, &context.head.headers, context.query, bytes)?.object;
+    let is_beta = |bytes: &[u8]| {
+        serde_json::from_slice::<Value>(bytes).is_ok_and(|sent| sent["apiVersion"] == "policy/v1beta1")
+    };
+    let read_as = if is_beta(bytes) { &BETA_EVICTIONS } else { &EVICTIONS };
+    let eviction = body::read(read_as, &context.head.headers, context.query, bytes)?.object;
     let name = context.name();
     if object::text(&eviction, &["metadata", "name"]) != name {
         return Err(Refusal::bad_request("name in URL does not match name in Eviction object"));

@@ -58,10 +58,21 @@ pub(crate) fn written(resource: &Resource, subresource: &str) -> Filter {
             &["metadata", "deletionTimestamp"],
             &["metadata", "ownerReferences"],
         ])),
+        "status" if (resource.group.as_str(), resource.kind.as_str()) == ("apps", "Deployment") => {
+            Filter::Except(set(&[&["spec"], &["metadata", "labels"]]))
+        }
+        "status" if keeps_metadata(resource) => Filter::Except(set(&[&["spec"], &["metadata"]])),
         "status" | "approval" => Filter::Except(set(&[&["spec"]])),
         _ if resource.subresource("status").is_some() => Filter::Except(set(&[&["status"]])),
         _ => Filter::Except(Set::default()),
     }
+}
+
+/// Whether a write to the status cannot change metadata, whatever it says (§9, 2.35).
+fn keeps_metadata(resource: &Resource) -> bool {
+    // Upstream's strategy for ranges of addresses forgets to say so.
+    let is_told = resource.custom.is_none() && resource.kind != "ServiceCIDR";
+    is_told && rules::kind::of(&resource.group, &resource.kind).status_keeps_metadata()
 }
 
 fn set(paths: &[&[&str]]) -> Set {

@@ -56,7 +56,8 @@ pub(crate) async fn attempt(
     let identity = identity();
     if context.resource.custom.as_ref().is_some_and(|custom| custom.kind().is_leaving()) {
         let why = "create not allowed while custom resource definition is terminating";
-        return Err(Refusal::forbidden(context.about(), why));
+        let name = object::text(body, &["metadata", "name"]);
+        return Err(Refusal::forbidden(context.about_name(name), why));
     }
     let wanted_name = match object::text(body, &["metadata", "name"]) {
         "" => match object::text(body, &["metadata", "generateName"]) {

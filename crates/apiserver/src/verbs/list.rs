@@ -34,6 +34,8 @@ impl Selection {
         let bad = |why: crate::selector::Malformed| Refusal::bad_request(why.to_string());
         let labels = Labels::parse(context.query.get("labelSelector").unwrap_or("")).map_err(bad)?;
         let fields = Fields::parse(context.query.get("fieldSelector").unwrap_or("")).map_err(bad)?;
+        let is_pod = (context.resource.group.as_str(), context.resource.kind.as_str()) == ("", "Pod");
+        let fields = if is_pod { fields.renamed("spec.host", "spec.nodeName") } else { fields };
         let known = |name: &str| {
             matches!(name, "metadata.name" | "metadata.namespace")
                 || context.strategy.selectable().contains(&name)

@@ -34,7 +34,16 @@ pub(crate) async fn patch(context: &Context<'_>, bytes: &[u8], status: bool) -> 
     // Strategic merge needs a Go type, which custom resources have not; the garbage collector relies on hearing so (2.36).
     let accepted: &[&str] = if context.resource.custom.is_some() { &ACCEPTED_CUSTOM } else { &ACCEPTED };
     let patch = match Patching::read(context, accepted, bytes)? {
-        Patching::Apply(config) => return apply(context, config, bytes, status).await,
+        Patching::Apply(config, warnings) => {
+            let applied = apply(context, config, bytes, status).await;
+            return match applied {
+                Ok(mut answer) => {
+                    crate::answer::warn(&mut answer, &warnings);
+                    Ok(answer)
+                }
+                Err(refusal) => Err(refusal.or_warning(&warnings)),
+            };
+        }
         Patching::Document(patch) => patch,
     };
     change(context, status, |old| {
@@ -60,8 +69,8 @@ fn expect_same_uid(context: &Context<'_>, new: &Value, old: &Value) -> Result<()
 
 /// What a patch makes of an object.
 pub(crate) enum Patching {
-    /// A configuration is applied to it.
-    Apply(Value),
+    /// A configuration is applied to it; what to warn of.
+    Apply(Value, Vec<String>),
     /// Its JSON is changed.
     Document(Sent),
 }
@@ -82,7 +91,8 @@ impl Patching {
         }
         expect_options(context, content == APPLY)?;
         if content == APPLY {
-            configuration(bytes).map(Patching::Apply)
+            let (config, warnings) = configuration(context, bytes)?;
+            Ok(Patching::Apply(config, warnings))
         } else {
             Sent::read(context, content, bytes).map(Patching::Document)
         }
@@ -162,6 +172,14 @@ impl Sent {
         if matches!(self.kind, Kind::Strategic) {
             expect_convertible(resource, &document, || self.shown(resource, old, &document))?;
         }
+        let has_version = document["apiVersion"].as_str().is_some_and(|version| !version.is_empty());
+        if resource.custom.is_none()
+            && document.is_object()
+            && !has_version
+            && !matches!(self.kind, Kind::Strategic)
+        {
+            return Err(without_version(context, &document, || self.shown(resource, old, &document)));
+        }
         body::reread(resource, context.query, &document, &self.strict, || {
             self.shown(resource, old, &document)
         })
@@ -201,11 +219,38 @@ fn expect_convertible(
     let is_integer = found.strip_prefix("number").is_some_and(|digits| !digits.contains(['.', 'e', 'E']));
     let why = match expected {
         "string" if is_integer => "cannot convert int64 to string".to_owned(),
+        list if list.starts_with("[]") => {
+            let found = match found.split(' ').next().unwrap_or("") {
+                "object" => "map",
+                "number" if is_integer => "int64",
+                "number" => "float64",
+                other => other,
+            };
+            format!("cannot restore slice from {found}")
+        }
         expected if SCALARS.contains(&expected) => format!("unrecognized type: {expected}"),
         _ => return Ok(()),
     };
     let error = rules::field::Path::new("patch").invalid(shown().as_str(), why);
     Err(Refusal::invalid(About { group: "", resource: "", name: "" }, &vec![error]))
+}
+
+/// A patch that takes the version away leaves a document of no known type, in which no field is known and no name found.
+fn without_version(context: &Context<'_>, document: &Value, shown: impl Fn() -> String) -> Refusal {
+    let fields = document.as_object().into_iter().flatten().map(|(field, _)| field.as_str());
+    let unknown = fields.filter(|field| !["apiVersion", "kind"].contains(field));
+    let unknown = unknown.map(|field| format!("unknown field {}", types::go::quote(field))).collect();
+    let invalid = |why: String| {
+        let error = rules::field::Path::new("patch").invalid(shown().as_str(), why);
+        Refusal::invalid(About { group: "", resource: "", name: "" }, &vec![error])
+    };
+    let name = context.name();
+    let why =
+        format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
+    match body::told(context.query, unknown, invalid) {
+        Err(refusal) => refusal,
+        Ok(warnings) => Refusal::bad_request(why).warning(&warnings),
+    }
 }
 
 /// What Go's reader says to anything that is no object.
@@ -235,18 +280,27 @@ fn go_map(value: &Value) -> String {
 }
 
 /// The configuration that is applied: YAML, or JSON under YAML's name.
-fn configuration(bytes: &[u8]) -> Result<Value, Refusal> {
+fn configuration(context: &Context<'_>, bytes: &[u8]) -> Result<(Value, Vec<String>), Refusal> {
     let bad = |why: String| Refusal::bad_request(format!("error decoding YAML: {why}"));
-    let config: Value = match serde_json::from_slice(bytes) {
-        Ok(config) => config,
+    let (config, repeated) = match serde_json::from_slice(bytes) {
+        Ok(config) => (config, Vec::new()),
         Err(_) => {
-            body::yaml::read(bytes).map_err(|why| bad(format!("error converting YAML to JSON: {why}")))?
+            body::yaml::read_all(bytes).map_err(|why| bad(format!("error converting YAML to JSON: {why}")))?
         }
     };
+    let warnings = body::told_of_yaml(context.query, repeated, |why| {
+        let why = why.replacen(
+            "strict decoding error",
+            "error strict decoding YAML: error converting YAML to JSON",
+            1,
+        );
+        Refusal::bad_request(why)
+    })?;
     if let Some(why) = other_than_map(&config) {
         return Err(bad(format!("error unmarshaling JSON: while decoding JSON: {why}")));
     }
-    Ok(if config.is_null() { Value::Object(serde_json::Map::new()) } else { config })
+    let config = if config.is_null() { Value::Object(serde_json::Map::new()) } else { config };
+    Ok((config, warnings))
 }
 
 /// Server-side apply: makes the object if it is not there yet (2.41).

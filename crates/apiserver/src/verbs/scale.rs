@@ -136,7 +136,7 @@ async fn patch(context: &Context<'_>, custom: &Scaled, bytes: &[u8]) -> Result<A
     let scales = of_scales(context);
     let accepted: &[&str] = if custom.is_built_in { &ACCEPTED } else { &ACCEPTED_CUSTOM };
     match Patching::read(&scales, accepted, bytes)? {
-        Patching::Apply(config) => {
+        Patching::Apply(config, _) => {
             write_followed(context, custom, &|old| {
                 let applied = managed::apply(&scales, Some(old), config.clone(), false)?;
                 let sent = || String::from_utf8_lossy(bytes).into_owned();

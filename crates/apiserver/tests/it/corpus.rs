@@ -1,6 +1,7 @@
 //! The API machinery through HTTP: the recorded answers of a real server, played against ours and against a real one.
 //!
-//! `FERRY_CASE=watch/` plays only the cases whose names begin so, and prints every difference.
+//! `FERRY_CASE=watch/` plays only the cases whose names begin so, and prints every difference; `FERRY_RECORDING=FILE`
+//! plays the cases of that file instead.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,6 +17,9 @@ use crate::cluster;
 
 /// The recordings: the first was made elsewhere, the second is our own.
 const RECORDINGS: [&str; 2] = ["api-v1.35.8.jsonl", "api-own-v1.35.8.jsonl"];
+/// The environment variables that choose among cases.
+const ONE: &str = "FERRY_CASE";
+const OTHER: &str = "FERRY_RECORDING";
 /// Names of cases that ours cannot pass yet. A case that passes must go from it.
 const PENDING: &str = "api-pending.txt";
 
@@ -39,7 +43,7 @@ async fn recorded_answers_of_a_real_api_server() {
         .filter(|outcome| !outcome.differences.is_empty())
         .map(|outcome| outcome.id.as_str())
         .collect();
-    let is_whole = std::env::var_os("FERRY_CASE").is_none();
+    let is_whole = [ONE, OTHER].iter().all(|variable| std::env::var_os(variable).is_none());
     println!("{} of {} passed", known.len() - failed.len(), known.len());
     let unexpected: Vec<&Outcome> = outcomes
         .iter()
@@ -56,7 +60,7 @@ async fn recorded_answers_of_a_real_api_server() {
 async fn recorded_answers_are_those_of_a_real_api_server() {
     let Some(real) = testkit::ControlPlane::builder().for_test().await else { return };
     let under_test = corpus::Server::at(&real.kubeconfig()).await.expect("a client");
-    let outcomes = corpus::play(&under_test, &cases(), 4).await;
+    let outcomes = corpus::play(&under_test, &cases(), 8).await;
     let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| !outcome.differences.is_empty()).collect();
     assert!(failed.is_empty(), "{}", told(&failed));
 }
@@ -66,8 +70,10 @@ fn data(file: &str) -> PathBuf {
 }
 
 fn cases() -> Vec<Value> {
-    let all = RECORDINGS.iter().flat_map(|file| corpus::read(&data(file)).expect("a recording"));
-    let wanted = std::env::var("FERRY_CASE").unwrap_or_default();
+    let other = std::env::var_os(OTHER).map(PathBuf::from);
+    let files = other.map_or_else(|| RECORDINGS.map(data).to_vec(), |file| vec![file]);
+    let all = files.iter().flat_map(|file| corpus::read(file).expect("a recording"));
+    let wanted = std::env::var(ONE).unwrap_or_default();
     let cases: Vec<Value> =
         all.filter(|case| case["id"].as_str().is_some_and(|id| id.starts_with(&wanted))).collect();
     assert!(!cases.is_empty(), "no case is called {wanted}…");

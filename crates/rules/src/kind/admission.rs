@@ -21,7 +21,7 @@ impl Kind for Webhooks {
     }
 
     fn validate(&self, it: &It<'_>) -> Errors {
-        let mut errors = it.metadata();
+        let mut errors = it.any_metadata();
         let hooks = items(it.new, "webhooks");
         for (i, hook) in hooks.iter().enumerate() {
             let path = Path::new("webhooks").index(i);
@@ -305,9 +305,13 @@ impl Kind for Policies {
         Counts::Spec
     }
 
+    fn status_keeps_metadata(&self) -> bool {
+        true
+    }
+
     fn validate(&self, it: &It<'_>) -> Errors {
         let (spec, path) = (at(it.new, "spec"), Path::new("spec"));
-        let mut errors = it.metadata();
+        let mut errors = it.any_metadata();
         errors.extend(required_one_of(spec, "failurePolicy", &["Fail", "Ignore"], &path));
         if !spec["paramKind"].is_null() {
             for (field, value) in
@@ -400,7 +404,7 @@ impl Kind for PolicyBindings {
     fn validate(&self, it: &It<'_>) -> Errors {
         const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
         let (spec, path) = (at(it.new, "spec"), Path::new("spec"));
-        let mut errors = it.metadata();
+        let mut errors = it.any_metadata();
         match text(spec, "policyName") {
             "" => errors.push(path.child("policyName").required("")),
             name => {

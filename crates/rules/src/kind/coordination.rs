@@ -59,13 +59,13 @@ impl Kind for Leases {
     }
 
     fn validate(&self, it: &It<'_>) -> Errors {
-        let mut errors = it.metadata();
+        let mut errors = it.any_metadata();
         errors.extend(Leases::spec(it));
         errors
     }
 
     fn validate_update(&self, it: &It<'_>) -> Errors {
-        let mut errors = it.metadata_update();
+        let mut errors = it.any_metadata_update();
         errors.extend(Leases::spec(it));
         errors
     }

@@ -241,14 +241,7 @@ impl Kind for Namespaces {
     }
 
     fn selectable(&self) -> &'static [&'static str] {
-        &["status.phase", "name"]
-    }
-
-    fn fields(&self, object: &Value) -> Vec<(&'static str, String)> {
-        vec![
-            ("status.phase", text(object, "status.phase").to_owned()),
-            ("name", text(object, "metadata.name").to_owned()),
-        ]
+        &["status.phase"]
     }
 }
 

@@ -183,9 +183,91 @@ impl Kind for FlowSchemas {
         Counts::Spec
     }
 
+    fn status_keeps_metadata(&self) -> bool {
+        true
+    }
+
     fn validate(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata();
         errors.extend(FlowSchemas::spec(it));
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        self.validate(it)
+    }
+}
+
+/// How many requests of a kind are worked on at once.
+pub(super) struct PriorityLevels;
+
+impl PriorityLevels {
+    fn spec(it: &It<'_>) -> Errors {
+        let (spec, path) = (at(it.new, "spec"), Path::new("spec"));
+        let limited = &spec["limited"];
+        match text(spec, "type") {
+            "Exempt" if !limited.is_null() => {
+                vec![path.child("limited").forbidden("must be nil if the type is not Limited")]
+            }
+            "Exempt" => Errors::new(),
+            "Limited" if limited.is_null() => {
+                vec![path.child("limited").required("must not be empty when type is Limited")]
+            }
+            "Limited" => PriorityLevels::limited(limited, &path.child("limited")),
+            other => {
+                vec![path.child("type").not_supported(field::Value::json(&other), &["Exempt", "Limited"])]
+            }
+        }
+    }
+
+    fn limited(limited: &Value, path: &Path) -> Errors {
+        let mut errors = Errors::new();
+        let number = |name: &str| limited[name].as_i64();
+        if let Some(shares) = number("nominalConcurrencyShares").filter(|shares| *shares < 0) {
+            errors.push(
+                path.child("nominalConcurrencyShares").invalid(shares, "must be a non-negative integer"),
+            );
+        }
+        if let Some(percent) = number("lendablePercent").filter(|percent| !(0..=100).contains(percent)) {
+            errors
+                .push(path.child("lendablePercent").invalid(percent, "must be between 0 and 100, inclusive"));
+        }
+        if let Some(percent) = number("borrowingLimitPercent").filter(|percent| *percent < 0) {
+            let why = "if specified, must be a non-negative integer";
+            errors.push(path.child("borrowingLimitPercent").invalid(percent, why));
+        }
+        let (response, path) = (&limited["limitResponse"], path.child("limitResponse"));
+        match (text(response, "type"), response["queuing"].is_null()) {
+            ("Reject", false) => {
+                let why = "must be nil if limited.limitResponse.type is not Limited";
+                errors.push(path.child("queuing").forbidden(why));
+            }
+            ("Queue", true) => {
+                let why = "must not be empty if limited.limitResponse.type is Limited";
+                errors.push(path.child("queuing").required(why));
+            }
+            ("Reject" | "Queue", _) => {}
+            (other, _) => {
+                errors
+                    .push(path.child("type").not_supported(field::Value::json(&other), &["Queue", "Reject"]));
+            }
+        }
+        errors
+    }
+}
+
+impl Kind for PriorityLevels {
+    fn counts(&self) -> Counts {
+        Counts::Spec
+    }
+
+    fn status_keeps_metadata(&self) -> bool {
+        true
+    }
+
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        errors.extend(PriorityLevels::spec(it));
         errors
     }
 

@@ -22,6 +22,7 @@ pub mod core;
 pub mod defaults;
 pub mod endpoints;
 mod flowcontrol;
+mod ingress;
 mod networking;
 mod node;
 mod policy;
@@ -88,10 +89,17 @@ pub trait Kind: Send + Sync {
         self.warn(new)
     }
 
+    /// Whether a write to the status changes nothing of the metadata.
+    fn status_keeps_metadata(&self) -> bool {
+        false
+    }
+
     /// Keeps what a write through a subresource cannot change: all but metadata and status.
     fn prepare_subresource(&self, name: &str, new: &mut Value, old: &Value) {
-        let _ = name;
         keep_all_but(new, old, &["metadata", "status"]);
+        if name == "status" && self.status_keeps_metadata() {
+            keep_metadata(new, old);
+        }
     }
 
     /// Everything wrong with such a write.
@@ -154,6 +162,16 @@ impl It<'_> {
     /// What is wrong with the metadata of any object of the kind.
     pub fn metadata(&self) -> Errors {
         self.scoped(meta::validate_built_in(&self.meta, self.name, &Path::new("metadata")))
+    }
+
+    /// What is wrong with the metadata of an object whose kind lets finalizers be called anything.
+    pub fn any_metadata(&self) -> Errors {
+        self.scoped(meta::validate(&self.meta, self.name, &Path::new("metadata")))
+    }
+
+    /// What is wrong with a change of such metadata.
+    pub fn any_metadata_update(&self) -> Errors {
+        meta::validate_update(&self.meta, &metadata(self.old), &Path::new("metadata"))
     }
 
     /// What is wrong with a change of the metadata.
@@ -226,10 +244,8 @@ pub fn of(group: &str, kind: &str) -> &'static dyn Kind {
         ("scheduling.k8s.io", "PriorityClass") => &policy::PriorityClasses,
         ("storage.k8s.io", "StorageClass") => &storage::StorageClasses,
         ("storage.k8s.io", "VolumeAttributesClass") => &storage::VolumeAttributesClasses,
-        ("storage.k8s.io", "VolumeAttachment") => &storage::Fixed {
-            fields: &[("spec", "io.k8s.api.storage.v1.VolumeAttachmentSpec")],
-            counts: Counts::Nothing,
-        },
+        ("storage.k8s.io", "VolumeAttachment") => &storage::Attachments,
+        ("storage.k8s.io", "CSIStorageCapacity") => &storage::Capacities,
         ("resource.k8s.io", "ResourceClaim") => &storage::Fixed {
             fields: &[("spec", "io.k8s.api.resource.v1.ResourceClaimSpec")],
             counts: Counts::Nothing,
@@ -239,13 +255,16 @@ pub fn of(group: &str, kind: &str) -> &'static dyn Kind {
             counts: Counts::Nothing,
         },
         ("networking.k8s.io", "NetworkPolicy") => &networking::NetworkPolicies,
+        ("networking.k8s.io", "Ingress") => &ingress::Ingresses,
+        ("networking.k8s.io", "ServiceCIDR") => &networking::ServiceRanges,
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => &flowcontrol::FlowSchemas,
+        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => &flowcontrol::PriorityLevels,
+        ("certificates.k8s.io", "CertificateSigningRequest") => &policy::SigningRequests,
+        ("resource.k8s.io", "ResourceSlice") => &storage::Slices,
         ("networking.k8s.io", "IngressClass") => &networking::IngressClasses,
         ("autoscaling", "HorizontalPodAutoscaler") => &autoscaling::Autoscalers,
         ("node.k8s.io", "RuntimeClass") => &node::RuntimeClasses,
-        ("resource.k8s.io", "DeviceClass" | "ResourceSlice")
-        | ("networking.k8s.io", "Ingress")
-        | ("flowcontrol.apiserver.k8s.io", _) => &Counted,
+        ("resource.k8s.io", "DeviceClass") => &Counted,
         _ => &Plain,
     }
 }
@@ -278,6 +297,15 @@ pub fn keep_all_but(new: &mut Value, old: &Value, fields: &[&str]) {
         };
     }
     *new = Value::Object(kept);
+}
+
+/// Takes what people write into metadata from the stored object.
+fn keep_metadata(new: &mut Value, old: &Value) {
+    let mut meta = at(old, "metadata").clone();
+    for field in ["managedFields", "resourceVersion"] {
+        keep(&mut meta, at(new, "metadata"), field);
+    }
+    new["metadata"] = meta;
 }
 
 /// Takes a field from the stored object, or takes it away if there is none.

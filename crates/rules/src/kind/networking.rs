@@ -47,6 +47,32 @@ impl Kind for IngressClasses {
     }
 }
 
+/// Addresses for services.
+pub(super) struct ServiceRanges;
+
+impl Kind for ServiceRanges {
+    fn status_keeps_metadata(&self) -> bool {
+        true
+    }
+
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let (ranges, path) = (items(it.new, "spec.cidrs"), Path::new("spec").child("cidrs"));
+        let mut errors = it.metadata();
+        if ranges.is_empty() {
+            errors.push(path.required("at least one CIDR required"));
+        }
+        if ranges.len() > 2 {
+            errors.push(path.invalid(field::Value::json(&ranges), "may only hold up to 2 values"));
+        }
+        for (i, range) in ranges.iter().filter_map(Value::as_str).enumerate() {
+            if addresses::cidr(range).is_none() {
+                errors.push(path.index(i).invalid(range, NOT_A_CIDR));
+            }
+        }
+        errors
+    }
+}
+
 /// Who may talk to pods.
 pub(super) struct NetworkPolicies;
 

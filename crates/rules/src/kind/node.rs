@@ -14,7 +14,7 @@ pub(super) struct RuntimeClasses;
 
 impl Kind for RuntimeClasses {
     fn validate(&self, it: &It<'_>) -> Errors {
-        let mut errors = it.metadata();
+        let mut errors = it.any_metadata();
         let (handler, path) = (text(it.new, "handler"), Path::new("handler"));
         errors.extend(names::dns_label(handler).into_iter().map(|problem| path.invalid(handler, problem)));
         let amounts = at(it.new, "overhead.podFixed");
@@ -41,7 +41,7 @@ impl Kind for RuntimeClasses {
 
     fn validate_update(&self, it: &It<'_>) -> Errors {
         let mut errors = self.validate(it);
-        errors.extend(it.metadata_update());
+        errors.extend(it.any_metadata_update());
         let (new, old) = (at(it.new, "handler"), at(it.old, "handler"));
         if new != old {
             errors.push(Path::new("handler").invalid(field::Value::json(new), IMMUTABLE));

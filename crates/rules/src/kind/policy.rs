@@ -188,3 +188,12 @@ fn not_a_system_class(name: &str, value: i64, is_default: bool) -> Option<String
     }
     is_default.then(|| format!("globalDefault of {name} PriorityClass must be false"))
 }
+
+/// Requests for certificates. They are kept; nobody signs them.
+pub(super) struct SigningRequests;
+
+impl Kind for SigningRequests {
+    fn selectable(&self) -> &'static [&'static str] {
+        &["spec.signerName"]
+    }
+}

@@ -344,6 +344,10 @@ impl Kind for Fixed {
         self.counts
     }
 
+    fn status_keeps_metadata(&self) -> bool {
+        true
+    }
+
     fn validate_update(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata_update();
         for (name, wire_type) in self.fields {
@@ -357,5 +361,130 @@ impl Kind for Fixed {
             }
         }
         errors
+    }
+}
+
+/// Volumes that are to be attached to nodes.
+pub(super) struct Attachments;
+
+impl Kind for Attachments {
+    fn status_keeps_metadata(&self) -> bool {
+        true
+    }
+
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let (spec, path) = (at(it.new, "spec"), Path::new("spec"));
+        let mut errors = it.metadata();
+        match text(spec, "attacher") {
+            // Upstream asks twice, as a name and as a driver.
+            "" => errors.extend([path.child("attacher").required(""), path.child("attacher").required("")]),
+            name => errors.extend(meta::qualified(&name.to_lowercase(), &path.child("attacher"))),
+        }
+        let (node, at_node) = (text(spec, "nodeName"), path.child("nodeName"));
+        errors.extend(names::dns_subdomain(node).into_iter().map(|problem| at_node.invalid(node, problem)));
+        let (inline, named) = (at(spec, "source.inlineVolumeSpec"), at(spec, "source.persistentVolumeName"));
+        let at_source = path.child("source");
+        match (inline.is_null(), named.is_null()) {
+            (true, true) => {
+                let why = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+                errors.push(at_source.required(why));
+            }
+            (false, false) => {
+                let why = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+                errors.push(at_source.forbidden(why));
+            }
+            (true, false) if text(spec, "source.persistentVolumeName").is_empty() => {
+                errors.push(
+                    at_source
+                        .child("persistentVolumeName")
+                        .required("must specify non empty persistentVolumeName"),
+                );
+            }
+            _ => {}
+        }
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata_update();
+        let (new, old) = (at(it.new, "spec"), at(it.old, "spec"));
+        if new != old {
+            let value = field::Value::internal("io.k8s.api.storage.v1.VolumeAttachmentSpec", new);
+            errors.push(Path::new("spec").invalid(value, IMMUTABLE));
+        }
+        errors
+    }
+}
+
+/// How much storage there is of a class.
+pub(super) struct Capacities;
+
+impl Kind for Capacities {
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        let (class, path) = (text(it.new, "storageClassName"), Path::new("storageClassName"));
+        errors.extend(names::dns_subdomain(class).into_iter().map(|problem| path.invalid(class, problem)));
+        for name in ["capacity", "maximumVolumeSize"] {
+            if let Some(Ok(amount)) = it.new[name].as_str().map(str::parse::<Quantity>)
+                && amount.is_negative()
+            {
+                let why = "must be greater than or equal to 0";
+                errors.push(Path::new(name).invalid(amount.to_string().as_str(), why));
+            }
+        }
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata_update();
+        errors.extend(self.validate(it));
+        for name in ["nodeTopology", "storageClassName"] {
+            let (new, old) = (at(it.new, name), at(it.old, name));
+            if new != old {
+                errors.push(Path::new(name).invalid(field::Value::json(new), IMMUTABLE));
+            }
+        }
+        errors
+    }
+}
+
+/// Devices of a node or of many.
+pub(super) struct Slices;
+
+impl Kind for Slices {
+    fn counts(&self) -> Counts {
+        Counts::Spec
+    }
+
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let (spec, path) = (at(it.new, "spec"), Path::new("spec"));
+        let mut errors = it.metadata();
+        if text(spec, "driver").is_empty() {
+            errors.push(path.child("driver").required(""));
+        }
+        if text(spec, "pool.name").is_empty() {
+            errors.push(path.child("pool").child("name").required(""));
+        }
+        let count = at(spec, "pool.resourceSliceCount").as_i64().unwrap_or(0);
+        if count <= 0 {
+            let path = path.child("pool").child("resourceSliceCount");
+            errors.push(path.invalid(count, "must be greater than zero"));
+        }
+        let is_said = |name: &&str| match &spec[*name] {
+            Value::Null => false,
+            Value::Bool(value) => *value,
+            Value::String(name) => !name.is_empty(),
+            _ => true,
+        };
+        let places = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
+        if !places.iter().any(is_said) {
+            let names = places.map(|name| format!("`{name}`")).join(", ");
+            errors.push(path.required(format!("exactly one of {names} is required")));
+        }
+        errors
+    }
+
+    fn selectable(&self) -> &'static [&'static str] {
+        &["spec.driver", "spec.nodeName"]
     }
 }

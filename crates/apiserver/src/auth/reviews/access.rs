@@ -11,13 +11,17 @@ use crate::object;
 use crate::status::{About, Refusal};
 
 pub(super) fn review(context: &Context<'_>, mut review: Value) -> Result<Value, Refusal> {
+    let is_local = context.resource.plural == "localsubjectaccessreviews";
+    if is_local && object::text(&review, &["metadata", "namespace"]).is_empty() {
+        review["metadata"]["namespace"] = json!(context.namespace());
+    }
     let errors = validate(context, &review);
     if !errors.is_empty() {
         // Upstream names no kind here.
         let about = About { group: &context.resource.group, resource: "", name: "" };
         return Err(Refusal::invalid(about, &errors));
     }
-    if context.resource.plural == "localsubjectaccessreviews" {
+    if is_local {
         expect_namespace(context, &review)?;
     }
     let spec = &review["spec"];
@@ -34,8 +38,18 @@ pub(super) fn review(context: &Context<'_>, mut review: Value) -> Result<Value, 
     if !decision.reason.is_empty() {
         status["reason"] = json!(decision.reason);
     }
+    if !has_known_operators(&spec["resourceAttributes"]["labelSelector"]) {
+        let why = "spec.resourceAttributes.labelSelector ignored due to parse error";
+        status["evaluationError"] = json!(why);
+    }
     review["status"] = status;
     Ok(review)
+}
+
+fn has_known_operators(selector: &Value) -> bool {
+    let known = |operator: &str| matches!(operator, "In" | "NotIn" | "Exists" | "DoesNotExist");
+    let requirements = selector["requirements"].as_array().into_iter().flatten();
+    requirements.into_iter().all(|requirement| known(object::text(requirement, &["operator"])))
 }
 
 fn subject_of(spec: &Value) -> User {

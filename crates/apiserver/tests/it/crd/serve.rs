@@ -231,15 +231,11 @@ async fn rule_3_23_objects_go_before_their_definition() {
         Client::new(cluster.clone(), "default"),
         &ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget")),
     );
-    kube::runtime::wait::await_condition(
-        widgets.clone(),
-        "free",
-        kube::runtime::wait::conditions::is_deleted(""),
-    )
-    .await
-    .ok();
-    let left = widgets.get("held").await.expect("still there");
-    assert!(left.metadata.deletion_timestamp.is_some());
+    let is_leaving =
+        |held: Option<&DynamicObject>| held.is_some_and(|held| held.metadata.deletion_timestamp.is_some());
+    let leaves = kube::runtime::wait::await_condition(widgets.clone(), "held", is_leaving);
+    let left = tokio::time::timeout(std::time::Duration::from_secs(30), leaves).await.expect("in time");
+    assert!(left.expect("a watch").is_some(), "still there");
     let release = json!({"metadata": {"finalizers": null}});
     widgets.patch("held", &PatchParams::default(), &Patch::Merge(release)).await.expect("released");
     gone(&cluster, "widgets.example.com").await;

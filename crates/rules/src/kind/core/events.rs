@@ -64,7 +64,7 @@ impl Kind for Event {
         if *self == Event::Core {
             return errors;
         }
-        errors.extend(it.metadata());
+        errors.extend(it.any_metadata());
         errors.extend(series(it.new));
         if at(it.new, "eventTime").is_null() {
             errors.push(Path::new("eventTime").required(""));
@@ -89,7 +89,7 @@ impl Kind for Event {
         if *self == Event::Core {
             return errors;
         }
-        errors.extend(it.metadata_update());
+        errors.extend(it.any_metadata_update());
         if at(it.new, "series") != at(it.old, "series") {
             errors.extend(series(it.new));
         }

@@ -106,6 +106,12 @@ impl Kind for DaemonSets {
         Counts::Spec
     }
 
+    fn default(&self, object: &mut Value) {
+        if object["metadata"]["annotations"].get(TEMPLATE_GENERATION).is_none() {
+            DaemonSets::set_template_generation(object, 0);
+        }
+    }
+
     fn prepare_create(&self, new: &mut Value) -> Vec<String> {
         let generation = DaemonSets::template_generation(new).max(1);
         DaemonSets::set_template_generation(new, generation);

@@ -1,0 +1,172 @@
+//! Ingresses: which requests from outside go to which service.
+
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use super::{Counts, It, Kind, at, items, text};
+use crate::field::{self, Errors, Path};
+use crate::names;
+
+const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+/// Parts of a path that would make it lead elsewhere.
+const FORBIDDEN_PARTS: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
+const FORBIDDEN_ENDS: [&str; 2] = ["/..", "/."];
+
+pub(super) struct Ingresses;
+
+impl Kind for Ingresses {
+    fn counts(&self) -> Counts {
+        Counts::Spec
+    }
+
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        errors.extend(spec(it));
+        if it.old.is_null() {
+            let annotation = it.new["metadata"]["annotations"][CLASS_ANNOTATION].as_str();
+            if let (Some(class), false) = (annotation, at(it.new, "spec.ingressClassName").is_null()) {
+                let path = Path::new("annotations").child(CLASS_ANNOTATION);
+                errors.push(path.invalid(class, "can not be set when the class field is also set"));
+            }
+        }
+        errors
+    }
+}
+
+fn spec(it: &It<'_>) -> Errors {
+    let (spec, path) = (at(it.new, "spec"), Path::new("spec"));
+    let mut errors = Errors::new();
+    if items(spec, "rules").is_empty() && spec["defaultBackend"].is_null() {
+        let why = "either `defaultBackend` or `rules` must be specified";
+        errors.push(path.invalid(field::Value::json(&spec["rules"]), why));
+    }
+    if !spec["defaultBackend"].is_null() {
+        errors.extend(backend(&spec["defaultBackend"], &path.child("defaultBackend")));
+    }
+    for (i, rule) in items(spec, "rules").iter().enumerate() {
+        errors.extend(self::rule(rule, &path.child("rules").index(i)));
+    }
+    for (i, tls) in items(spec, "tls").iter().enumerate() {
+        let path = path.child("tls").index(i);
+        for (j, name) in items(tls, "hosts").iter().filter_map(Value::as_str).enumerate() {
+            errors.extend(host(name, &path.child("hosts").index(j)));
+        }
+        errors.extend(subdomain_if_any(text(tls, "secretName"), &path.child("secretName")));
+    }
+    if let Some(class) = spec["ingressClassName"].as_str() {
+        let path = path.child("ingressClassName");
+        errors.extend(names::dns_subdomain(class).into_iter().map(|problem| path.invalid(class, problem)));
+    }
+    errors
+}
+
+fn subdomain_if_any(name: &str, path: &Path) -> Errors {
+    let problems = if name.is_empty() { Vec::new() } else { names::dns_subdomain(name) };
+    problems.into_iter().map(|problem| path.invalid(name, problem)).collect()
+}
+
+fn host(name: &str, path: &Path) -> Errors {
+    let problems =
+        if name.contains('*') { names::wildcard_dns_subdomain(name) } else { names::dns_subdomain(name) };
+    problems.into_iter().map(|problem| path.invalid(name, problem)).collect()
+}
+
+fn rule(rule: &Value, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    let name = text(rule, "host");
+    if !name.is_empty() {
+        let path = path.child("host");
+        if name.parse::<IpAddr>().is_ok() {
+            errors.push(path.invalid(name, "must be a DNS name, not an IP address"));
+        }
+        errors.extend(host(name, &path));
+    }
+    if !rule["http"].is_null() {
+        let path = path.child("http").child("paths");
+        let paths = items(rule, "http.paths");
+        if paths.is_empty() {
+            errors.push(path.required(""));
+        }
+        for (i, entry) in paths.iter().enumerate() {
+            errors.extend(http_path(entry, &path.index(i)));
+        }
+    }
+    errors
+}
+
+fn http_path(entry: &Value, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    let (way, at_way) = (text(entry, "path"), path.child("path"));
+    match entry["pathType"].as_str() {
+        None => {
+            errors.push(path.child("pathType").required("pathType must be specified"));
+            return errors;
+        }
+        Some("Exact" | "Prefix") => {
+            if !way.starts_with('/') {
+                errors.push(at_way.invalid(way, "must be an absolute path"));
+            }
+            for part in FORBIDDEN_PARTS.iter().filter(|part| way.contains(**part)) {
+                errors.push(at_way.invalid(way, format!("must not contain '{part}'")));
+            }
+            for end in FORBIDDEN_ENDS.iter().filter(|end| way.ends_with(**end)) {
+                errors.push(at_way.invalid(way, format!("cannot end with '{end}'")));
+            }
+        }
+        Some("ImplementationSpecific") => {
+            if !way.is_empty() && !way.starts_with('/') {
+                errors.push(at_way.invalid(way, "must be an absolute path"));
+            }
+        }
+        Some(other) => {
+            let known = ["Exact", "ImplementationSpecific", "Prefix"];
+            errors.push(path.child("pathType").not_supported(field::Value::json(&other), &known));
+        }
+    }
+    errors.extend(backend(&entry["backend"], &path.child("backend")));
+    errors
+}
+
+fn backend(backend: &Value, path: &Path) -> Errors {
+    let (service, resource) = (&backend["service"], &backend["resource"]);
+    match (service.is_null(), resource.is_null()) {
+        (false, false) => vec![path.invalid("", "cannot set both resource and service backends")],
+        (true, true) => vec![path.invalid("", "resource or service backend is required")],
+        (true, false) => {
+            let path = path.child("resource");
+            let missing = ["kind", "name"].into_iter().filter(|name| text(resource, name).is_empty());
+            missing.map(|name| path.child(name).required("")).collect()
+        }
+        (false, true) => service_backend(service, path),
+    }
+}
+
+fn service_backend(service: &Value, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    let at_service = path.child("service");
+    match text(service, "name") {
+        "" => errors.push(at_service.child("name").required("")),
+        name => {
+            let path = at_service.child("name");
+            errors.extend(names::dns_1035_label(name).into_iter().map(|why| path.invalid(name, why)));
+        }
+    }
+    let (name, number) = (text(service, "port.name"), at(service, "port.number").as_i64().unwrap_or(0));
+    let at_port = at_service.child("port");
+    match (name.is_empty(), number == 0) {
+        (false, false) => errors.push(path.invalid("", "cannot set both port name & port number")),
+        (true, true) => errors.push(path.required("port name or number is required")),
+        (false, true) => {
+            let path = at_port.child("name");
+            errors.extend(names::port_name(name).into_iter().map(|why| path.invalid(name, why)));
+        }
+        (true, false) => {
+            if !(1..=65535).contains(&number) {
+                let why = "must be between 1 and 65535, inclusive";
+                errors.push(at_port.child("number").invalid(number, why));
+            }
+        }
+    }
+    errors
+}
