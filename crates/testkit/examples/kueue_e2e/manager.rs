@@ -64,9 +64,9 @@ async fn kueue(site: &Site, suite: &Suite) -> anyhow::Result<Acting> {
     };
     let mut definitions = of(&["CustomResourceDefinition"]);
     // The suite uses one version only.
-    definitions
-        .iter_mut()
-        .for_each(|definition| definition["spec"]["conversion"] = json!({"strategy": "None"}));
+    for definition in &mut definitions {
+        definition["spec"]["conversion"] = json!({"strategy": "None"});
+    }
     apply(&kubectl, site, &definitions)?;
     let mut established = Command::new(&kubectl);
     established.arg("--kubeconfig").arg(site.kubeconfig());
@@ -86,7 +86,7 @@ async fn kueue(site: &Site, suite: &Suite) -> anyhow::Result<Acting> {
     let manager = plane.kueue(&config).await?;
     let (port, certificate) = manager.webhooks();
     let mut webhooks = of(&["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]);
-    for webhook in webhooks.iter_mut().flat_map(|object| object["webhooks"].as_array_mut()).flatten() {
+    for webhook in webhooks.iter_mut().filter_map(|object| object["webhooks"].as_array_mut()).flatten() {
         let path = webhook["clientConfig"]["service"]["path"].as_str().unwrap_or_default();
         let url = format!("https://127.0.0.1:{port}{path}");
         webhook["clientConfig"] =

@@ -1,6 +1,6 @@
 //! Names for clusters, which only this command and what it starts can see.
 
-use std::{env, fs, os::unix::process::CommandExt as _, process::Command};
+use std::{env, fmt::Write as _, fs, os::unix::process::CommandExt as _, process::Command};
 
 use anyhow::{Context as _, bail};
 
@@ -16,7 +16,7 @@ pub(crate) fn enter(names: &[String]) -> anyhow::Result<()> {
     }
     let mut hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();
     for (index, name) in names.iter().enumerate() {
-        hosts += &format!("{} {name}\n", address(index));
+        writeln!(hosts, "{} {name}", address(index))?;
     }
     let file = env::temp_dir().join(format!("ferry-kueue-e2e-hosts-{}", rustix::process::geteuid().as_raw()));
     fs::write(&file, hosts).with_context(|| format!("failed to write {}", file.display()))?;

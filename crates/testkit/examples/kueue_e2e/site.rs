@@ -61,7 +61,7 @@ pub(crate) struct Site {
 }
 
 enum Cluster {
-    Real { _way: Proxy, plane: Box<ControlPlane> },
+    Real { _way: Box<Proxy>, plane: Box<ControlPlane> },
     Embedded(Box<Embedded>),
 }
 
@@ -174,7 +174,7 @@ async fn real(name: &str, at: SocketAddrV4) -> anyhow::Result<Cluster> {
     let builder = builder.apiserver_args(["--kubelet-preferred-address-types=InternalIP"]);
     let plane = Box::new(builder.start().await?);
     let way = plane.forward(at).await.with_context(|| format!("{at} is needed, and taken"))?;
-    Ok(Cluster::Real { _way: way, plane })
+    Ok(Cluster::Real { _way: Box::new(way), plane })
 }
 
 /// One kubeconfig for all clusters, with the contexts that the suite uses.
