@@ -132,6 +132,31 @@ impl Metrics {
         self.add("kueue_local_queue_finished_workloads_total", &labels);
     }
 
+    /// A copy of a Workload was created on a worker.
+    pub(crate) fn dispatched(&self, workload: &Workload, cluster: &str) {
+        self.add("multikueue_workloads_dispatched_total", &[manager_queue(workload), ("cluster", cluster)]);
+    }
+
+    /// A worker's admission of a Workload counts on the manager, for the first time or again.
+    pub(crate) fn admitted_on(&self, workload: &Workload, cluster: &str) {
+        self.add("multikueue_workloads_admitted_total", &[manager_queue(workload), ("cluster", cluster)]);
+    }
+
+    /// A worker will not have a Workload, for the time being.
+    pub(crate) fn refused(&self, workload: &Workload, cluster: &str) {
+        self.add("ferry_dispatch_refusals_total", &[manager_queue(workload), ("cluster", cluster)]);
+    }
+
+    /// Whether a worker can be reached.
+    pub(crate) fn worker(&self, cluster: &str, connected: bool) {
+        self.set("ferry_worker_connected", &[("cluster", cluster)], f64::from(u8::from(connected)));
+    }
+
+    /// Forgets a worker that is gone.
+    pub(crate) fn forget_worker(&self, cluster: &str) {
+        self.forget(&label("cluster", cluster));
+    }
+
     /// How a ClusterQueue stands: who waits in line and parked, who holds quota, who is admitted.
     pub(crate) fn cluster_queue(
         &self,
@@ -155,7 +180,11 @@ impl Metrics {
 
     /// Forgets a ClusterQueue that is gone.
     pub(crate) fn forget_cluster_queue(&self, name: &str) {
-        let label = label("cluster_queue", name);
+        self.forget(&label("cluster_queue", name));
+    }
+
+    /// What is shown of something that is gone goes; what was counted stays.
+    fn forget(&self, label: &str) {
         for family in self.families().values_mut().filter(|family| family.kind == Kind::Gauge) {
             family.series.retain(|labels, _| !labels.split(',').any(|it| it == label));
         }
@@ -246,6 +275,12 @@ impl Metrics {
 fn label(key: &str, value: &str) -> String {
     let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("{key}=\"{value}\"")
+}
+
+/// The queue on the management cluster; without a reservation there is none.
+fn manager_queue(workload: &Workload) -> (&'static str, &str) {
+    let admission = workload.status.as_ref().and_then(|status| status.admission.as_ref());
+    ("cluster_queue", admission.map_or("", |admission| admission.cluster_queue.as_str()))
 }
 
 fn local_queue(workload: &Workload) -> [(&str, &str); 2] {

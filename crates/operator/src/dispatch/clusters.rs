@@ -97,6 +97,7 @@ async fn reconcile(
     let Some(object) = shared.objects.get(&Key::new("", name.as_str())) else {
         if lock().remove(&name).is_some() | shared.clusters.lock().remove(name.as_str()).is_some() {
             info!(cluster = %name, "forgotten");
+            shared.metrics.forget_worker(&name);
             shared.wake_all();
         }
         return Ok(Next::Done);

@@ -75,6 +75,7 @@ impl Connection {
         }
         state.report = Some(report);
         drop(state);
+        shared.metrics.worker(self.name.as_str(), false);
         if is_news {
             shared.clusters.changed.add(self.name.to_string());
         }
@@ -92,6 +93,7 @@ impl Connection {
         state.report = Some(Report { active: true, reason: "Active", message: "Connected".to_owned() });
         state.worker = Some(worker);
         drop(state);
+        shared.metrics.worker(self.name.as_str(), true);
         shared.clusters.changed.add(self.name.to_string());
         // Everything that waits for a cluster, and everything that the cluster holds (MK-TRG-01).
         shared.wake_all();

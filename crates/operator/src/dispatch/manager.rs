@@ -1,10 +1,6 @@
 //! The lane of the manager: Workloads and jobs there, and word to the other lanes.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::{
@@ -14,7 +10,7 @@ use kube::{
 };
 use reconcile::{Key, Next, Tasks};
 use rules::{
-    dispatch::{Adapter, Because, Observed, Owner, Plan, Step, local},
+    dispatch::{Adapter, Because, Check, Observed, Owner, Plan, Step, local},
     workload::patch::{self, ADMISSION_MANAGER, Manner},
 };
 use serde_json::{Value, json};
@@ -25,6 +21,7 @@ use types::kueue::{CheckState, Workload};
 use super::{
     Error, Shared,
     call::{MANAGER, within},
+    due::Due,
     events::Told,
     observe::decided,
     worker::resource,
@@ -35,9 +32,6 @@ use crate::kinds::kind_of;
 const FIELD_MANAGER: &str = "kueue";
 /// How soon to try again when somebody else wrote first.
 const AGAIN: Duration = Duration::from_millis(20);
-
-/// When news of running jobs are due to be shown.
-type Due = Mutex<BTreeMap<Key, Instant>>;
 
 pub(super) fn start(shared: &Arc<Shared>, tasks: &mut Tasks) {
     let shared = Arc::clone(shared);
@@ -64,12 +58,15 @@ async fn work(shared: &Arc<Shared>, due: &Due, key: Key) -> Result<Next, Error> 
         }
     }
     forget(shared, &key, &plan);
-    if let Some(wait) = collected(shared, due, &key, &seen, &plan) {
+    if !only_news(&seen, &plan) {
+        due.forget(&key);
+    } else if let Some(wait) = due.wait(&key, shared.settings.collect, Instant::now()) {
         return Ok(Next::After(wait));
     }
     if !apply(shared, &key, &seen, &plan).await? {
         return Ok(Next::After(AGAIN));
     }
+    due.forget(&key);
     let again = plan.again.and_then(|at| Duration::try_from(at.duration_since(shared.clock.now())).ok());
     Ok(again.map_or(Next::Done, |wait| Next::After(wait.max(AGAIN))))
 }
@@ -81,25 +78,12 @@ fn forget(shared: &Shared, key: &Key, plan: &Plan) {
     }
 }
 
-/// News of a job that goes on are collected for a moment: the next may follow at once, and then one write does for both.
-/// The end of a job, and anything that somebody waits for, is not kept back.
-fn collected(shared: &Shared, due: &Due, key: &Key, seen: &Observed, plan: &Plan) -> Option<Duration> {
-    let mut due = due.lock().unwrap_or_else(PoisonError::into_inner);
-    let goes_on = matches!(plan.because, Because::Admitted(_))
+/// Whether a plan only shows news of a job that goes on. The end of a job, and anything that somebody waits for, is more.
+fn only_news(seen: &Observed, plan: &Plan) -> bool {
+    matches!(plan.because, Because::Admitted(_))
         && seen.check.as_ref().is_some_and(|check| check.state == CheckState::Ready)
         && plan.on_manager().all(|step| matches!(step, Step::Mirror { .. }))
-        && plan.on_manager().next().is_some();
-    if !goes_on {
-        due.remove(key);
-        return None;
-    }
-    let now = Instant::now();
-    let at = *due.entry(key.clone()).or_insert(now + shared.settings.collect);
-    if at > now {
-        return Some(at - now);
-    }
-    due.remove(key);
-    None
+        && plan.on_manager().next().is_some()
 }
 
 /// Takes the steps on the manager. Says whether nobody else was faster.
@@ -116,7 +100,7 @@ async fn apply(shared: &Shared, key: &Key, seen: &Observed, plan: &Plan) -> Resu
     let next = local::apply(local, &check.name, &steps, shared.clock.now());
     let Some(changes) = local::patch(local, &next) else { return Ok(true) };
     match write(shared, local, &next, changes).await {
-        Ok(()) => tell(shared, local, &steps),
+        Ok(()) => tell(shared, local, check, &steps),
         Err(error) if error.is_conflict() => return Ok(false),
         Err(error) if error.is_not_found() => {}
         Err(error) => return Err(error),
@@ -206,10 +190,15 @@ fn replacing(old: Option<&Value>, new: &Value) -> Value {
 }
 
 /// What was done is told where people look for it (section 9.4 of the rules).
-fn tell(shared: &Shared, about: &Workload, steps: &[&Step]) {
+fn tell(shared: &Shared, about: &Workload, check: &Check, steps: &[&Step]) {
     for step in steps {
         let (note, warning) = match step {
-            Step::Ready(cluster) => (local::admitted_on(cluster), false),
+            Step::Ready(cluster) => {
+                if check.state != CheckState::Ready {
+                    shared.metrics.admitted_on(about, cluster.as_str());
+                }
+                (local::admitted_on(cluster), false)
+            }
             Step::Retry { message, warn } => (message.clone(), *warn),
             _ => continue,
         };

@@ -15,6 +15,7 @@ mod call;
 mod checks;
 mod clusters;
 mod connection;
+mod due;
 mod events;
 mod kubeconfig;
 mod manager;
@@ -40,6 +41,11 @@ use clusters::Clusters;
 use events::Recorder;
 
 use crate::{Context, kinds::Kinds};
+use crate::{
+    Context,
+    caches::{CONTROLLER, controller},
+    metrics::Metrics,
+};
 
 /// Who has to look because something changed on the manager.
 #[derive(Debug, Default, Clone)]
@@ -75,6 +81,7 @@ struct Shared {
     objects: Cache<MultiKueueCluster>,
     clusters: Clusters,
     recorder: Recorder,
+    metrics: Arc<Metrics>,
 }
 
 /// Starts dispatch on the management cluster, for as long as `tasks` live.
@@ -119,6 +126,7 @@ pub(crate) fn start(context: &Context, tasks: &mut Tasks) {
         objects,
         clusters,
         recorder,
+        metrics: Arc::clone(&context.metrics),
     });
     clusters::start(&shared, tasks);
     checks::start(&shared, tasks);

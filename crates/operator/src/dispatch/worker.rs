@@ -196,7 +196,10 @@ impl Lane<'_> {
         let copy = copy::workload(local, &self.shared.settings.origin);
         let (api, params) = (self.worker.workloads_in(&self.key.namespace), PostParams::default());
         match self.call("create a Workload", api.create(&params, &copy)).await {
-            Ok(answer) => self.worker.workloads.put(answer),
+            Ok(answer) => {
+                self.shared.metrics.dispatched(local, self.worker.name.as_str());
+                self.worker.workloads.put(answer);
+            }
             Err(error) if error.is_already_exists() => {
                 let there = self.call("read a Workload", api.get(&self.key.name)).await?;
                 self.claim_workload(there);
@@ -399,6 +402,7 @@ impl Lane<'_> {
             return;
         }
         if let Some(local) = self.seen.local.as_deref() {
+            self.shared.metrics.refused(local, self.worker.name.as_str());
             let note = format!("Worker cluster \"{}\" refused the workload: {why}", self.worker.name);
             let told = Told { by: "kueue-workload-controller", reason: "MultiKueue", note, warning: true };
             self.shared.recorder.tell(local, told);

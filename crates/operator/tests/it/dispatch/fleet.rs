@@ -10,12 +10,12 @@ use kube::{
     core::GroupVersionKind,
 };
 use operator::{
-    Settings,
+    Operator, Settings,
     definitions::{Conversion, install},
 };
 use reconcile::{Clock, Tasks};
 use serde_json::{Value, json};
-use testkit::{Behaviour, ControlPlane, Proxy, Simulator};
+use testkit::{Behaviour, ControlPlane, Kueue, Proxy, Simulator};
 use types::kueue::Workload;
 
 use super::{
@@ -30,18 +30,29 @@ pub(crate) const NAMESPACE: &str = "team";
 /// The names of the workers.
 pub(crate) const WORKERS: [&str; 2] = ["east", "west"];
 
+/// Who acts on a cluster.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Who {
+    Ferry,
+    Kueue,
+}
+
 /// A manager and its workers.
 pub(crate) struct Fleet {
     pub(crate) manager: Site,
     pub(crate) workers: BTreeMap<&'static str, Site>,
     pub(crate) witness: Witness,
     pub(crate) settings: Settings,
-    operator: Option<Tasks>,
+    /// The manager's operator, to be asked what it counted.
+    pub(crate) operator: Option<Operator>,
+    running: Option<Tasks>,
     _watching: Tasks,
 }
 
 /// A cluster.
 pub(crate) struct Site {
+    /// Kueue, where it acts instead of us.
+    kueue: Option<Kueue>,
     pub(crate) client: Client,
     pub(crate) faults: Faults,
     pub(crate) plane: Option<ControlPlane>,
@@ -69,6 +80,7 @@ impl Site {
         });
         let faults = Faults::default();
         Ok(Site {
+            kueue: None,
             client,
             faults,
             plane: None,
@@ -105,6 +117,7 @@ impl Site {
         let kubeconfig = std::fs::read_to_string(proxy.kubeconfig())?;
         let (plane, proxy, pods) = (Some(plane), Some(proxy), Some(pods));
         Ok(Some(Site {
+            kueue: None,
             client,
             faults: Faults::default(),
             plane,
@@ -165,6 +178,13 @@ impl Site {
             .find(|it| it.metadata.name.as_deref().is_some_and(|name| name.starts_with(&prefix))))
     }
 
+    /// Starts real Kueue here, which never waits long before it cleans up.
+    async fn start_kueue(&mut self) -> anyhow::Result<()> {
+        let plane = self.plane.as_ref().context("Kueue acts on real clusters only")?;
+        self.kueue = Some(plane.kueue(&json!({"multiKueue": {"gcInterval": "5s"}})).await?);
+        Ok(())
+    }
+
     /// Queues with so much cpu.
     async fn queues(&self, cpu: &str, checks: &[&str]) -> anyhow::Result<()> {
         let kueue = "kueue.x-k8s.io/v1beta2";
@@ -199,21 +219,31 @@ impl Fleet {
         for name in WORKERS {
             workers.insert(name, Site::embedded(name).await?);
         }
-        Box::pin(Fleet::of(manager, workers)).await
+        Box::pin(Fleet::of(manager, Who::Ferry, workers, Who::Ferry)).await
     }
 
     /// Three real control planes, or none if there is no Kubernetes to be had here.
     pub(crate) async fn real() -> anyhow::Result<Option<Fleet>> {
+        Fleet::real_with(Who::Ferry, Who::Ferry).await
+    }
+
+    /// Three real control planes on which we act, or Kueue.
+    pub(crate) async fn real_with(manages: Who, works: Who) -> anyhow::Result<Option<Fleet>> {
         let Some(manager) = Site::real().await? else { return Ok(None) };
         let mut workers = BTreeMap::new();
         for name in WORKERS {
             let Some(worker) = Site::real().await? else { return Ok(None) };
             workers.insert(name, worker);
         }
-        Ok(Some(Box::pin(Fleet::of(manager, workers)).await?))
+        Ok(Some(Box::pin(Fleet::of(manager, manages, workers, works)).await?))
     }
 
-    async fn of(manager: Site, mut workers: BTreeMap<&'static str, Site>) -> anyhow::Result<Fleet> {
+    async fn of(
+        manager: Site,
+        manages: Who,
+        mut workers: BTreeMap<&'static str, Site>,
+        works: Who,
+    ) -> anyhow::Result<Fleet> {
         let _ = tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
             .with_test_writer()
@@ -222,8 +252,13 @@ impl Fleet {
         for (name, worker) in &mut workers {
             install(&worker.client, &Conversion::Embedded).await?;
             worker.queues("10", &[]).await?;
-            let client = worker.client.clone();
-            operator::start(client, Settings::default(), Clock::system(), &mut worker.tasks).ready().await;
+            match works {
+                Who::Ferry => {
+                    let (client, settings) = (worker.client.clone(), Settings::default());
+                    operator::start(client, settings, Clock::system(), &mut worker.tasks).ready().await;
+                }
+                Who::Kueue => worker.start_kueue().await?,
+            }
             witness.watch(name, &worker.client, &mut watching);
         }
         install(&manager.client, &Conversion::Embedded).await?;
@@ -249,9 +284,13 @@ impl Fleet {
                 })
             });
         }
-        let mut fleet = Fleet { manager, workers, witness, settings, operator: None, _watching: watching };
+        let (operator, running) = (None, None);
+        let mut fleet = Fleet { manager, workers, witness, settings, operator, running, _watching: watching };
         fleet.configure().await?;
-        fleet.start().await;
+        match manages {
+            Who::Ferry => fleet.start().await,
+            Who::Kueue => fleet.manager.start_kueue().await?,
+        }
         Ok(fleet)
     }
 
@@ -289,13 +328,15 @@ impl Fleet {
     pub(crate) async fn start(&mut self) {
         let mut tasks = Tasks::new();
         let client = self.manager.client.clone();
-        operator::start(client, self.settings.clone(), Clock::system(), &mut tasks).ready().await;
-        self.operator = Some(tasks);
+        let operator = operator::start(client, self.settings.clone(), Clock::system(), &mut tasks);
+        operator.ready().await;
+        (self.operator, self.running) = (Some(operator), Some(tasks));
     }
 
     /// Ends the manager's operator, wherever it is.
     pub(crate) async fn kill(&mut self) {
-        if let Some(mut tasks) = self.operator.take() {
+        self.operator = None;
+        if let Some(mut tasks) = self.running.take() {
             tasks.stop().await;
         }
     }

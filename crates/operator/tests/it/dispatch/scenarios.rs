@@ -12,13 +12,13 @@ use super::{
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn embedded() -> anyhow::Result<()> {
-    all(Box::pin(Fleet::embedded()).await?).await
+    Box::pin(all(Box::pin(Fleet::embedded()).await?)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn real() -> anyhow::Result<()> {
     match Box::pin(Fleet::real()).await? {
-        Some(fleet) => all(fleet).await,
+        Some(fleet) => Box::pin(all(fleet)).await,
         None => Ok(()),
     }
 }
@@ -84,7 +84,7 @@ async fn clusters_and_checks_say_how_they_are(fleet: &mut Fleet) -> anyhow::Resu
 }
 
 /// "Should run a job on worker if admitted (ManagedBy)".
-async fn completes(fleet: &mut Fleet) -> anyhow::Result<()> {
+pub(super) async fn completes(fleet: &mut Fleet) -> anyhow::Result<()> {
     fleet.submit("completes", json!({})).await?;
     let job = fleet.condition("completes", "Complete").await?;
     let status = job.status.expect("a status");
@@ -99,7 +99,7 @@ async fn completes(fleet: &mut Fleet) -> anyhow::Result<()> {
     fleet.clean().await
 }
 
-async fn fails(fleet: &mut Fleet) -> anyhow::Result<()> {
+pub(super) async fn fails(fleet: &mut Fleet) -> anyhow::Result<()> {
     fleet.submit("fails", json!({"fails": "yes"})).await?;
     let job = fleet.condition("fails", "Failed").await?;
     assert_eq!(job.status.and_then(|status| status.failed), Some(1));
@@ -108,7 +108,7 @@ async fn fails(fleet: &mut Fleet) -> anyhow::Result<()> {
 }
 
 /// "Should remove the worker's workload and job when managers job is deleted".
-async fn deleted(fleet: &mut Fleet) -> anyhow::Result<()> {
+pub(super) async fn deleted(fleet: &mut Fleet) -> anyhow::Result<()> {
     fleet.submit("deleted", json!({"seconds": "forever"})).await?;
     fleet.running("deleted").await?;
     delete_job(&fleet.manager.client, "deleted").await?;
@@ -116,7 +116,7 @@ async fn deleted(fleet: &mut Fleet) -> anyhow::Result<()> {
 }
 
 /// MK-EVI-03: taken back by its user, and started again.
-async fn deactivated(fleet: &mut Fleet) -> anyhow::Result<()> {
+pub(super) async fn deactivated(fleet: &mut Fleet) -> anyhow::Result<()> {
     fleet.submit("deactivated", json!({"seconds": "forever"})).await?;
     fleet.running("deactivated").await?;
     fleet.set_active("deactivated", false).await?;
@@ -134,7 +134,7 @@ async fn deactivated(fleet: &mut Fleet) -> anyhow::Result<()> {
 }
 
 /// "Should redo the admission process once the workload loses Admission in the worker cluster".
-async fn evicted_on_the_worker(fleet: &mut Fleet) -> anyhow::Result<()> {
+pub(super) async fn evicted_on_the_worker(fleet: &mut Fleet) -> anyhow::Result<()> {
     fleet.submit("evicted", json!({"seconds": "forever"})).await?;
     let first = fleet.running("evicted").await?;
     let mirror = fleet.workers[first.as_str()].job("evicted").await?.expect("a mirror");

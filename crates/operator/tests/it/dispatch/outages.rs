@@ -1,0 +1,132 @@
+//! Real control planes that die, freeze, and lose what they answered. Whatever happens, no Job has pods on two workers, and
+//! none is lost.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use serde_json::json;
+use testkit::ControlPlane;
+
+use super::{
+    faults::Fault,
+    fleet::{Fleet, NAMESPACE, Site, WORKERS, delete_job, eventually},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn real() -> anyhow::Result<()> {
+    let Some(mut fleet) = Box::pin(Fleet::real()).await? else { return Ok(()) };
+    a_worker_dies_and_comes_back(&fleet).await?;
+    a_worker_freezes_for_less_than_the_lost_timeout(&mut fleet).await?;
+    answers_are_lost_at_every_step(&fleet).await?;
+    the_manager_dies_and_comes_back(&fleet).await?;
+    fleet.check();
+    a_worker_freezes_for_longer_than_the_lost_timeout(&mut fleet).await
+}
+
+fn plane(site: &Site) -> &ControlPlane {
+    site.plane.as_ref().expect("a real control plane")
+}
+
+/// The Job on a worker that died runs on when the worker is back; meanwhile others complete on the other worker.
+async fn a_worker_dies_and_comes_back(fleet: &Fleet) -> anyhow::Result<()> {
+    fleet.submit("survives", json!({"seconds": "forever"})).await?;
+    let cluster = fleet.running("survives").await?;
+    let worker = &fleet.workers[cluster.as_str()];
+    let mirror = worker.job("survives").await?.expect("a mirror").metadata.uid;
+    plane(worker).kill();
+    fleet.until_active(&cluster, false).await?;
+    fleet.submit("meanwhile", json!({})).await?;
+    fleet.condition("meanwhile", "Complete").await?;
+    assert_eq!(fleet.cluster_of("survives").await?.as_deref(), Some(cluster.as_str()), "it waits");
+    plane(worker).restart().await?;
+    fleet.until_active(&cluster, true).await?;
+    let after = worker.job("survives").await?.expect("a mirror").metadata.uid;
+    assert_eq!(mirror, after, "it was left alone");
+    assert_eq!(fleet.running("survives").await?, cluster);
+    delete_job(&fleet.manager.client, "survives").await?;
+    fleet.clean().await
+}
+
+/// MK-LOST-02, MK-LOST-05.
+async fn a_worker_freezes_for_less_than_the_lost_timeout(fleet: &mut Fleet) -> anyhow::Result<()> {
+    restart_with_timeout(fleet, Some(SignedDuration::from_secs(120))).await;
+    fleet.submit("frozen", json!({"seconds": "forever"})).await?;
+    let cluster = fleet.running("frozen").await?;
+    let worker = &fleet.workers[cluster.as_str()];
+    let mirror = worker.job("frozen").await?.expect("a mirror").metadata.uid;
+    plane(worker).freeze()?;
+    fleet.until_active(&cluster, false).await?;
+    plane(worker).thaw()?;
+    fleet.until_active(&cluster, true).await?;
+    assert_eq!(fleet.running("frozen").await?, cluster);
+    assert_eq!(mirror, worker.job("frozen").await?.expect("a mirror").metadata.uid, "it was left alone");
+    delete_job(&fleet.manager.client, "frozen").await?;
+    fleet.clean().await?;
+    restart_with_timeout(fleet, None).await;
+    Ok(())
+}
+
+/// Requests are applied and the answers lost, from wherever a dispatch has come to by then.
+async fn answers_are_lost_at_every_step(fleet: &Fleet) -> anyhow::Result<()> {
+    for after in [10_u64, 40, 70, 100, 150, 200, 300] {
+        let name = format!("unheard-{after}");
+        fleet.submit(&name, json!({})).await?;
+        tokio::time::sleep(Duration::from_millis(after)).await;
+        for worker in WORKERS {
+            fleet.fault(worker, Fault::LosesAnswers);
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for worker in WORKERS {
+            fleet.fault(worker, Fault::None);
+        }
+        fleet.condition(&name, "Complete").await?;
+    }
+    fleet.clean().await
+}
+
+/// The manager's API server dies with Jobs of which one runs and one was just accepted; both end.
+async fn the_manager_dies_and_comes_back(fleet: &Fleet) -> anyhow::Result<()> {
+    fleet.submit("runs", json!({"seconds": "forever"})).await?;
+    let cluster = fleet.running("runs").await?;
+    let mirror = fleet.workers[cluster.as_str()].job("runs").await?.expect("a mirror").metadata.uid;
+    fleet.submit("accepted", json!({})).await?;
+    plane(&fleet.manager).restart().await?;
+    fleet.condition("accepted", "Complete").await?;
+    fleet.submit("new", json!({})).await?;
+    fleet.condition("new", "Complete").await?;
+    assert_eq!(fleet.running("runs").await?, cluster);
+    let after = fleet.workers[cluster.as_str()].job("runs").await?.expect("a mirror").metadata.uid;
+    assert_eq!(mirror, after, "it was left alone");
+    delete_job(&fleet.manager.client, "runs").await?;
+    fleet.clean().await
+}
+
+/// MK-LOST-03, MK-LOST-04: it runs elsewhere, which may be twice while the worker is away, and what was left there goes.
+async fn a_worker_freezes_for_longer_than_the_lost_timeout(fleet: &mut Fleet) -> anyhow::Result<()> {
+    restart_with_timeout(fleet, Some(SignedDuration::from_secs(3))).await;
+    fleet.submit("moved", json!({"seconds": "forever"})).await?;
+    let first = fleet.running("moved").await?;
+    plane(&fleet.workers[first.as_str()]).freeze()?;
+    let second = eventually("it runs elsewhere", async || {
+        let active = fleet.manager.job("moved").await?.and_then(|job| job.status?.active);
+        Ok(fleet.cluster_of("moved").await?.filter(|now| *now != first && active > Some(0)))
+    })
+    .await?;
+    plane(&fleet.workers[first.as_str()]).thaw()?;
+    eventually("what was left there is gone", async || {
+        Ok(fleet.workers[first.as_str()].job("moved").await?.is_none().then_some(()))
+    })
+    .await?;
+    assert_eq!(fleet.running("moved").await?, second, "it was left alone where it runs now");
+    delete_job(&fleet.manager.client, "moved").await?;
+    fleet.clean().await?;
+    fleet.witness.forgive(&format!("{NAMESPACE}/moved"));
+    fleet.check();
+    Ok(())
+}
+
+async fn restart_with_timeout(fleet: &mut Fleet, timeout: Option<SignedDuration>) {
+    fleet.kill().await;
+    fleet.settings.dispatch.policy.worker_lost_timeout = timeout;
+    fleet.start().await;
+}
