@@ -8,6 +8,7 @@
 //! - `clusters`: MultiKueueClusters, the way to them, and their condition; `connection` is one of them, kept up.
 //! - `checks`: the condition of AdmissionChecks.
 //! - `observe`: what a decision looks at; `manager` and `worker` are the lanes.
+//! - `quota`: ClusterQueues whose quota is that of their workers.
 //! - `book`: what is remembered about a Workload on a worker and is in no object. All of it may be forgotten.
 
 mod book;
@@ -22,6 +23,7 @@ mod manager;
 mod observe;
 #[cfg(feature = "planted")]
 mod planted;
+mod quota;
 mod settings;
 mod worker;
 
@@ -30,6 +32,7 @@ use std::sync::Arc;
 use k8s_openapi::api::batch::v1::Job;
 use kube::{Api, Client};
 use reconcile::{Cache, Clock, Key, Queue, Tasks};
+use tokio::sync::Notify;
 use types::kueue::{AdmissionCheck, MultiKueueCluster, MultiKueueConfig, Workload};
 
 pub use call::Error;
@@ -78,6 +81,8 @@ struct Shared {
     /// Jobs on the manager of kinds other than batch Job.
     kinds: Kinds,
     configs: Cache<MultiKueueConfig>,
+    /// Told when a configuration changed.
+    configured: Arc<Notify>,
     objects: Cache<MultiKueueCluster>,
     clusters: Clusters,
     recorder: Recorder,
@@ -92,11 +97,13 @@ pub(crate) fn start(context: &Context, tasks: &mut Tasks) {
     settings.namespace.clone_from(&context.settings.namespace);
     let caches = &context.caches;
     let (workloads, jobs, checks) = (caches.workloads.clone(), caches.jobs.clone(), caches.checks.clone());
-    let clusters = Clusters::new();
+    let (clusters, configured) = (Clusters::new(), Arc::new(Notify::new()));
     let configs = {
         let (workloads, wake, checks) = (workloads.clone(), wake.clone(), checks.clone());
+        let configured = Arc::clone(&configured);
         Cache::new(Api::<MultiKueueConfig>::all(client.clone()))
             .on_change(move |_| {
+                configured.notify_one();
                 checks.all().iter().for_each(|check| wake.check(Key::of(&**check)));
                 workloads.all().iter().for_each(|it| wake.workload(Key::of(&**it)));
             })
@@ -123,6 +130,7 @@ pub(crate) fn start(context: &Context, tasks: &mut Tasks) {
         checks,
         kinds,
         configs,
+        configured,
         objects,
         clusters,
         recorder,
@@ -131,6 +139,11 @@ pub(crate) fn start(context: &Context, tasks: &mut Tasks) {
     clusters::start(&shared, tasks);
     checks::start(&shared, tasks);
     manager::start(&shared, tasks);
+    let queues = quota::Queues {
+        cluster_queues: caches.cluster_queues.clone(),
+        local_queues: caches.local_queues.clone(),
+    };
+    quota::start(&shared, queues, tasks);
 }
 
 impl Shared {

@@ -36,6 +36,7 @@ pub mod nominate;
 pub mod observed;
 mod open;
 pub mod plan;
+pub mod quota;
 
 pub use adapter::Adapter;
 pub use decide::{Policy, decide};

@@ -7,7 +7,7 @@ use kube::{
 };
 use rules::dispatch::Dispatcher;
 use serde_json::{Value, json};
-use types::kueue::Workload;
+use types::kueue::{ClusterQueue, Workload};
 
 use super::fleet::{Fleet, NAMESPACE, WORKERS, delete_job, eventually};
 
@@ -196,6 +196,36 @@ async fn dispatch_is_counted() -> anyhow::Result<()> {
     fleet.until_active("east", false).await?;
     has("ferry_worker_connected{cluster=\"east\",replica_role=\"leader\"} 0");
     Ok(())
+}
+
+/// MK-QA-01…05: where it is asked for, the manager's quota is what its workers offer together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quota_follows_the_workers() -> anyhow::Result<()> {
+    let fleet = Box::pin(Fleet::embedded()).await?;
+    let queue =
+        json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "team"}});
+    let says = async |expected: &str| {
+        eventually(&format!("the queue says {expected}"), async || {
+            let object: ClusterQueue = Api::all(fleet.manager.client.clone()).get("team").await?;
+            let quota = &object.spec.resource_groups[0].flavors[0].resources[0].nominal_quota;
+            let conditions = object.status.map(|status| status.conditions).unwrap_or_default();
+            let said = conditions.iter().find(|it| it.type_ == "MultiKueueManagerQuotaAutomation");
+            let said = format!("{quota} {}", said.map_or("nothing", |it| it.reason.as_str()));
+            if said == expected { Ok(Some(())) } else { anyhow::bail!("it says {said}") }
+        })
+        .await
+    };
+    says("10 nothing").await?;
+    let config = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "MultiKueueConfig", "metadata": {"name": "all"}});
+    fleet.manager.patch(config.clone(), json!({"spec": {"quotaManagement": "Automated"}})).await?;
+    says("20 QuotaAutomated").await?;
+    let resources = json!([{"name": "cpu", "nominalQuota": "500m"}]);
+    let groups =
+        json!([{"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": resources}]}]);
+    fleet.workers["east"].patch(queue, json!({"spec": {"resourceGroups": groups}})).await?;
+    says("10500m QuotaAutomated").await?;
+    fleet.manager.patch(config, json!({"spec": {"quotaManagement": "Manual"}})).await?;
+    says("10500m NotRequested").await
 }
 
 async fn with_dispatcher(fleet: &mut Fleet, dispatcher: Dispatcher) {

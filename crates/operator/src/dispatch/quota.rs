@@ -1,0 +1,202 @@
+//! ClusterQueues of the manager whose quota is that of their workers (MK-QA-01…05), where their configuration asks for it.
+//!
+//! Queues of workers are read, and not watched: few ask for this, and a worker's credentials need not allow it otherwise.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use futures::future::join_all;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams},
+};
+use reconcile::{Cache, Key, Tasks};
+use rules::dispatch::{
+    CONTROLLER, Link, check,
+    quota::{AUTOMATION, Automation, automated, is_requested},
+};
+use serde_json::{Value, json};
+use tracing::{info, warn};
+use types::kueue::{AdmissionCheck, ClusterQueue, LocalQueue, MultiKueueConfig};
+
+use super::{
+    Error, Shared,
+    call::{MANAGER, within},
+    connection::Connection,
+};
+
+/// How often a queue is written that others write at the same time.
+const ATTEMPTS: usize = 5;
+
+/// The manager's queues.
+pub(super) struct Queues {
+    pub(super) cluster_queues: Cache<ClusterQueue>,
+    pub(super) local_queues: Cache<LocalQueue>,
+}
+
+pub(super) fn start(shared: &Arc<Shared>, queues: Queues, tasks: &mut Tasks) {
+    let shared = Arc::clone(shared);
+    tasks.spawn("quota of workers", async move {
+        shared.ready().await;
+        queues.cluster_queues.ready().await;
+        queues.local_queues.ready().await;
+        loop {
+            let mut asked_for = false;
+            for queue in queues.cluster_queues.all() {
+                let Some(config) = config_of(&shared, &queue) else { continue };
+                let requested = config.as_deref().is_some_and(is_requested);
+                asked_for |= requested;
+                if !requested && said(&queue).is_none() {
+                    continue;
+                }
+                let mut kept = keep(&shared, &queues, &queue, config.as_deref()).await;
+                // Its status is written by others, too, and most of all when its quota has just changed.
+                for _ in 0..ATTEMPTS {
+                    if !kept.as_ref().is_err_and(Error::is_conflict) {
+                        break;
+                    }
+                    kept = again(&shared, &queues, &queue, config.as_deref()).await;
+                }
+                if let Err(error) = kept {
+                    warn!(cluster_queue = ?queue.metadata.name, error = %reconcile::chain(&error), "its quota could not be kept");
+                }
+            }
+            let changed = shared.configured.notified();
+            if asked_for {
+                // What changes on workers is not told.
+                let _ = tokio::time::timeout(shared.settings.heartbeat, changed).await;
+            } else {
+                changed.await;
+            }
+        }
+    });
+}
+
+/// The same on the queue as it is now.
+async fn again(
+    shared: &Shared,
+    queues: &Queues,
+    queue: &ClusterQueue,
+    config: Option<&MultiKueueConfig>,
+) -> Result<(), Error> {
+    let api: Api<ClusterQueue> = Api::all(shared.client.clone());
+    let name = queue.metadata.name.as_deref().unwrap_or_default();
+    let now = within(shared.settings.deadline, "read a ClusterQueue", MANAGER, api.get(name)).await?;
+    keep(shared, queues, &now, config).await
+}
+
+/// The configuration behind a queue's MultiKueue check: `None` if it has no such check.
+fn config_of(shared: &Shared, queue: &ClusterQueue) -> Option<Option<Arc<MultiKueueConfig>>> {
+    let rules = queue.spec.admission_checks_strategy.iter().flat_map(|it| &it.admission_checks);
+    let mut checks = rules.filter_map(|rule| shared.checks.get(&Key::new("", rule.name.as_str())));
+    let ours: Arc<AdmissionCheck> = checks.find(|object| object.spec.controller_name == CONTROLLER)?;
+    Some(check::config_name(&ours).ok().and_then(|name| shared.configs.get(&Key::new("", name))))
+}
+
+fn said(queue: &ClusterQueue) -> Option<&Condition> {
+    queue.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == AUTOMATION)
+}
+
+/// The quota first, and then what is said of it.
+async fn keep(
+    shared: &Shared,
+    queues: &Queues,
+    queue: &ClusterQueue,
+    config: Option<&MultiKueueConfig>,
+) -> Result<(), Error> {
+    let theirs = match config.filter(|config| is_requested(config)) {
+        Some(config) => related(shared, queues, queue, config).await?,
+        None => Vec::new(),
+    };
+    let next = automated(queue, config, &theirs);
+    let mut queue = queue.clone();
+    if let Some(resources) = &next.resources {
+        let mut groups = queue.spec.resource_groups.clone();
+        if let Some(flavor) = groups.first_mut().and_then(|group| group.flavors.first_mut()) {
+            flavor.resources.clone_from(resources);
+        }
+        if groups != queue.spec.resource_groups {
+            info!(cluster_queue = ?queue.metadata.name, "takes over the quota of its workers");
+            queue = write(shared, queues, &queue, json!({"spec": {"resourceGroups": groups}}), false).await?;
+        }
+    }
+    let condition = condition(&queue, &next, Time(shared.clock.now()));
+    if said(&queue).is_some_and(|old| {
+        (&old.status, &old.reason, &old.message) == (&condition.status, &condition.reason, &condition.message)
+    }) {
+        return Ok(());
+    }
+    let others = queue.status.iter().flat_map(|status| &status.conditions);
+    let mut conditions: Vec<&Condition> = others.filter(|other| other.type_ != AUTOMATION).collect();
+    conditions.push(&condition);
+    let body = json!({"status": {"conditions": conditions}});
+    write(shared, queues, &queue, body, true).await.map(drop)
+}
+
+fn condition(queue: &ClusterQueue, next: &Automation, now: Time) -> Condition {
+    let status = if next.status { "True" } else { "False" };
+    let same = said(queue).filter(|old| old.status == status).map(|old| old.last_transition_time.clone());
+    Condition {
+        type_: AUTOMATION.to_owned(),
+        status: status.to_owned(),
+        reason: next.reason.to_owned(),
+        message: next.message.clone(),
+        last_transition_time: same.unwrap_or(now),
+        observed_generation: queue.metadata.generation,
+    }
+}
+
+/// The ClusterQueues of connected workers behind LocalQueues that are called as ours are (MK-QA-03).
+async fn related(
+    shared: &Shared,
+    queues: &Queues,
+    queue: &ClusterQueue,
+    config: &MultiKueueConfig,
+) -> Result<Vec<ClusterQueue>, Error> {
+    let name = queue.metadata.name.as_deref().unwrap_or_default();
+    let ours = queues.local_queues.all();
+    let ours: BTreeSet<Key> =
+        ours.iter().filter(|local| local.spec.cluster_queue == name).map(|local| Key::of(&**local)).collect();
+    let connections = config.spec.clusters.iter().filter_map(|cluster| shared.clusters.get(cluster));
+    let connected: Vec<Arc<Connection>> = connections.filter(|it| it.link() == Link::Connected).collect();
+    let all = join_all(connected.iter().map(|connection| on_worker(shared, connection, &ours))).await;
+    Ok(all.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+}
+
+async fn on_worker(
+    shared: &Shared,
+    connection: &Connection,
+    ours: &BTreeSet<Key>,
+) -> Result<Vec<ClusterQueue>, Error> {
+    let Some(worker) = connection.worker() else { return Ok(Vec::new()) };
+    let (deadline, name, all) = (shared.settings.deadline, connection.name.as_str(), ListParams::default());
+    let api = Api::<LocalQueue>::all(worker.client.clone());
+    let local = within(deadline, "list LocalQueues", name, api.list(&all)).await?;
+    let led_to = local.items.iter().filter(|local| ours.contains(&Key::of(*local)));
+    let led_to: BTreeSet<&str> = led_to.map(|local| local.spec.cluster_queue.as_str()).collect();
+    let api = Api::<ClusterQueue>::all(worker.client.clone());
+    let mut found = within(deadline, "list ClusterQueues", name, api.list(&all)).await?.items;
+    found.retain(|queue| queue.metadata.name.as_deref().is_some_and(|name| led_to.contains(name)));
+    Ok(found)
+}
+
+async fn write(
+    shared: &Shared,
+    queues: &Queues,
+    queue: &ClusterQueue,
+    mut body: Value,
+    status: bool,
+) -> Result<ClusterQueue, Error> {
+    body["metadata"] = json!({"resourceVersion": queue.metadata.resource_version});
+    let api: Api<ClusterQueue> = Api::all(shared.client.clone());
+    let params = PatchParams { field_manager: Some("kueue".to_owned()), ..PatchParams::default() };
+    let (name, patch) = (queue.metadata.name.as_deref().unwrap_or_default(), Patch::Merge(body));
+    let (deadline, doing) = (shared.settings.deadline, "write a ClusterQueue");
+    let answer = if status {
+        within(deadline, doing, MANAGER, api.patch_status(name, &params, &patch)).await?
+    } else {
+        within(deadline, doing, MANAGER, api.patch(name, &params, &patch)).await?
+    };
+    queues.cluster_queues.put(answer.clone());
+    Ok(answer)
+}
