@@ -195,8 +195,15 @@ impl Cluster {
             return subresources::binding::create_legacy(self, &target, &query, head, &user, &body).await;
         }
         let strategy = self.strategy(resource).ok_or_else(Refusal::method_not_allowed)?;
-        let form = accept::negotiate(&head.headers, &query, accept::Offer::of(resource, &target))?;
-        options::expect(target.verb, &query)?;
+        // What is passed on is for somebody else to read.
+        let passed_on = target.subresource.as_deref() == Some("proxy");
+        let form = if passed_on {
+            accept::Form::PLAIN
+        } else {
+            let form = accept::negotiate(&head.headers, &query, accept::Offer::of(resource, &target))?;
+            options::expect(target.verb, &query)?;
+            form
+        };
         let context = Context {
             cluster: self,
             target: &target,

@@ -2,6 +2,9 @@
 
 use http::Method;
 
+/// The subresource that passes requests on, of every method.
+const PROXY: &str = "proxy";
+
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
@@ -98,11 +101,16 @@ impl Asked {
         let (name, subresource) = match rest {
             [] => (None, None),
             [name] => (Some(decoded(name)), None),
+            // What follows is for whoever is behind it.
+            [name, PROXY, ..] => (Some(decoded(name)), Some(PROXY.to_owned())),
             [name, subresource @ ..] => (Some(decoded(name)), Some(subresource.join("/"))),
         };
         // Only a collection is watched by a parameter; the deprecated path watches what it names.
         let watches = watches || name.is_none() && query.watches();
-        let verb = verb(method, name.is_some(), watches)?;
+        let verb = match (subresource.as_deref(), method.as_str()) {
+            (Some(PROXY), "HEAD" | "OPTIONS") => Verb::Get,
+            _ => verb(method, name.is_some(), watches)?,
+        };
         Some(Asked::Resource(Target {
             verb,
             group: group.to_owned(),
@@ -222,6 +230,9 @@ mod tests {
         );
         check("OPTIONS", "/api/v1/pods", "nothing");
         check("HEAD", "/api/v1/pods", "nothing");
+        let proxied = "/api/v1/namespaces/n/pods/p/proxy/some/where";
+        check("GET", proxied, "get /v1 n pods p proxy");
+        check("OPTIONS", proxied, "get /v1 n pods p proxy");
     }
 
     #[test]

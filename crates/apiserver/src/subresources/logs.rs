@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use rules::pod::logs::{LogOptions, choose_container};
 use rules::wire;
 
+use super::streams;
 use crate::answer::{self, Answer};
 use crate::cluster::Context;
 use crate::node::{Container, Node, Unserved};
@@ -25,6 +26,9 @@ pub(super) async fn get(context: &Context<'_>) -> Result<Answer, Refusal> {
     let follows = options.follow;
     let output = node.logs(container, options).await.map_err(|why| unserved(context, why))?;
     tracing::debug!(pod = context.name(), follows, "shows the output of a container");
+    if streams::wants_socket(context) {
+        return streams::send(context, output);
+    }
     Ok(answer::stream("text/plain", output))
 }
 

@@ -16,6 +16,7 @@ use crate::verbs;
 pub(crate) mod binding;
 mod eviction;
 mod logs;
+mod proxy;
 mod streams;
 
 /// Subresources that are the object itself.
@@ -31,6 +32,9 @@ pub(crate) async fn answer(context: &Context<'_>, name: &str, body: &[u8]) -> Re
         ("eviction", Verb::Create) => eviction::create(context, body).await,
         ("log", Verb::Get) => logs::get(context).await,
         ("exec" | "attach", _) => streams::connect(context, name),
+        ("proxy", _) if matches!(context.resource.plural.as_str(), "pods" | "services") => {
+            proxy::pass_on(context, body).await
+        }
         ("portforward", _) => Err(streams::refuse_forwarding(context)),
         ("scale", _) => verbs::scale::scale(context, body).await,
         ("token", Verb::Create) => token_request::create(context, body),

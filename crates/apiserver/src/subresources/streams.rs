@@ -1,10 +1,10 @@
 //! `pods/exec` and `pods/attach`: a client and a process talk through a WebSocket (2.74).
 //!
-//! Each message is a byte that names the channel, and what goes through it. Only WebSockets are served, of the two newest
-//! protocols: all clients since 1.30 begin with them.
+//! Each message is a byte that names the channel, and what goes through it. Only WebSockets are served: all clients since
+//! 1.30 begin with them. Output that is only read goes through one, too, if a client wants it so.
 
 use bytes::{Bytes, BytesMut};
-use futures::{SinkExt as _, StreamExt as _};
+use futures::{SinkExt as _, Stream, StreamExt as _};
 use http::{HeaderValue, StatusCode, header};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::Role;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::logs;
@@ -23,8 +24,11 @@ use crate::cluster::Context;
 use crate::node::{Ended, Size, Streams, Unserved};
 use crate::status::Refusal;
 
-/// The protocols, best first. The newer one can end the client's input.
-const PROTOCOLS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
+/// The protocols, best first. The newest can end the client's input, the oldest tells only of failures, in words.
+const PROTOCOLS: [&str; 3] = ["v5.channel.k8s.io", "v4.channel.k8s.io", OLDEST];
+const OLDEST: &str = "channel.k8s.io";
+/// The protocol of streams that only the server writes.
+const BINARY: &str = "binary.k8s.io";
 
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
@@ -50,7 +54,7 @@ pub(super) fn connect(context: &Context<'_>, name: &str) -> Result<Answer, Refus
         let why = "you must specify at least 1 of stdin, stdout, stderr";
         return Err(Refusal::bad_request(why));
     }
-    let (answer, upgrade) = upgrade(context)?;
+    let (answer, upgrade, protocol) = upgrade(context, &PROTOCOLS)?;
     let is_exec = name == "exec";
     tokio::spawn(async move {
         let upgraded = match upgrade.await {
@@ -66,7 +70,37 @@ pub(super) fn connect(context: &Context<'_>, name: &str) -> Result<Answer, Refus
                 node.attach(container, options.clone(), streams).await
             }
         };
-        converse(socket, client, &options, process).await;
+        converse(socket, client, &options, protocol, process).await;
+    });
+    Ok(answer)
+}
+
+/// Whether a client wants to have a stream through a WebSocket.
+pub(super) fn wants_socket(context: &Context<'_>) -> bool {
+    let wants = context.head.headers.get(header::UPGRADE).and_then(|value| value.to_str().ok());
+    wants.is_some_and(|wants| wants.eq_ignore_ascii_case("websocket"))
+}
+
+/// Sends bytes through a WebSocket, as they come.
+pub(super) fn send(
+    context: &Context<'_>,
+    mut bytes: impl Stream<Item = Bytes> + Send + Unpin + 'static,
+) -> Result<Answer, Refusal> {
+    let (answer, upgrade, _) = upgrade(context, &[BINARY])?;
+    tokio::spawn(async move {
+        let upgraded = match upgrade.await {
+            Ok(upgraded) => upgraded,
+            Err(error) => return tracing::debug!(%error, "no WebSocket"),
+        };
+        let mut socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, None).await;
+        while let Some(piece) = bytes.next().await {
+            if socket.send(Message::Binary(piece)).await.is_err() {
+                return;
+            }
+        }
+        if let Err(error) = socket.send(end()).await {
+            tracing::debug!(%error, "a client left before the end of what it read");
+        }
     });
     Ok(answer)
 }
@@ -100,7 +134,10 @@ fn options(context: &Context<'_>, name: &str) -> StreamOptions {
 }
 
 /// The answer that makes a WebSocket of the connection.
-fn upgrade(context: &Context<'_>) -> Result<(Answer, OnUpgrade), Refusal> {
+fn upgrade(
+    context: &Context<'_>,
+    protocols: &[&'static str],
+) -> Result<(Answer, OnUpgrade, &'static str), Refusal> {
     let headers = &context.head.headers;
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or("");
     let upgrade = context.head.extensions.get::<OnUpgrade>().cloned();
@@ -112,11 +149,11 @@ fn upgrade(context: &Context<'_>) -> Result<(Answer, OnUpgrade), Refusal> {
     let offered =
         headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
     let offered: Vec<&str> = offered.flat_map(|value| value.split(',')).map(str::trim).collect();
-    let chosen = PROTOCOLS.into_iter().find(|known| offered.contains(known));
+    let chosen = protocols.iter().copied().find(|known| offered.contains(known));
     let (Some(protocol), false) = (chosen, key.is_empty()) else {
         return Err(Refusal::bad_request(format!(
             "unable to upgrade: protocols {} are served",
-            PROTOCOLS.join(", ")
+            protocols.join(", ")
         )));
     };
     let mut answer = Answer::new(Body::default());
@@ -131,7 +168,7 @@ fn upgrade(context: &Context<'_>) -> Result<(Answer, OnUpgrade), Refusal> {
     ] {
         answer.headers_mut().insert(name, value);
     }
-    Ok((answer, upgrade))
+    Ok((answer, upgrade, protocol))
 }
 
 /// The server's ends of what the node holds.
@@ -169,6 +206,7 @@ async fn converse(
     socket: Socket,
     mut client: Client,
     options: &StreamOptions,
+    protocol: &str,
     process: impl Future<Output = Result<Ended, Unserved>>,
 ) {
     let (mut to_client, mut from_client) = socket.split();
@@ -213,15 +251,21 @@ async fn converse(
             return;
         }
     }
-    let status = serde_json::to_vec(&ending(&ended)).expect("JSON prints");
     let said = async {
-        to_client.send(message(ERROR, &status)).await?;
-        to_client.send(Message::Close(None)).await?;
+        if let Some(status) = told(&ending(&ended), protocol) {
+            to_client.send(message(ERROR, &status)).await?;
+        }
+        to_client.send(end()).await?;
         Ok::<_, Error>(())
     };
     if let Err(error) = said.await {
         tracing::debug!(%error, "a client left before it heard how its process ended");
     }
+}
+
+/// The last message. Without a code some clients take it for a broken connection.
+fn end() -> Message {
+    Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: "".into() }))
 }
 
 fn message(channel: u8, bytes: &[u8]) -> Message {
@@ -266,6 +310,14 @@ async fn receive(received: &Message, client: &mut Client) {
     }
 }
 
+/// An ending in the words of a protocol, if it has any for it.
+fn told(ending: &Value, protocol: &str) -> Option<Vec<u8>> {
+    if protocol != OLDEST {
+        return Some(serde_json::to_vec(ending).expect("JSON prints"));
+    }
+    ending["message"].as_str().map(|message| message.as_bytes().to_vec())
+}
+
 /// What the client is told at the end.
 fn ending(ended: &Result<Ended, Unserved>) -> Value {
     match ended {
@@ -280,5 +332,20 @@ fn ending(ended: &Result<Ended, Unserved>) -> Value {
             "message": format!("Internal error occurred: {why}"),
             "details": {"causes": [{"message": why.to_string()}]},
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_protocol_tells_only_of_failures() {
+        let (good, bad) = (ending(&Ok(Ended { exit_code: 0 })), ending(&Ok(Ended { exit_code: 3 })));
+        assert_eq!(told(&good, OLDEST), None);
+        let words = told(&bad, OLDEST).expect("words");
+        assert!(String::from_utf8_lossy(&words).ends_with("exit code 3"));
+        let status = told(&good, PROTOCOLS[0]).expect("a status");
+        assert_eq!(serde_json::from_slice::<Value>(&status).expect("JSON")["status"], "Success");
     }
 }

@@ -4,7 +4,7 @@
 //! asked, and what the answer means, is not known here.
 
 mod client;
-mod service;
+pub(crate) mod service;
 mod target;
 
 pub(crate) use client::Caller;

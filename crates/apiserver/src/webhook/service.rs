@@ -9,7 +9,7 @@ use crate::registry::Registry;
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// Host and port behind a port of a Service.
-pub(super) fn resolve(
+pub(crate) fn resolve(
     store: &Store,
     namespace: &str,
     name: &str,

@@ -211,3 +211,80 @@ async fn rule_2_60_2_79_namespaces_are_finalized() {
     assert_eq!(code, 200);
     assert_eq!(ask(&cluster, Method::GET, "/api/v1/namespaces/x", None).await.0, 404);
 }
+
+/// Answers one request with the first line of it and its body, as JSON.
+async fn repeat_once(listener: tokio::net::TcpListener) {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let (mut stream, _) = listener.accept().await.expect("a client");
+    let mut asked = Vec::new();
+    while !asked.ends_with(b"{\"a\":1}") {
+        let mut piece = [0; 1024];
+        let read = stream.read(&mut piece).await.expect("a request");
+        asked.extend_from_slice(&piece[..read]);
+    }
+    let asked = String::from_utf8(asked).expect("text");
+    let body =
+        json!({"line": asked.lines().next(), "authorized": asked.to_lowercase().contains("authorization")});
+    let body = body.to_string();
+    let answer = format!("HTTP/1.1 202 Accepted\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(answer.as_bytes()).await.expect("answered");
+}
+
+#[tokio::test]
+async fn requests_are_passed_on_to_pods_and_to_those_behind_services() {
+    let cluster = cluster().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let there = tokio::spawn(repeat_once(listener));
+    make(&cluster, PODS, &pod("p")).await;
+    let path = format!("{PODS}/p:{port}/proxy/some/where?x=y");
+    let (code, answer, _) = ask(&cluster, Method::GET, &path, None).await;
+    assert_eq!(code, 400, "it has no address yet: {answer}");
+    set_status(&cluster, "p", json!({"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]})).await;
+    let (code, answer, _) = ask(&cluster, Method::POST, &path, Some(&json!({"a": 1}))).await;
+    assert_eq!((code, &answer["line"]), (202, &json!("POST /some/where?x=y HTTP/1.1")));
+    assert_eq!(answer["authorized"], false, "whoever asks keeps his credentials to himself");
+    there.await.expect("answered");
+    let (code, _, _) = ask(&cluster, Method::GET, &format!("{PODS}/p:{port}/proxy"), None).await;
+    assert_eq!(code, 301, "links begin at a directory");
+    let (code, answer, _) = ask(&cluster, Method::GET, &path, None).await;
+    assert_eq!((code, &answer["reason"]), (503, &json!("ServiceUnavailable")), "nobody listens any more");
+
+    let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"name": "web", "port": 80}]}});
+    let services = "/api/v1/namespaces/default/services";
+    make(&cluster, services, &service).await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let slice = json!({"metadata": {"name": "s-1", "labels": {"kubernetes.io/service-name": "s"}},
+        "addressType": "IPv4", "ports": [{"name": "web", "port": port}], "endpoints": [{"addresses": ["127.0.0.1"]}]});
+    make(&cluster, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", &slice).await;
+    let there = tokio::spawn(repeat_once(listener));
+    let path = format!("{services}/s:web/proxy/there");
+    let (code, answer, _) = ask(&cluster, Method::POST, &path, Some(&json!({"a": 1}))).await;
+    assert_eq!((code, &answer["line"]), (202, &json!("POST /there HTTP/1.1")));
+    there.await.expect("answered");
+}
+
+#[tokio::test]
+async fn containers_are_privileged_where_the_cluster_lets_them() {
+    let mut privileged = pod("p");
+    privileged["spec"]["containers"][0]["securityContext"] = json!({"privileged": true});
+    let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": privileged["spec"]});
+    let deployment = json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template}});
+    let mut of_job = template.clone();
+    of_job["spec"]["restartPolicy"] = json!("Never");
+    let job = json!({"metadata": {"name": "j"}, "spec": {"template": of_job}});
+    let store = || store::Store::open(store::Options::ephemeral()).expect("a store");
+    let allowing = rules::job::Settings { allow_privileged: true, ..rules::job::Settings::default() };
+    for (settings, expected) in [(rules::job::Settings::default(), 422), (allowing, 201)] {
+        let cluster = Cluster::open(store(), settings).await.expect("a cluster");
+        for (path, object) in [
+            (PODS, &privileged),
+            ("/apis/apps/v1/namespaces/default/deployments", &deployment),
+            ("/apis/batch/v1/namespaces/default/jobs", &job),
+        ] {
+            let (code, answer, _) = ask(&cluster, Method::POST, path, Some(object)).await;
+            assert_eq!(code, expected, "{path}: {answer}");
+        }
+    }
+}

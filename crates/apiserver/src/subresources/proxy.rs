@@ -1,0 +1,160 @@
+//! `pods/proxy` and `services/proxy`: a request goes on to where the object leads, and the answer comes back.
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::{HeaderName, Request, Response, StatusCode, header};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::client::conn::http1::handshake;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use crate::answer::{self, Answer};
+use crate::cluster::Context;
+use crate::object;
+use crate::status::Refusal;
+use crate::webhook::service;
+
+/// How many words of a path come before what is passed on.
+const BEFORE: usize = 7;
+
+/// The port of those who do not say theirs.
+const HTTP: u16 = 80;
+
+/// What concerns only one connection, and whom the other side must not learn of.
+const OWN: [HeaderName; 5] =
+    [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE, header::AUTHORIZATION, header::HOST];
+
+pub(super) async fn pass_on(context: &Context<'_>, body: &[u8]) -> Result<Answer, Refusal> {
+    let uri = &context.head.uri;
+    let asked = Asked::read(context.name()).map_err(Refusal::bad_request)?;
+    let Some(path) = path_behind(uri.path()) else {
+        // Whoever is there gives links that begin where he is.
+        let mut answer = answer::text(StatusCode::MOVED_PERMANENTLY, "");
+        let place =
+            format!("{}/{}", uri.path(), uri.query().map_or(String::new(), |query| format!("?{query}")));
+        answer.headers_mut().insert(header::LOCATION, place.parse().map_err(Refusal::internal)?);
+        return Ok(answer);
+    };
+    let (host, port) = match context.resource.plural.as_str() {
+        "pods" => pod(context, &asked)?,
+        _ => behind_service(context, &asked)?,
+    };
+    let path = format!("{path}{}", uri.query().map_or(String::new(), |query| format!("?{query}")));
+    let mut request = Request::builder().method(&context.head.method).uri(path);
+    for (name, value) in context.head.headers.iter().filter(|(name, _)| !OWN.contains(name)) {
+        request = request.header(name, value);
+    }
+    let request =
+        request.header(header::HOST, format!("{host}:{port}")).body(Full::new(Bytes::copy_from_slice(body)));
+    let request = request.map_err(Refusal::internal)?;
+    let failed = |why: String| Refusal::unavailable(format!("error trying to reach service: {why}"));
+    let stream = TcpStream::connect((host.as_str(), port)).await;
+    let stream = stream.map_err(|error| failed(format!("dial tcp {host}:{port}: {error}")))?;
+    let (mut sender, connection) =
+        handshake(TokioIo::new(stream)).await.map_err(|error| failed(error.to_string()))?;
+    // It ends with the answer, or with the client who does not want it any more.
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection behind the proxy broke");
+        }
+    });
+    let answer = sender.send_request(request).await.map_err(|error| failed(error.to_string()))?;
+    let (mut head, body) = answer.into_parts();
+    for name in &OWN {
+        head.headers.remove(name);
+    }
+    // What broke has ended: there is no other way left to say it.
+    let pieces = body.into_data_stream().take_while(|piece| std::future::ready(piece.is_ok()));
+    let pieces = pieces.filter_map(|piece| std::future::ready(piece.ok()));
+    let frames = pieces.map(|piece| Ok(Frame::data(piece)));
+    Ok(Response::from_parts(head, StreamBody::new(frames).boxed_unsync()))
+}
+
+/// `[scheme:]name[:port]`.
+#[derive(Debug, PartialEq)]
+struct Asked<'a> {
+    name: &'a str,
+    port: &'a str,
+}
+
+impl<'a> Asked<'a> {
+    fn read(name: &'a str) -> Result<Self, String> {
+        let parts: Vec<&str> = name.split(':').collect();
+        match parts.as_slice() {
+            [name] => Ok(Asked { name, port: "" }),
+            [name, port] | ["http" | "", name, port] => Ok(Asked { name, port }),
+            ["https", ..] => Err("this server passes requests on by HTTP only".to_owned()),
+            _ => Err(format!("invalid request {}", types::go::quote(name))),
+        }
+    }
+}
+
+/// What follows `/api/v1/namespaces/…/pods/…/proxy`; `None` if nothing does, not even a slash.
+fn path_behind(path: &str) -> Option<&str> {
+    let (place, _) = path.match_indices('/').nth(BEFORE)?;
+    Some(&path[place..])
+}
+
+fn pod(context: &Context<'_>, asked: &Asked<'_>) -> Result<(String, u16), Refusal> {
+    let pod = read(context, asked.name)?;
+    let address = object::text(&pod, &["status", "podIP"]);
+    if address.is_empty() {
+        return Err(Refusal::bad_request(format!("address not allowed: pod {} has none yet", asked.name)));
+    }
+    let containers = || pod["spec"]["containers"].as_array().into_iter().flatten();
+    let first = || containers().find_map(|container| container["ports"][0]["containerPort"].as_u64());
+    let port = match asked.port {
+        "" => first().and_then(|port| u16::try_from(port).ok()).unwrap_or(HTTP),
+        port => number(port)?,
+    };
+    Ok((address.to_owned(), port))
+}
+
+fn behind_service(context: &Context<'_>, asked: &Asked<'_>) -> Result<(String, u16), Refusal> {
+    let service = read(context, asked.name)?;
+    let ports = || service["spec"]["ports"].as_array().into_iter().flatten();
+    let is_it = |port: &&Value| {
+        object::text(port, &["name"]) == asked.port || port["port"].as_u64() == asked.port.parse().ok()
+    };
+    let found = ports().find(is_it).or_else(|| ports().next().filter(|_| asked.port.is_empty()));
+    let port = found.and_then(|port| u16::try_from(port["port"].as_u64()?).ok());
+    let nobody = |why: String| Refusal::unavailable(why);
+    let missing =
+        || format!("no service port {} found for service {}", asked.port, types::go::quote(asked.name));
+    let port = port.ok_or_else(|| nobody(missing()))?;
+    service::resolve(context.cluster.store(), context.namespace(), asked.name, port).map_err(nobody)
+}
+
+fn read(context: &Context<'_>, name: &str) -> Result<Value, Refusal> {
+    let key = object::key(context.resource, context.namespace(), name);
+    let found = context.cluster.store().get(&key);
+    found.map(|found| object::read(&found)).ok_or_else(|| Refusal::not_found(context.about_name(name)))
+}
+
+fn number(port: &str) -> Result<u16, Refusal> {
+    port.parse().map_err(|_| Refusal::bad_request(format!("invalid port {}", types::go::quote(port))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_may_come_with_a_scheme_and_a_port() {
+        let asked = |name, port| Ok(Asked { name, port });
+        assert_eq!(Asked::read("web"), asked("web", ""));
+        assert_eq!(Asked::read("web:8080"), asked("web", "8080"));
+        assert_eq!(Asked::read("http:web:named"), asked("web", "named"));
+        assert!(Asked::read("https:web:443").is_err());
+        assert!(Asked::read("a:b:c:d").is_err());
+    }
+
+    #[test]
+    fn what_follows_the_subresource_is_the_path_there() {
+        assert_eq!(path_behind("/api/v1/namespaces/proxy/pods/proxy/proxy/a/proxy"), Some("/a/proxy"));
+        assert_eq!(path_behind("/api/v1/namespaces/n/pods/p/proxy/"), Some("/"));
+        assert_eq!(path_behind("/api/v1/namespaces/n/pods/p/proxy"), None);
+    }
+}
