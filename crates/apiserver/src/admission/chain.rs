@@ -10,6 +10,7 @@ use super::marks::Marks;
 use super::plugin::{Again, Operation, Plugin, Request};
 use super::pods::limits::LimitRanger;
 use super::pods::priority::Priority;
+use super::pods::runtime_class::RuntimeClasses;
 use super::pods::service_account::ServiceAccounts;
 use super::pods::tolerations::DefaultTolerationSeconds;
 use super::policies::Policies;
@@ -41,6 +42,7 @@ impl Chain {
         plugins.push(Arc::new(Marks));
         plugins.push(Arc::new(Priority(store.clone())));
         plugins.push(Arc::new(DefaultTolerationSeconds));
+        plugins.push(Arc::new(RuntimeClasses(store.clone())));
         plugins.extend(others);
         let caller = Caller::new(store.clone());
         plugins.push(Arc::new(Mutating::new(store, &caller)));

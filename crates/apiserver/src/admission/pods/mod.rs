@@ -3,6 +3,7 @@
 
 pub(super) mod limits;
 pub(super) mod priority;
+pub(super) mod runtime_class;
 pub(super) mod service_account;
 pub(super) mod tolerations;
 
