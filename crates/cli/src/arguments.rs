@@ -160,8 +160,9 @@ pub(crate) struct Cluster {
     #[arg(long, value_enum, default_value_t = PodRuntime::Process)]
     pub(crate) runtime: PodRuntime,
 
-    /// What an image is when pods are processes: a program of this machine, or a directory and the program in it. May be
-    /// repeated, and names may hold `*`. A container with a command needs none.
+    /// What an image is when pods are processes: a program of this machine, or a directory and the program in it, with
+    /// arguments for containers that give none. May be repeated, and names may hold `*`. A container with a command needs
+    /// none.
     #[arg(long = "image", value_name = "NAME=PATH[:ENTRYPOINT]")]
     pub(crate) images: Vec<rules::node::image::Entry>,
 

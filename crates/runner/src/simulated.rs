@@ -277,10 +277,10 @@ impl Life {
             Kind::Main => part.duration.map(|duration| (after(now, duration), code)),
             // Init containers cost no time, and sidecars none of their own.
             Kind::Init => Some((now, 0)),
-            Kind::Sidecar => None,
+            Kind::Sidecar | Kind::Ephemeral => None,
         };
         let ready = match container.kind {
-            Kind::Init => None,
+            Kind::Init | Kind::Ephemeral => None,
             Kind::Main | Kind::Sidecar => script.ready.map(|wait| after(now, wait)),
         };
         self.acts[index] = Act { ready, end, stopping: false };

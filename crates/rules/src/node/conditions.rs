@@ -89,7 +89,7 @@ fn containers_ready<'a>(facts: &Facts<'a>) -> Word<'a> {
         Phase::Failed => return Word::because(false, "PodFailed", String::new()),
         Phase::Pending | Phase::Running => {}
     }
-    let unready = facts.containers.iter().filter(|one| one.kind != Kind::Init);
+    let unready = facts.containers.iter().filter(|one| matches!(one.kind, Kind::Main | Kind::Sidecar));
     let unready: Vec<&str> = unready.filter(|one| !is_ready(one)).map(|one| one.name.as_str()).collect();
     if unready.is_empty() {
         return Word::new(true);
@@ -142,7 +142,7 @@ fn initialized<'a>(facts: &Facts<'a>) -> Word<'a> {
         .containers
         .iter()
         .filter(|one| match one.kind {
-            Kind::Main => false,
+            Kind::Main | Kind::Ephemeral => false,
             Kind::Sidecar => !one.started,
             Kind::Init => one.exit().is_none_or(|exit| exit.code != 0),
         })

@@ -49,6 +49,8 @@ pub enum Kind {
     Sidecar,
     /// Runs when all init containers are done.
     Main,
+    /// Was added to a pod that runs, for somebody to look around. It runs once, and the pod does not depend on it.
+    Ephemeral,
 }
 
 /// What a container does at the moment.
@@ -209,9 +211,14 @@ pub fn of_pod(pod: &Pod) -> Vec<Container> {
     };
     let inits = statuses(|status| status.init_container_statuses.as_ref());
     let mains = statuses(|status| status.container_statuses.as_ref());
+    let ephemerals = statuses(|status| status.ephemeral_container_statuses.as_ref());
     let mut containers = specified(spec);
     for container in &mut containers {
-        let of = if container.kind == Kind::Main { mains } else { inits };
+        let of = match container.kind {
+            Kind::Main => mains,
+            Kind::Init | Kind::Sidecar => inits,
+            Kind::Ephemeral => ephemerals,
+        };
         if let Some(status) = of.iter().find(|status| status.name == container.name) {
             remember(container, status);
         }
@@ -226,7 +233,14 @@ fn specified(spec: &PodSpec) -> Vec<Container> {
     let inits = spec.init_containers.iter().flatten().map(|one| {
         new(one, if one.restart_policy.as_deref() == Some("Always") { Kind::Sidecar } else { Kind::Init })
     });
-    inits.chain(spec.containers.iter().map(|one| new(one, Kind::Main))).collect()
+    let mains = spec.containers.iter().map(|one| new(one, Kind::Main));
+    inits.chain(mains).chain(ephemerals(spec)).collect()
+}
+
+/// The containers that were added to a pod that runs. They come after all others, in the order in which they were added.
+pub fn ephemerals(spec: &PodSpec) -> impl Iterator<Item = Container> {
+    let added = spec.ephemeral_containers.iter().flatten();
+    added.map(|one| Container::new(&one.name, one.image.as_deref().unwrap_or_default(), Kind::Ephemeral))
 }
 
 fn remember(container: &mut Container, status: &ContainerStatus) {

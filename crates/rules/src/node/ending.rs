@@ -5,6 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
+use super::sysctl;
+
 /// What Kubernetes assumes if neither the pod nor its deletion says how long it may take to end.
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -53,6 +55,9 @@ pub fn of_pod(pod: &Pod, started: Option<Timestamp>, now: Timestamp) -> Result<E
     }
     if is_final(pod) {
         return Ok(Ending::Final);
+    }
+    if let Some((reason, message)) = sysctl::refusal(pod) {
+        return Ok(Ending::Rejected { reason: reason.to_owned(), message });
     }
     let seconds = pod.spec.as_ref().and_then(|spec| spec.active_deadline_seconds);
     let (Some(seconds), Some(started)) = (seconds, started) else { return Err(None) };

@@ -8,13 +8,14 @@ pub struct Images {
     entries: Vec<Entry>,
 }
 
-/// `NAME=PATH[:ENTRYPOINT]`: images whose name matches, with `*` for anything, are this directory as the root of their
-/// containers, or this program of the host.
+/// `NAME=PATH[:ENTRYPOINT [ARGUMENT]…]`: images whose name matches, with `*` for anything, are this directory as the root of
+/// their containers, or this program of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     name: String,
     path: PathBuf,
     entrypoint: Option<String>,
+    arguments: Vec<String>,
 }
 
 /// What one image is.
@@ -24,6 +25,8 @@ pub struct Found {
     pub path: PathBuf,
     /// What runs in a directory if the container names no command.
     pub entrypoint: Option<String>,
+    /// What that is called with if the container names neither a command nor arguments.
+    pub arguments: Vec<String>,
 }
 
 impl Images {
@@ -53,7 +56,11 @@ impl Images {
             .entries
             .iter()
             .find(|entry| matches(&entry.name, image) || matches(&entry.name, untagged(image)))?;
-        Some(Found { path: entry.path.clone(), entrypoint: entry.entrypoint.clone() })
+        Some(Found {
+            path: entry.path.clone(),
+            entrypoint: entry.entrypoint.clone(),
+            arguments: entry.arguments.clone(),
+        })
     }
 }
 
@@ -63,21 +70,21 @@ impl FromStr for Entry {
     fn from_str(text: &str) -> Result<Entry, String> {
         let wrong = || format!("{text:?} is not NAME=PATH or NAME=PATH:ENTRYPOINT");
         let (name, path) = text.split_once('=').ok_or_else(wrong)?;
-        let (path, entrypoint) = match path.split_once(':') {
-            Some((path, entrypoint)) => (path, Some(entrypoint.to_owned()).filter(|it| !it.is_empty())),
-            None => (path, None),
-        };
+        let (path, words) = path.split_once(':').unwrap_or((path, ""));
+        let mut words = words.split_whitespace().map(str::to_owned);
+        let (entrypoint, arguments) = (words.next(), words.collect());
         if name.is_empty() || !path.starts_with('/') {
             return Err(wrong());
         }
-        Ok(Entry { name: name.to_owned(), path: PathBuf::from(path), entrypoint })
+        Ok(Entry { name: name.to_owned(), path: PathBuf::from(path), entrypoint, arguments })
     }
 }
 
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.name, self.path.display())?;
-        self.entrypoint.as_ref().map_or(Ok(()), |entrypoint| write!(f, ":{entrypoint}"))
+        self.entrypoint.as_ref().map_or(Ok(()), |entrypoint| write!(f, ":{entrypoint}"))?;
+        self.arguments.iter().try_for_each(|argument| write!(f, " {argument}"))
     }
 }
 
@@ -124,6 +131,17 @@ pub fn unknown(image: &str) -> (&'static str, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_entrypoint_may_have_arguments_of_its_own() {
+        let entry: Entry = "agnhost=/opt/agnhost:/agnhost pause".parse().expect("an entry");
+        assert_eq!(entry.to_string(), "agnhost=/opt/agnhost:/agnhost pause");
+        let found = Images::new([entry]).find("agnhost").expect("it is there");
+        assert_eq!(
+            (found.entrypoint.as_deref(), found.arguments),
+            (Some("/agnhost"), vec!["pause".to_owned()])
+        );
+    }
 
     #[test]
     fn the_first_entry_that_matches_counts() {

@@ -10,6 +10,7 @@
 //! - [`probe`]: from single probes to what they mean.
 //! - [`environment`] with [`expand()`](expand::expand) and [`downward`]: the variables of a container; [`volume`]: the files of a volume.
 //! - [`image`]: what images are on a node that runs programs of its host.
+//! - [`sysctl`]: settings of the kernel that a pod may ask for.
 //! - [`script`]: what a simulated pod does.
 
 pub mod conditions;
@@ -25,6 +26,7 @@ pub mod probe;
 pub mod restart;
 pub mod script;
 pub mod status;
+pub mod sysctl;
 pub mod volume;
 
 pub use container::{Container, Exit, Kind, State};

@@ -59,7 +59,8 @@ pub fn decide(seen: &Seen<'_>) -> Plan {
     }
     let mut plan = Plan::default();
     if advance_inits(spec, seen, &mut plan) {
-        for (index, container) in mains(seen.containers) {
+        let all = seen.containers.iter().enumerate();
+        for (index, container) in all.filter(|(_, one)| matches!(one.kind, Kind::Main | Kind::Ephemeral)) {
             run(spec, seen, index, container, &mut plan);
         }
     }
@@ -110,7 +111,7 @@ fn advance_inits(spec: &PodSpec, seen: &Seen<'_>, plan: &mut Plan) -> bool {
     let initialized = is_initialized(seen.containers);
     for (index, container) in seen.containers.iter().enumerate() {
         match container.kind {
-            Kind::Main => {}
+            Kind::Main | Kind::Ephemeral => {}
             // Once initialized, it is over with them, even if nobody remembers how they ended.
             Kind::Init if initialized => {}
             Kind::Init => {
@@ -252,6 +253,24 @@ mod tests {
         check("Always", "0R011", Some(&Ending::DeadlineExceeded), "stop 1");
         check("Always", "00011", Some(&Ending::DeadlineExceeded), "over");
         check("Always", "-----", Some(&Ending::Deleted), "over");
+    }
+
+    #[test]
+    fn an_ephemeral_container_runs_once_and_keeps_nobody_from_ending() {
+        let mut pod = pod("Always");
+        let spec = pod.spec.as_mut().expect("a spec");
+        let added = serde_json::from_value(json!([{ "name": "look" }]));
+        spec.ephemeral_containers = Some(added.expect("containers"));
+        let seen = |states: &str, policy: &str| {
+            let mut pod = pod.clone();
+            pod.spec.as_mut().expect("a spec").restart_policy = Some(policy.to_owned());
+            let containers = containers(&pod, states);
+            decide(&Seen { pod: &pod, containers: &containers, ending: None, now: at(101) }).to_string()
+        };
+        assert_eq!(seen("------", "Always"), "start 0");
+        assert_eq!(seen("0R0RR-", "Always"), "start 5");
+        assert_eq!(seen("0R0RR1", "Always"), "wait");
+        assert_eq!(seen("0R000R", "Never"), "stop 5");
     }
 
     #[test]

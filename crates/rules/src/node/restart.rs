@@ -67,6 +67,7 @@ pub fn is_wanted(spec: &PodSpec, of: &container::Container, exit: &Exit) -> bool
     let specified = spec.containers.iter().chain(spec.init_containers.iter().flatten());
     let Some(container) = specified.into_iter().find(|one| one.name == of.name) else { return false };
     match of.kind {
+        Kind::Ephemeral => false,
         Kind::Init if exit.code == 0 => false,
         Kind::Init | Kind::Main if of.unhealthy => policy_of(spec) != "Never",
         _ => wants(spec, container, exit.code),

@@ -70,10 +70,10 @@ pub fn of(seen: &Seen<'_>) -> PodStatus {
     if let Some((word, sentence)) = seen.ending.and_then(Ending::words) {
         (reason, message) = (Some(word.to_owned()), Some(sentence.to_owned()));
     }
-    let of_kind = |main: bool| -> Option<Vec<ContainerStatus>> {
+    let of_kinds = |kinds: &[Kind]| -> Option<Vec<ContainerStatus>> {
         let some: Vec<ContainerStatus> = containers
             .iter()
-            .filter(|one| (one.kind == Kind::Main) == main)
+            .filter(|one| kinds.contains(&one.kind))
             .map(|one| container(one, &spec))
             .collect();
         (!some.is_empty()).then_some(some)
@@ -89,8 +89,9 @@ pub fn of(seen: &Seen<'_>) -> PodStatus {
         host_ips: Some(vec![HostIP { ip: seen.host_ip.to_owned() }]),
         pod_ip: seen.ip.map(str::to_owned),
         pod_ips: seen.ip.map(|ip| vec![PodIP { ip: ip.to_owned() }]),
-        container_statuses: of_kind(true),
-        init_container_statuses: of_kind(false),
+        container_statuses: of_kinds(&[Kind::Main]),
+        init_container_statuses: of_kinds(&[Kind::Init, Kind::Sidecar]),
+        ephemeral_container_statuses: of_kinds(&[Kind::Ephemeral]),
         ..old
     }
 }
@@ -114,14 +115,18 @@ fn phase_of(seen: &Seen<'_>, spec: &PodSpec, containers: &[Container], old: Opti
 fn with_ends(containers: &[Container]) -> Vec<Container> {
     let mut ended = containers.to_vec();
     let began = |one: &Container| one.latest_exit().is_some() || one.is_running();
-    let inits = containers.iter().filter(|one| one.kind != Kind::Main).count();
+    let inits = containers.iter().filter(|one| matches!(one.kind, Kind::Init | Kind::Sidecar)).count();
     let initialized = inits == 0
         || plan::is_initialized(containers)
         || containers[inits - 1].exit().is_some_and(|exit| exit.code == 0);
     // Init containers whose turn never came say so; the first one's always has.
     let reached = containers[..inits].iter().rposition(began).map_or(usize::from(inits > 0), |last| last + 1);
     for (index, container) in ended.iter_mut().enumerate() {
-        let applies = if container.kind == Kind::Main { initialized } else { index < reached };
+        let applies = match container.kind {
+            Kind::Main => initialized,
+            Kind::Init | Kind::Sidecar => index < reached,
+            Kind::Ephemeral => began(container),
+        };
         if applies && container.exit().is_none() {
             container.state =
                 State::Exited(Exit::lost("The container could not be located when the pod was terminated"));
@@ -155,8 +160,9 @@ fn container(one: &Container, spec: &PodSpec) -> ContainerStatus {
         ready: match one.kind {
             Kind::Init => one.exit().is_some_and(|exit| exit.code == 0),
             Kind::Main | Kind::Sidecar => conditions::is_ready(one),
+            Kind::Ephemeral => false,
         },
-        started: Some(one.is_running() && one.started),
+        started: (one.kind != Kind::Ephemeral).then(|| one.is_running() && one.started),
         restart_count: one.restarts,
         state: Some(state(one, spec)),
         last_state: Some(ContainerState {

@@ -51,6 +51,9 @@ fn prepare(order: &Order) -> Result<(), Failure> {
             rustix::system::sethostname(name.as_bytes()).doing(|| format!("failed to be called {name}"))?;
         }
         root::enter(order)?;
+        for (name, value) in &order.sysctls {
+            fs::write(Path::new("/proc/sys").join(name), value).doing(|| format!("failed to set {name}"))?;
+        }
     }
     if let Some(bytes) = order.data_limit {
         let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };

@@ -31,6 +31,8 @@ pub struct Order {
     pub root: Option<Root>,
     /// What is mounted in there, outer before inner.
     pub mounts: Vec<Mount>,
+    /// Settings of the kernel, by their files below `/proc/sys`; only of namespaces of its own.
+    pub sysctls: BTreeMap<String, String>,
     /// Its host name.
     pub hostname: Option<String>,
     /// Who it is.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Container as Specified, LifecycleHandler, Pod, Probe};
+use k8s_openapi::api::core::v1::{Container as Specified, LifecycleHandler, Pod, PodSpec, Probe};
 use reconcile::Key;
 use rules::node::{
     Container, Ending, Exit, State, Step, container, downward::Place as Downward, ending, plan,
@@ -150,7 +150,7 @@ impl Actor {
                 changed = self.latest.changed(), if !self.gone => {
                     let pod = if changed.is_ok() { self.latest.borrow_and_update().clone() } else { None };
                     match pod {
-                        Some(pod) => self.pod = pod,
+                        Some(pod) => self.see(pod),
                         None => self.gone = true,
                     }
                 }
@@ -160,6 +160,18 @@ impl Actor {
             }
         }
         self.forget().await;
+    }
+
+    /// The pod as it is now. Volumes may show its labels and annotations.
+    fn see(&mut self, pod: Arc<Pod>) {
+        let (old, new) = (&self.pod.metadata, &pod.metadata);
+        if self.volumes_ready && (&old.labels, &old.annotations) != (&new.labels, &new.annotations) {
+            self.renew = Some(self.now());
+        }
+        let is_new = |added: &Container| self.containers.iter().all(|known| known.name != added.name);
+        let added: Vec<Container> = pod.spec.iter().flat_map(container::ephemerals).filter(is_new).collect();
+        self.containers.extend(added);
+        self.pod = pod;
     }
 
     fn now(&self) -> Timestamp {
@@ -630,13 +642,19 @@ impl Actor {
         let name = &self.containers.get(index)?.name;
         let spec = self.pod.spec.as_ref()?;
         let mut all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-        all.find(|one| one.name == *name).cloned()
+        all.find(|one| one.name == *name).cloned().or_else(|| ephemeral(spec, name))
     }
 
     fn id_of(&self, container: &str, number: i32) -> String {
         let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
         format!("process://{uid}-{container}-{number}")
     }
+}
+
+/// A container that was added to a pod that runs, in the words of any other: it has the same fields, and one more.
+fn ephemeral(spec: &PodSpec, name: &str) -> Option<Specified> {
+    let added = spec.ephemeral_containers.iter().flatten().find(|one| one.name == name)?;
+    serde_json::from_value(serde_json::to_value(added).ok()?).ok()
 }
 
 /// The pod's address: the one it has; the node's if it wants that; or one of the many that every machine has for itself.

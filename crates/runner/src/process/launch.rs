@@ -14,6 +14,7 @@ use rules::node::{
     environment::{self},
     expand::expand,
     image::{self, Found},
+    sysctl,
 };
 use types::Quantity;
 
@@ -161,6 +162,7 @@ impl Launch<'_> {
             directory: working.clone(),
             root,
             mounts: if isolation == Isolation::Plain { Vec::new() } else { mounts },
+            sysctls: sysctl::files(self.pod),
             hostname: Some(hostname(self.pod)),
             user: user.clone(),
             cgroups: cgroups.clone(),
@@ -217,6 +219,9 @@ impl Launch<'_> {
                 return Err(Refusal { reason, message });
             };
             command.push(entrypoint);
+            if self.container.args.as_ref().is_none_or(Vec::is_empty) {
+                command.extend(found.iter().flat_map(|found| found.arguments.iter().cloned()));
+            }
         }
         command.extend(self.container.args.iter().flatten().map(expanded));
         Ok((command, lower, program))
@@ -274,9 +279,7 @@ impl Launch<'_> {
         let mut bind = |from: PathBuf, to: &str, read_only| {
             mounts.push(Mount { source: Source::Host(from), target: PathBuf::from(to), read_only });
         };
-        if self.pod.spec.as_ref().and_then(|spec| spec.host_network) != Some(true) {
-            bind(directory.join("hosts"), "/etc/hosts", false);
-        }
+        bind(directory.join("hosts"), "/etc/hosts", false);
         let message = self.container.termination_message_path.as_deref().unwrap_or("/dev/termination-log");
         bind(self.directories.message(&self.container.name, self.number), message, false);
         // Images that are one program have it in their root, where many pods name it.
@@ -328,15 +331,25 @@ pub(super) fn hostname(pod: &Pod) -> String {
 }
 
 /// The names of the pod's own addresses.
+/// The names that a pod knows: its own and those that it asks for, after the usual ones or, in the network of its host,
+/// those that the host knows.
 fn hosts(pod: &Pod, ip: &str) -> String {
-    let mut text = String::from(
-        "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n\
-         fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n",
-    );
+    let in_hosts_network = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
+    let mut text = if in_hosts_network {
+        let known = fs::read_to_string("/etc/hosts").unwrap_or_default();
+        format!("# Kubernetes-managed hosts file (host network).\n{known}")
+    } else {
+        String::from(
+            "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n\
+             fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n",
+        )
+    };
     let mut add = |ip: &str, names: &str| {
         let _ = writeln!(text, "{ip}\t{names}"); // a String takes everything
     };
-    add(ip, &hostname(pod));
+    if !in_hosts_network {
+        add(ip, &hostname(pod));
+    }
     for alias in pod.spec.iter().flat_map(|spec| spec.host_aliases.iter().flatten()) {
         add(&alias.ip, &alias.hostnames.as_deref().unwrap_or_default().join("\t"));
     }
@@ -347,4 +360,27 @@ fn memory_limit(container: &Container) -> Option<u64> {
     let limits = container.resources.as_ref()?.limits.as_ref()?;
     let bytes = limits.get("memory")?.0.parse::<Quantity>().ok()?.units_saturating();
     u64::try_from(bytes).ok().filter(|bytes| *bytes > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_in_the_network_of_its_host_knows_the_names_that_the_host_knows() {
+        let pod = |host: bool| -> Pod {
+            let aliases = json!([{ "ip": "10.0.0.1", "hostnames": ["a", "b"] }]);
+            let spec = json!({ "containers": [], "hostNetwork": host, "hostAliases": aliases });
+            serde_json::from_value(json!({ "metadata": { "name": "p" }, "spec": spec })).expect("a pod")
+        };
+        let (own, hosts_own) = (hosts(&pod(false), "127.64.0.1"), hosts(&pod(true), "127.0.0.1"));
+        assert!(
+            own.starts_with("# Kubernetes-managed hosts file.\n") && own.contains("127.64.0.1\tp\n"),
+            "{own}"
+        );
+        assert!(hosts_own.starts_with("# Kubernetes-managed hosts file (host network).\n"), "{hosts_own}");
+        assert!(own.ends_with("10.0.0.1\ta\tb\n") && hosts_own.ends_with("10.0.0.1\ta\tb\n"));
+    }
 }

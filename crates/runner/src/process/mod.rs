@@ -13,6 +13,7 @@ mod machine;
 mod objects;
 mod probes;
 mod sessions;
+mod tls;
 mod volumes;
 
 use std::{

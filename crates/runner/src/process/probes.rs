@@ -2,20 +2,29 @@
 
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper_util::rt::TokioIo;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty, Full, Limited};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::{
-    api::core::v1::{Container, ExecAction, HTTPGetAction, LifecycleHandler, Probe, TCPSocketAction},
+    api::core::v1::{
+        Container, ExecAction, GRPCAction, HTTPGetAction, LifecycleHandler, Probe, TCPSocketAction,
+    },
     apimachinery::pkg::util::intstr::IntOrString,
 };
 use rules::node::probe::{Purpose, Run, Schedule};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     sync::watch,
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use super::sessions::Place;
+use super::{sessions::Place, tls};
+
+/// What a request goes through.
+trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
 /// How much of an answer is read.
 const LONGEST: usize = 10 * 1024;
@@ -65,7 +74,10 @@ async fn once(probe: &Probe, container: &Container, ip: &str, place: &Place) -> 
     if let Some(socket) = &probe.tcp_socket {
         return tcp(socket, container, ip).await;
     }
-    Err("probes of this kind are not supported by this node".to_owned())
+    if let Some(action) = &probe.grpc {
+        return grpc(action, ip).await;
+    }
+    Err("the probe does not say what to ask".to_owned())
 }
 
 /// Does what a hook says.
@@ -105,16 +117,19 @@ async fn tcp(socket: &TCPSocketAction, container: &Container, ip: &str) -> Resul
 }
 
 async fn http(get: &HTTPGetAction, container: &Container, ip: &str) -> Result<(), String> {
-    if get.scheme.as_deref() == Some("HTTPS") {
-        return Err("HTTPS probes are not supported by this node".to_owned());
-    }
     let port = port_of(&get.port, container)?;
     let host = get.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(ip);
     let path = get.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-    let url = format!("http://{host}:{port}{path}");
+    let is_secure = get.scheme.as_deref() == Some("HTTPS");
+    let url = format!("{}://{host}:{port}{path}", if is_secure { "https" } else { "http" });
     let failed = |error: &dyn std::fmt::Display| format!("Get {url:?}: {error}");
     let stream = TcpStream::connect((host, port)).await.map_err(|error| failed(&error))?;
+    let stream: Box<dyn Connection> = if is_secure {
+        Box::new(tls::connect(host, stream).await.map_err(|error| failed(&error))?)
+    } else {
+        Box::new(stream)
+    };
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
     let mut request = http::Request::get(path)
@@ -125,7 +140,7 @@ async fn http(get: &HTTPGetAction, container: &Container, ip: &str) -> Result<()
     for header in get.http_headers.iter().flatten() {
         request = request.header(&header.name, &header.value);
     }
-    let request = request.body(Empty::<bytes::Bytes>::new()).map_err(|error| failed(&error))?;
+    let request = request.body(Empty::<Bytes>::new()).map_err(|error| failed(&error))?;
     let asking = async {
         let answer = sender.send_request(request).await.map_err(|error| failed(&error))?;
         let status = answer.status().as_u16();
@@ -148,6 +163,59 @@ async fn http(get: &HTTPGetAction, container: &Container, ip: &str) -> Result<()
     }
 }
 
+/// Asks for the health of a service as gRPC does: a message with its name, and one with a number for an answer.
+async fn grpc(action: &GRPCAction, ip: &str) -> Result<(), String> {
+    let address = format!("{ip}:{}", action.port);
+    let failed = |error: &dyn std::fmt::Display| format!("failed to ask {address} for its health: {error}");
+    let stream = TcpStream::connect(&address).await.map_err(|error| failed(&error))?;
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .map_err(|error| failed(&error))?;
+    let question = health_question(action.service.as_deref().unwrap_or_default());
+    let request = http::Request::post(format!("http://{address}/grpc.health.v1.Health/Check"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .header("user-agent", "kube-probe/1.35")
+        .body(Full::new(Bytes::from(question)))
+        .map_err(|error| failed(&error))?;
+    let asking = async {
+        let answer = sender.send_request(request).await.map_err(|error| failed(&error))?;
+        let bytes = Limited::new(answer.into_body(), LONGEST).collect().await;
+        let bytes = bytes.map_err(|error| failed(&error))?.to_bytes();
+        if is_serving(&bytes) { Ok(()) } else { Err("service unhealthy".to_owned()) }
+    };
+    tokio::pin!(asking, connection);
+    tokio::select! {
+        biased;
+        answer = &mut asking => answer,
+        ended = &mut connection => {
+            ended.map_err(|error| failed(&error))?;
+            asking.await
+        }
+    }
+}
+
+/// A message of one field, the name, after the five bytes that every message begins with.
+fn health_question(service: &str) -> Vec<u8> {
+    let name = &service.as_bytes()[..service.len().min(127)];
+    let length = u8::try_from(name.len()).unwrap_or_default();
+    let mut message = Vec::new();
+    if length > 0 {
+        message.extend_from_slice(&[0x0a, length]);
+        message.extend_from_slice(name);
+    }
+    let mut framed = vec![0];
+    framed.extend_from_slice(&u32::try_from(message.len()).unwrap_or_default().to_be_bytes());
+    framed.extend_from_slice(&message);
+    framed
+}
+
+/// Whether the first field of the answer is 1: serving.
+fn is_serving(answer: &[u8]) -> bool {
+    answer.get(5..) == Some(&[0x08, 1])
+}
+
 fn port_of(port: &IntOrString, container: &Container) -> Result<u16, String> {
     let number = match port {
         IntOrString::Int(number) => Some(*number),
@@ -157,4 +225,18 @@ fn port_of(port: &IntOrString, container: &Container) -> Result<u16, String> {
         }),
     };
     number.and_then(|number| u16::try_from(number).ok()).ok_or_else(|| format!("there is no port {port:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn health_is_asked_for_and_told_in_grpc_messages() {
+        assert_eq!(health_question(""), [0, 0, 0, 0, 0]);
+        assert_eq!(health_question("ab"), [0, 0, 0, 0, 4, 0x0a, 2, b'a', b'b']);
+        assert!(is_serving(&[0, 0, 0, 0, 2, 0x08, 1]));
+        assert!(!is_serving(&[0, 0, 0, 0, 2, 0x08, 2]));
+        assert!(!is_serving(&[]));
+    }
 }

@@ -1,6 +1,7 @@
 //! What containers run, in which order, and what becomes of it.
 
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Patch, PatchParams};
 use runner::{LogOptions, Settings};
 use serde_json::json;
 
@@ -198,4 +199,38 @@ async fn processes_and_simulations_live_side_by_side() {
     bed.create(bed.script("real", "exit 1", json!({}), json!({}))).await;
     bed.until_phase("pretend", "Succeeded").await;
     bed.until_phase("real", "Failed").await;
+}
+
+#[tokio::test]
+async fn a_container_that_is_added_to_a_pod_runs_once_beside_the_others() {
+    let Some(bed) = Bed::new("added").await else { return };
+    let local = bed.local(|_| {}).await;
+    let more = json!({ "volumes": [{ "name": "v", "emptyDir": {} }] });
+    let own = json!({ "volumeMounts": [{ "name": "v", "mountPath": "/shared" }] });
+    bed.create(bed.script("added", "until [ -e /shared/go ]; do sleep 0.1; done", own, more)).await;
+    bed.until_phase("added", "Running").await;
+    let added = json!([{ "name": "look", "image": "any", "command": ["sh", "-c", "echo looked; touch /shared/go; exit 3"],
+        "volumeMounts": [{ "name": "v", "mountPath": "/shared" }], "terminationMessagePolicy": "File" }]);
+    let patch = Patch::Strategic(json!({ "spec": { "ephemeralContainers": added } }));
+    let changed = bed.pods().patch_ephemeral_containers("added", &PatchParams::default(), &patch).await;
+    changed.expect("a container more");
+    let pod = bed.until_phase("added", "Succeeded").await;
+    let statuses =
+        serde_json::to_value(pod.status.expect("a status").ephemeral_container_statuses).expect("JSON");
+    assert_eq!(statuses[0]["state"]["terminated"]["exitCode"], 3, "{statuses}");
+    assert_eq!(bed.log(&local, "added", "look", LogOptions::default()).await, "looked\n");
+}
+
+#[tokio::test]
+async fn a_pod_sets_what_is_its_own_of_the_kernel_and_nothing_else() {
+    let Some(bed) = Bed::new("sysctl").await else { return };
+    let local = bed.local(|_| {}).await;
+    let with = |name: &str| json!({ "securityContext": { "sysctls": [{ "name": name, "value": "1" }] } });
+    let script = "cat /proc/sys/kernel/shm_rmid_forced";
+    let (_, text) =
+        bed.output(&local, bed.script("own", script, json!({}), with("kernel.shm_rmid_forced"))).await;
+    assert_eq!(text, "1\n");
+    bed.create(bed.script("other", "true", json!({}), with("kernel.msgmax"))).await;
+    let pod = bed.until_phase("other", "Failed").await;
+    assert_eq!(pod.status.and_then(|status| status.reason).as_deref(), Some("SysctlForbidden"));
 }

@@ -80,6 +80,26 @@ async fn changes_of_config_maps_reach_pods_that_run() {
 }
 
 #[tokio::test]
+async fn changes_of_its_own_labels_reach_a_pod_that_runs() {
+    let Some(bed) = Bed::new("labels").await else { return };
+    let local = bed.local(|_| {}).await;
+    let own = json!({
+        "volumeMounts": [{ "name": "v", "mountPath": "/self" }],
+        "readinessProbe": { "exec": { "command": ["ls", "/self/labels"] }, "periodSeconds": 1 },
+    });
+    let field = json!({ "path": "labels", "fieldRef": { "fieldPath": "metadata.labels" } });
+    let more = json!({ "volumes": [{ "name": "v", "downwardAPI": { "items": [field] } }] });
+    let script = "until grep -q new /self/labels; do sleep 0.1; done; cat /self/labels";
+    bed.create(bed.script("labels", script, own, more)).await;
+    let ready = |pod: Option<&Pod>| pod.is_some_and(|pod| container(pod, "main")["ready"] == true);
+    bed.until("labels", ready).await;
+    bed.patch("v1", "Pod", "labels", json!({ "metadata": { "labels": { "a": "new" } } })).await;
+    bed.until_phase("labels", "Succeeded").await;
+    let text = bed.log(&local, "labels", "main", runner::LogOptions::default()).await;
+    assert_eq!(text.trim_end(), "a=\"new\"");
+}
+
+#[tokio::test]
 async fn a_volume_that_is_missing_keeps_the_pod_waiting_and_is_told_by_an_event() {
     let Some(bed) = Bed::new("missing").await else { return };
     let _local = bed.local(|_| {}).await;
