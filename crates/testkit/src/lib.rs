@@ -20,6 +20,7 @@
 //!
 //! This crate knows nothing of the rest of the workspace, so that every other crate can test itself with it.
 
+pub mod conformance;
 pub mod corpus;
 pub mod go;
 pub mod kubernetes;
@@ -30,7 +31,8 @@ use std::io::{self, Write as _};
 
 use kubernetes::is_required;
 pub use kubernetes::{
-    Binary, Borrowed, Builder, ControlPlane, ControllerManager, Error, Fault, Kueue, Proxy, Shared,
+    Binary, BinaryError, Borrowed, Builder, ControlPlane, ControllerManager, Error, Fault, Kueue, Proxy,
+    Shared,
 };
 pub use process::Process;
 pub use simulator::{Behaviour, Simulator};

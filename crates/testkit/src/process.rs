@@ -10,7 +10,7 @@ use std::{
     io,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -32,6 +32,16 @@ impl Process {
         let mut command = watched(program, WATCHED);
         command.stdout(log.try_clone()?).stderr(log);
         Ok(Process { child: command.spawn()? })
+    }
+
+    /// Starts `program`, with what it complains of appended to `log`, and what it prints to be read.
+    pub(crate) fn spawn_piped(program: &mut Command, log: &Path) -> io::Result<(Process, ChildStdout)> {
+        let log = File::options().create(true).append(true).open(log)?;
+        let mut command = watched(program, WATCHED);
+        command.stdout(Stdio::piped()).stderr(log);
+        let mut child = command.spawn()?;
+        let output = child.stdout.take().expect("its standard output is piped");
+        Ok((Process { child }, output))
     }
 
     /// How the program ended, if it has.

@@ -31,6 +31,10 @@ pub enum Binary {
     Kueue,
     /// Kueue's own end-to-end tests of MultiKueue.
     KueueSuite,
+    /// Kubernetes' end-to-end tests, the conformance tests among them.
+    EndToEnd,
+    /// What most pods of those tests run.
+    Agnhost,
 }
 
 /// Why a binary cannot be had.
@@ -72,13 +76,15 @@ pub enum Error {
 
 impl Binary {
     /// All of them.
-    pub const ALL: [Binary; 6] = [
+    pub const ALL: [Binary; 8] = [
         Binary::Etcd,
         Binary::KubeApiserver,
         Binary::KubeControllerManager,
         Binary::Kubectl,
         Binary::Kueue,
         Binary::KueueSuite,
+        Binary::EndToEnd,
+        Binary::Agnhost,
     ];
 
     /// The path of the program, built first if need be.
@@ -106,6 +112,8 @@ impl Binary {
             Binary::Kubectl => "kubectl",
             Binary::Kueue => "kueue",
             Binary::KueueSuite => "kueue-multikueue-baseline.test",
+            Binary::EndToEnd => "e2e.test",
+            Binary::Agnhost => "agnhost",
         }
     }
 
@@ -117,6 +125,18 @@ impl Binary {
             Binary::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Binary::Kueue => "sigs.k8s.io/kueue/cmd/kueue",
             Binary::KueueSuite => "sigs.k8s.io/kueue/test/e2e/multikueue/baseline",
+            Binary::EndToEnd => "k8s.io/kubernetes/test/e2e",
+            Binary::Agnhost => "k8s.io/kubernetes/test/images/agnhost",
+        }
+    }
+
+    /// What makes Go build it: tests are part of a test program only.
+    fn verb(self) -> &'static [&'static str] {
+        match self {
+            // The largest program of all: its parts are compiled two at a time, for the sake of memory.
+            Binary::EndToEnd => &["test", "-c", "-vet=off", "-p=2"],
+            Binary::KueueSuite => &["test", "-c"],
+            _ => &["build"],
         }
     }
 
@@ -126,6 +146,7 @@ impl Binary {
                 &Component { directory: "etcd", module: "go.etcd.io/etcd/server/v3", version_in: &[] }
             }
             Binary::KubeApiserver | Binary::KubeControllerManager | Binary::Kubectl => &KUBERNETES,
+            Binary::EndToEnd | Binary::Agnhost => &END_TO_END,
             Binary::Kueue | Binary::KueueSuite => &Component {
                 directory: "kueue",
                 module: "sigs.k8s.io/kueue",
@@ -167,6 +188,8 @@ const KUBERNETES: Component = Component {
     ],
 };
 
+const END_TO_END: Component = Component { directory: "e2e", ..KUBERNETES };
+
 impl Component {
     fn path(&self) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/kubernetes").join(self.directory)
@@ -199,10 +222,9 @@ impl Recipe {
         let go_sum = read(&component.path().join("go.sum"))?;
         let version = component.version(&go_mod)?;
         let kubernetes = KUBERNETES.version(&read(&KUBERNETES.path().join("go.mod"))?)?;
-        let flags = ldflags(component, &version);
-        let verb: &[&str] = if binary == Binary::KueueSuite { &["test", "-c"] } else { &["build"] };
-        let arguments = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", &flags];
-        let arguments = verb.iter().chain(&arguments).map(|&argument| argument.to_owned()).collect();
+        let ldflags = ldflags(component, &version);
+        let common = ["-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", &ldflags];
+        let arguments = binary.verb().iter().copied().chain(common).map(str::to_owned).collect();
         Ok(Recipe { binary, arguments, modules: format!("{go_mod}\n{go_sum}"), kubernetes })
     }
 
