@@ -53,6 +53,7 @@ impl Form {
 
 /// What an endpoint can send.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is offered on its own")]
 pub(crate) struct Offer {
     /// Objects in protobuf: not those of custom resources.
     pub(crate) protobuf: bool,
