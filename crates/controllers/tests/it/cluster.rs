@@ -17,7 +17,7 @@ use store::{Options, Store};
 use tokio::time::{Instant, sleep};
 
 /// Nothing here takes longer on a machine that is not stuck.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A cluster whose controllers run.
 pub(crate) struct Embedded {
