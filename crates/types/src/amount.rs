@@ -76,6 +76,19 @@ impl Amount {
         if millis >= MOST_MILLICORES { Amount::UNLIMITED } else { Amount(millis) }
     }
 
+    /// The amount that somebody uses, by the same units. Only quotas are without limit: two who use nearly all that can be
+    /// counted do not use it up (API-5).
+    ///
+    /// ```
+    /// use types::{Amount, Quantity};
+    /// let quantity: Quantity = "9223372036854775".parse().unwrap();
+    /// assert!(Amount::from_quantity("cpu", &quantity).is_unlimited());
+    /// assert!(!Amount::used("cpu", &quantity).is_unlimited());
+    /// ```
+    pub fn used(resource: &str, quantity: &Quantity) -> Amount {
+        Amount(if resource == CPU { quantity.millis_saturating() } else { quantity.units_saturating() })
+    }
+
     /// The quantity that says this amount of `resource` on the wire: bytes of memory, ephemeral storage and huge pages
     /// with binary suffixes, everything else with decimal ones.
     pub fn to_quantity(self, resource: &str) -> Quantity {

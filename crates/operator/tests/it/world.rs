@@ -133,6 +133,7 @@ impl World {
             "Cohort",
             "ResourceFlavor",
             "AdmissionCheck",
+            "Topology",
             "WorkloadPriorityClass",
             "PriorityClass",
         ];

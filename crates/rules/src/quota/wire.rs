@@ -264,7 +264,7 @@ pub fn reservation(object: &kueue::Workload, from: RequeuingTimestamp) -> Option
         let remaining = i64::from(size) - i64::from(reclaimable(object, &assigned.name));
         for (resource, flavor) in &assigned.flavors {
             let given = assigned.resource_usage.get(resource);
-            let given = given.map_or(Amount::ZERO, |quantity| Amount::from_quantity(resource, quantity));
+            let given = given.map_or(Amount::ZERO, |quantity| Amount::used(resource, quantity));
             let left = if remaining < count && count > 0 {
                 Amount::new(given.units() / count).times(remaining.max(0))
             } else {

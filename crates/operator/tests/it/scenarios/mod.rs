@@ -1,6 +1,7 @@
 //! Scenarios, each named by the rules that it is about. All of them run on an embedded cluster and on a real control
 //! plane, with the same assertions.
 
+mod bad_input;
 mod basic;
 mod checks;
 mod life;
@@ -39,7 +40,16 @@ const ALL: &[(&str, Scenario)] = &[
     ("sm-27-gated", |world| Box::pin(life::sm_27_gated(world))),
     ("mk-3-copy-without-job", |world| Box::pin(life::mk_3_copy_without_job(world))),
     ("jf-63-pods-ready", |world| Box::pin(life::jf_63_pods_ready(world))),
+    ("rf-4-no-such-flavor", |world| Box::pin(bad_input::rf_4_no_such_flavor(world))),
+    ("qm-8-quota-is-taken-away", |world| Box::pin(bad_input::qm_8_quota_is_taken_away(world))),
+    ("co-4-cohorts-in-a-circle", |world| Box::pin(bad_input::co_4_cohorts_in_a_circle(world))),
+    ("api-5-amounts-beyond-measure", |world| Box::pin(bad_input::api_5_amounts_beyond_measure(world))),
+    ("rf-1-refused-when-written", |world| Box::pin(bad_input::rf_1_refused_when_written(world))),
+    ("lq-5-a-deleted-local-queue", |world| Box::pin(bad_input::lq_5_a_deleted_local_queue(world))),
+    ("sm-41-a-deleted-workload", |world| Box::pin(bad_input::sm_41_a_deleted_workload(world))),
+    ("jf-3-jobs-without-queue", |world| Box::pin(bad_input::jf_3_jobs_without_queue(world))),
     ("sm-42-restart", |world| Box::pin(restart::sm_42_restart(world))),
+    ("sm-42-restart-between-checks", |world| Box::pin(restart::sm_42_restart_between_checks(world))),
 ];
 
 /// Runs the scenarios whose names contain `SCENARIO`, each in a namespace of its own, and reports all that fail.

@@ -53,3 +53,44 @@ pub(super) async fn sm_42_restart(world: &mut World) -> anyhow::Result<()> {
     assert_eq!(stats.evictions.iter().map(|it| it.count).sum::<i32>(), 1, "evicted once and not again");
     Ok(())
 }
+
+/// SM-42, SM-30: the same at each step of a check that first wants another attempt and then lets the Job run.
+pub(super) async fn sm_42_restart_between_checks(world: &mut World) -> anyhow::Result<()> {
+    let check = world.name_of("check");
+    world.check(&check).await?;
+    let checks = json!({ "admissionChecks": [{ "name": check }] });
+    world.queue("a", "1", json!({ "admissionChecksStrategy": checks })).await?;
+    world.kill().await;
+    let workload = world.job("checked", "a", "1", json!({})).await?;
+    world.start().await;
+    let listed = |it: &types::kueue::Workload| {
+        let quota = rules::workload::has_quota(it);
+        quota && it.status.as_ref().is_some_and(|status| status.admission_checks.len() == 1)
+    };
+    world.workload(&workload, "waiting for its check", listed).await?;
+    world.kill().await;
+    world
+        .check_says(
+            &workload,
+            json!({ "name": check, "state": "Retry", "message": "", "requeueAfterSeconds": 1 }),
+        )
+        .await?;
+    world.start().await;
+    world.workload(&workload, "evicted", rules::workload::is_evicted).await?;
+    world.kill().await;
+    world.start().await;
+    let again = |it: &types::kueue::Workload| listed(it) && !rules::workload::is_evicted(it);
+    world.workload(&workload, "given quota again", again).await?;
+    world.kill().await;
+    world.check_says(&workload, json!({ "name": check, "state": "Ready", "message": "" })).await?;
+    world.start().await;
+    world.workload(&workload, "admitted", rules::workload::is_admitted).await?;
+    world.kill().await;
+    world.start().await;
+    world.runs("checked").await?;
+    world.kill().await;
+    world.completes("checked").await?;
+    world.start().await;
+    world.workload(&workload, "finished", rules::workload::is_finished).await?;
+    Ok(())
+}
