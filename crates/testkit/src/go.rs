@@ -97,7 +97,7 @@ impl Program {
 }
 
 /// `$XDG_CACHE_HOME`, or `~/.cache`.
-pub(crate) fn cache() -> io::Result<PathBuf> {
+pub fn cache() -> io::Result<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
     cache.ok_or_else(|| io::Error::other("neither XDG_CACHE_HOME nor HOME is set"))

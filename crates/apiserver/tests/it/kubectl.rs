@@ -160,6 +160,25 @@ async fn objects_are_made_shown_changed_and_removed() {
 }
 
 #[tokio::test]
+async fn types_are_explained_and_permissions_told() {
+    let Some(kubectl) = Kubectl::start().await else { return };
+    kubectl.says("explain job.spec.parallelism", "FIELD: parallelism <integer>").await;
+    kubectl.says("explain pod.spec.containers.resources --recursive", "limits").await;
+    kubectl.says("api-resources --namespaced=false --verbs=list -o name", "namespaces").await;
+    kubectl.says("auth can-i create jobs", "yes").await;
+    kubectl.says("auth whoami", "system:masters").await;
+    kubectl.refuses("auth can-i create jobs --as=nobody", "no").await;
+    kubectl.refuses("get pods --as=nobody", "User \"nobody\" cannot list resource \"pods\"").await;
+    kubectl
+        .says("create role reader --verb=get,list --resource=pods", "role.rbac.authorization.k8s.io/reader")
+        .await;
+    kubectl.says("create rolebinding readers --role=reader --user=nobody", "readers created").await;
+    kubectl.says("auth can-i list pods --as=nobody", "yes").await;
+    kubectl.says("get pods --as=nobody", "No resources found").await;
+    kubectl.says("auth can-i --list --as=nobody", "pods").await;
+}
+
+#[tokio::test]
 async fn configurations_are_applied_on_either_side() {
     let Some(kubectl) = Kubectl::start().await else { return };
     let apply = |more: &'static [&'static str]| [&["apply", "-f", "-"], more].concat();

@@ -4,6 +4,7 @@ mod admission;
 mod apply;
 mod auth;
 mod both;
+mod clients;
 mod corpus;
 mod crd;
 mod discovery;
