@@ -43,12 +43,7 @@ pub use settings::{Connect, Settings};
 use clusters::Clusters;
 use events::Recorder;
 
-use crate::{Context, kinds::Kinds};
-use crate::{
-    Context,
-    caches::{CONTROLLER, controller},
-    metrics::Metrics,
-};
+use crate::{Context, kinds::Kinds, metrics::Metrics};
 
 /// Who has to look because something changed on the manager.
 #[derive(Debug, Default, Clone)]

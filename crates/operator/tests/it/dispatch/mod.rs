@@ -3,9 +3,8 @@
 mod choices;
 mod faults;
 pub(crate) mod fleet;
-mod kinds;
-mod fleet;
 mod interop;
+mod kinds;
 mod outages;
 mod pods;
 mod scenarios;
