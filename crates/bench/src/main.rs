@@ -5,6 +5,7 @@
 
 mod api;
 mod cluster;
+mod dispatch;
 mod machine;
 mod report;
 mod usage;
@@ -28,6 +29,8 @@ struct Arguments {
 enum Name {
     /// Jobs from create to Complete: an embedded cluster, and a real control plane.
     Cluster,
+    /// Jobs over two workers: Ferry and Kueue on real control planes, and an embedded fleet.
+    Dispatch,
     /// A verdict about a Job: our rules as a library, and a dry-run create on kube-apiserver.
     Validate,
     /// An API server that keeps what it acknowledges: ours, and kube-apiserver with etcd.
@@ -42,6 +45,7 @@ async fn main() -> anyhow::Result<()> {
     }
     let report = match arguments.name {
         Name::Cluster => cluster::run().await?,
+        Name::Dispatch => Box::pin(dispatch::run()).await?,
         Name::Validate => validate::run().await?,
         Name::Api => api::run().await?,
     };
