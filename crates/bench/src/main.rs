@@ -7,6 +7,7 @@ mod api;
 mod cluster;
 mod dispatch;
 mod machine;
+mod queues;
 mod report;
 mod usage;
 mod validate;
@@ -35,6 +36,8 @@ enum Name {
     Validate,
     /// An API server that keeps what it acknowledges: ours, and kube-apiserver with etcd.
     Api,
+    /// Workloads through quota: the operator, and Kueue's manager; also embedded, and the cycle alone.
+    Queues,
 }
 
 #[tokio::main]
@@ -48,6 +51,7 @@ async fn main() -> anyhow::Result<()> {
         Name::Dispatch => Box::pin(dispatch::run()).await?,
         Name::Validate => validate::run().await?,
         Name::Api => api::run().await?,
+        Name::Queues => Box::pin(queues::run()).await?,
     };
     let report = report.on(Machine::read()?);
     if arguments.json {

@@ -43,6 +43,14 @@ pub(crate) fn memory_of(ids: &[u32]) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
+/// The most memory that a process had at once, in bytes.
+pub(crate) fn peak_memory(id: u32) -> anyhow::Result<u64> {
+    let status =
+        fs::read_to_string(format!("/proc/{id}/status")).with_context(|| format!("process {id} is gone"))?;
+    let peak = field(&status, "VmHWM").and_then(|text| kibibytes(&text));
+    Ok(peak.with_context(|| format!("no peak in {status}"))? * 1024)
+}
+
 /// User and system time, the 14th and 15th field. The second, the name of the program, may contain anything but ends with
 /// the last parenthesis.
 fn ticks_in(stat: &str) -> Option<u64> {

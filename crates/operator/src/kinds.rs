@@ -154,7 +154,9 @@ impl Kinds {
             self.held().values().map(|held| (held.kind, held.objects.clone())).collect();
         for (kind, objects) in all {
             if let Some(queue) = work.jobs_of(kind.group, kind.kind) {
-                of(&objects).iter().for_each(|job| queue.add(Key::of(&**job)));
+                for job in of(&objects) {
+                    queue.add(Key::of(&*job));
+                }
             }
         }
     }

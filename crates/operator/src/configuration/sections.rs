@@ -290,12 +290,12 @@ impl Configuration {
                 .unwrap_or(true);
             let multiply_by: Option<String> = section.value("multiplyBy", &mut here);
             let outputs: BTreeMap<String, String> = section.value("outputs", &mut here).unwrap_or_default();
-            let outputs = outputs.into_iter().filter_map(|(name, amount)| match amount.parse::<Quantity>() {
-                Ok(amount) => Some((name, amount)),
-                Err(_) => {
+            let outputs = outputs.into_iter().filter_map(|(name, amount)| {
+                let read = amount.parse::<Quantity>().ok();
+                if read.is_none() {
                     here.errors.push(format!("outputs.{name}: {amount:?}: is no quantity"));
-                    None
                 }
+                read.map(|read| (name, read))
             });
             let outputs = outputs.collect();
             section.done(&mut here);
@@ -368,7 +368,7 @@ impl Configuration {
             };
             let kinds = &mut self.settings.dispatch.kinds;
             let same = |it: &&Adapter| it.kind == kind && it.version == version && it.group == group;
-            if kinds.iter().any(|it| same(it)) {
+            if kinds.iter().any(&same) {
                 problems.errors.push(format!("{path}: {name:?}: is there already"));
                 continue;
             }
