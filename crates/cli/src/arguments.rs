@@ -240,7 +240,7 @@ pub(crate) struct Operator {
 ///
 /// Exit status: 0 if nothing was found, 1 if something was; then the seeds that show it are printed.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  ferry simulate --seeds 1000\n  ferry simulate --seed 42")]
+#[command(after_help = "Example:\n  ferry simulate --seeds 1000\n  RUST_LOG=info ferry simulate --seed 42")]
 pub(crate) struct Simulate {
     /// How many seeds, from 0.
     #[arg(long, value_name = "N", default_value_t = 100)]

@@ -8,16 +8,21 @@ use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-/// Runs a command's work to its end. Logs go to standard error, as much as `RUST_LOG` asks for.
+/// Runs a command's work to its end, with logs.
 pub(crate) fn run(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    log("warn");
+    let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
+    runtime.block_on(work)
+}
+
+/// Sends logs to standard error, as much as `RUST_LOG` asks for.
+pub(crate) fn log(unless_asked: &str) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(unless_asked));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
-    let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
-    runtime.block_on(work)
 }
 
 /// Waits for SIGTERM or SIGINT, heard from now on.

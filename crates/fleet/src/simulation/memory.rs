@@ -3,8 +3,13 @@
 //! Nothing here is random, and time is the simulation's. Kinds are not known, except where a rule of theirs is an
 //! invariant to be watched: a Workload keeps its cluster, and a Job's status follows the rules.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    hash::{Hash, Hasher},
+    sync::{Arc, OnceLock},
+};
 
+use bytes::Bytes;
 use k8s_openapi::api::batch::v1::Job;
 use reconcile::Clock;
 use rules::workload::patch::{ADMISSION_CONDITIONS, ADMISSION_MANAGER};
@@ -13,6 +18,9 @@ use tokio::sync::mpsc;
 
 /// Where an object is: its resource (`batch/jobs`), its namespace and its name.
 pub(super) type Place = (String, String, String);
+
+/// The resource of Jobs.
+pub(super) const JOBS: &str = "batch/jobs";
 
 /// A refusal: its code, its reason and what is said.
 pub(super) type Refused = (u16, &'static str, String);
@@ -27,16 +35,37 @@ pub(super) struct Memory {
     clock: Clock,
     version: u64,
     uids: u64,
-    objects: BTreeMap<Place, Value>,
-    events: Vec<(u64, Place, &'static str, Value)>,
+    objects: BTreeMap<Place, Arc<Value>>,
+    events: Vec<Arc<Event>>,
     watchers: Vec<Watcher>,
+}
+
+/// Something that happened to an object.
+pub(super) struct Event {
+    version: u64,
+    place: Place,
+    kind: &'static str,
+    object: Arc<Value>,
+    line: OnceLock<Bytes>,
+}
+
+impl Event {
+    pub(super) fn is_new_job(&self) -> bool {
+        self.kind == "ADDED" && self.place.0 == JOBS
+    }
+
+    /// As a watch tells of it; written once for all who listen.
+    pub(super) fn line(&self) -> Bytes {
+        let write = || Bytes::from(format!("{{\"type\":\"{}\",\"object\":{}}}\n", self.kind, self.object));
+        self.line.get_or_init(write).clone()
+    }
 }
 
 struct Watcher {
     resource: String,
     namespace: Option<String>,
     labels: Vec<(String, String)>,
-    to: mpsc::UnboundedSender<Value>,
+    to: mpsc::UnboundedSender<Arc<Event>>,
 }
 
 impl Memory {
@@ -53,25 +82,33 @@ impl Memory {
         }
     }
 
-    pub(super) fn get(&self, place: &Place) -> Option<&Value> {
+    /// Another one after every change.
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(super) fn get(&self, place: &Place) -> Option<&Arc<Value>> {
         self.objects.get(place)
     }
 
     /// All objects of a resource, by place.
-    pub(super) fn all(&self, resource: &str) -> Vec<(Place, Value)> {
-        let of = self.objects.iter().filter(|((it, _, _), _)| it == resource);
-        of.map(|(place, object)| (place.clone(), object.clone())).collect()
+    pub(super) fn all(&self, resource: &str) -> Vec<(Place, Arc<Value>)> {
+        self.of(resource).map(|(place, object)| (place.clone(), Arc::clone(object))).collect()
+    }
+
+    fn of(&self, resource: &str) -> impl Iterator<Item = (&Place, &Arc<Value>)> {
+        let from = (resource.to_owned(), String::new(), String::new());
+        self.objects.range(from..).take_while(move |((it, _, _), _)| it == resource)
     }
 
     pub(super) fn list(&self, resource: &str, namespace: Option<&str>, labels: &[(String, String)]) -> Value {
         let fits = |place: &Place, object: &Value| {
-            place.0 == resource && namespace.is_none_or(|it| it == place.1) && matches(object, labels)
+            namespace.is_none_or(|it| it == place.1) && matches(object, labels)
         };
         let items: Vec<&Value> = self
-            .objects
-            .iter()
+            .of(resource)
             .filter(|(place, object)| fits(place, object))
-            .map(|(_, object)| object)
+            .map(|(_, object)| &**object)
             .collect();
         json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": self.version.to_string()}, "items": items})
     }
@@ -83,20 +120,16 @@ impl Memory {
         namespace: Option<&str>,
         labels: Vec<(String, String)>,
         after: u64,
-    ) -> mpsc::UnboundedReceiver<Value> {
+    ) -> mpsc::UnboundedReceiver<Arc<Event>> {
         let (to, events) = mpsc::unbounded_channel();
         let watcher =
             Watcher { resource: resource.to_owned(), namespace: namespace.map(str::to_owned), labels, to };
-        for (version, place, kind, object) in &self.events {
-            if *version > after {
-                watcher.tell(place, kind, object);
-            }
-        }
+        self.events.iter().filter(|event| event.version > after).for_each(|event| watcher.tell(event));
         self.watchers.push(watcher);
         events
     }
 
-    pub(super) fn create(&mut self, place: Place, mut object: Value) -> Result<Value, Refused> {
+    pub(super) fn create(&mut self, place: Place, mut object: Value) -> Result<Arc<Value>, Refused> {
         if self.objects.contains_key(&place) {
             return Err((409, "AlreadyExists", format!("{} {:?} already exists", place.0, place.2)));
         }
@@ -113,11 +146,11 @@ impl Memory {
     }
 
     /// Changes an object by a function; what changes nothing is no change.
-    pub(super) fn change(&mut self, place: &Place, change: impl FnOnce(&mut Value)) -> Option<Value> {
-        let old = self.objects.get(place)?.clone();
-        let mut new = old.clone();
+    pub(super) fn change(&mut self, place: &Place, change: impl FnOnce(&mut Value)) -> Option<Arc<Value>> {
+        let old = Arc::clone(self.objects.get(place)?);
+        let mut new = Value::clone(&old);
         change(&mut new);
-        if new == old {
+        if new == *old {
             return Some(old);
         }
         if new["spec"] != old["spec"] {
@@ -125,7 +158,7 @@ impl Memory {
         }
         let finalizers = new["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty());
         if new["metadata"]["deletionTimestamp"].is_string() && !finalizers {
-            self.objects.insert(place.clone(), new);
+            self.objects.insert(place.clone(), Arc::new(new));
             self.remove(place);
             return Some(old);
         }
@@ -139,7 +172,7 @@ impl Memory {
         patch: &Value,
         status: bool,
         apply: Option<&str>,
-    ) -> Result<Value, Refused> {
+    ) -> Result<Arc<Value>, Refused> {
         let Some(old) = self.objects.get(place).cloned() else { return Err(not_found(place)) };
         for field in ["uid", "resourceVersion"] {
             let (wanted, there) = (&patch["metadata"][field], &old["metadata"][field]);
@@ -147,7 +180,7 @@ impl Memory {
                 return Err((409, "Conflict", format!("{} {:?} was modified", place.0, place.2)));
             }
         }
-        let mut new = old.clone();
+        let mut new = Value::clone(&old);
         match (status, apply) {
             (true, Some(manager)) => applied(&mut new, &patch["status"], manager),
             (true, None) => merge(&mut new["status"], &patch["status"]),
@@ -171,7 +204,7 @@ impl Memory {
         place: &Place,
         options: &Value,
         has_pods: bool,
-    ) -> Result<Value, Refused> {
+    ) -> Result<Arc<Value>, Refused> {
         let Some(old) = self.objects.get(place).cloned() else { return Err(not_found(place)) };
         let uid = &options["preconditions"]["uid"];
         if uid.is_string() && *uid != old["metadata"]["uid"] {
@@ -186,7 +219,8 @@ impl Memory {
         let finalizers = old["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         if !foreground && finalizers.is_empty() {
             self.remove(place);
-            return Ok(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}));
+            let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
+            return Ok(Arc::new(success));
         }
         let kept = self.change(place, |object| {
             if object["metadata"]["deletionTimestamp"].is_null() {
@@ -200,25 +234,29 @@ impl Memory {
     }
 
     pub(super) fn remove(&mut self, place: &Place) {
-        if let Some(mut object) = self.objects.remove(place) {
+        if let Some(object) = self.objects.remove(place) {
             self.version += 1;
+            let mut object = Arc::unwrap_or_clone(object);
             object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-            self.tell(place, "DELETED", object);
+            self.tell(place, "DELETED", Arc::new(object));
         }
     }
 
-    fn store(&mut self, place: Place, kind: &'static str, mut object: Value) -> Value {
+    fn store(&mut self, place: Place, kind: &'static str, mut object: Value) -> Arc<Value> {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.objects.insert(place.clone(), object.clone());
-        self.tell(&place, kind, object.clone());
+        let object = Arc::new(object);
+        self.tell(&place, kind, Arc::clone(&object));
+        self.objects.insert(place, Arc::clone(&object));
         object
     }
 
-    fn tell(&mut self, place: &Place, kind: &'static str, object: Value) {
+    fn tell(&mut self, place: &Place, kind: &'static str, object: Arc<Value>) {
+        let (version, line) = (self.version, OnceLock::new());
+        let event = Arc::new(Event { version, place: place.clone(), kind, object, line });
         self.watchers.retain(|watcher| !watcher.to.is_closed());
-        self.watchers.iter().for_each(|watcher| watcher.tell(place, kind, &object));
-        self.events.push((self.version, place.clone(), kind, object));
+        self.watchers.iter().for_each(|watcher| watcher.tell(&event));
+        self.events.push(event);
     }
 
     /// Ends every watch, as a server that was away does.
@@ -227,10 +265,10 @@ impl Memory {
     }
 
     /// Takes in all that ever happened here.
-    pub(super) fn fingerprint(&self, into: &mut impl std::hash::Hasher) {
-        use std::hash::Hash as _;
-        for (version, place, kind, object) in &self.events {
-            (version, place, kind, object.to_string()).hash(into);
+    pub(super) fn fingerprint(&self, into: &mut impl Hasher) {
+        for event in &self.events {
+            (event.version, &event.place, event.kind).hash(into);
+            take_in(&event.object, into);
         }
     }
 
@@ -269,11 +307,34 @@ impl Memory {
 }
 
 impl Watcher {
-    fn tell(&self, place: &Place, kind: &str, object: &Value) {
-        let is_theirs = self.resource == place.0 && self.namespace.as_ref().is_none_or(|it| *it == place.1);
-        if is_theirs && matches(object, &self.labels) {
+    fn tell(&self, event: &Arc<Event>) {
+        let (resource, namespace, _) = &event.place;
+        let is_theirs =
+            self.resource == *resource && self.namespace.as_ref().is_none_or(|it| it == namespace);
+        if is_theirs && matches(&event.object, &self.labels) {
             // Whoever no longer listens is forgotten at the next event.
-            let _ = self.to.send(json!({"type": kind, "object": object}));
+            let _ = self.to.send(Arc::clone(event));
+        }
+    }
+}
+
+/// Takes in a value, whole.
+fn take_in(value: &Value, into: &mut impl Hasher) {
+    match value {
+        Value::Null => 0_u8.hash(into),
+        Value::Bool(is) => (1_u8, is).hash(into),
+        Value::Number(number) => (2_u8, number).hash(into),
+        Value::String(text) => (3_u8, text).hash(into),
+        Value::Array(items) => {
+            (4_u8, items.len()).hash(into);
+            items.iter().for_each(|item| take_in(item, into));
+        }
+        Value::Object(fields) => {
+            (5_u8, fields.len()).hash(into);
+            for (name, value) in fields {
+                name.hash(into);
+                take_in(value, into);
+            }
         }
     }
 }

@@ -6,18 +6,27 @@
 //! the end, when everything works again, that every Job has ended and nothing is left behind.
 //!
 //! The operator is the real one. What it talks to is played: `memory` is an API server as far as it can tell,
-//! `network` the way there, `worker` a worker's own Kueue, Job controller and nodes.
+//! `network` the way there, `worker` a worker's own Kueue, Job controller and nodes. `climate` is how rough a run is,
+//! `scene` how it begins, `judge` what must never happen.
 
+mod climate;
+mod judge;
 mod memory;
 mod network;
 mod random;
+mod scene;
 mod worker;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::{Arc, Mutex, PoisonError},
+    ops::Range,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
     time::Duration,
 };
 
@@ -25,7 +34,9 @@ use jiff::Timestamp;
 use operator::Settings;
 use reconcile::{Clock, Tasks};
 use serde_json::{Value, json};
+use tracing::info;
 
+use climate::Climate;
 use memory::{Memory, Place};
 use network::{Way, Weather};
 use random::Random;
@@ -67,31 +78,78 @@ pub fn run(seed: u64) -> Outcome {
     run_with(seed, Settings::default())
 }
 
+/// Runs many, on all cores, until `enough` says so of one of them. Which run is told of first is chance; what a seed
+/// determines is not.
+pub fn run_all(seeds: Range<u64>, settings: &Settings, enough: impl Fn(Outcome) -> bool + Sync) {
+    run_all_in(None, seeds, settings, enough);
+}
+
+fn run_all_in(
+    climate: Option<Climate>,
+    seeds: Range<u64>,
+    settings: &Settings,
+    enough: impl Fn(Outcome) -> bool + Sync,
+) {
+    let next = AtomicU64::new(seeds.start);
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            if enough(run_in(climate, seed, settings.clone())) {
+                next.store(seeds.end, Ordering::Relaxed);
+            }
+        }
+    };
+    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(work);
+        }
+    });
+}
+
 /// Runs one simulation of an operator with other settings.
 pub fn run_with(seed: u64, settings: Settings) -> Outcome {
+    run_in(None, seed, settings)
+}
+
+/// Runs one simulation in a climate that is given.
+fn run_in(climate: Option<Climate>, seed: u64, settings: Settings) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime of one thread needs nothing that can be missing");
-    runtime.block_on(async { World::new(seed, settings).live().await })
+    runtime.block_on(async {
+        let mut world = World::new(seed, settings);
+        world.climate = climate.unwrap_or(world.climate);
+        world.live().await
+    })
 }
 
 struct World {
     seed: u64,
     clock: Clock,
     random: Random,
+    climate: Climate,
     settings: Settings,
     manager: Way,
     workers: BTreeMap<&'static str, Way>,
     pods: Arc<Mutex<BTreeMap<&'static str, Pods>>>,
     operator: Option<Tasks>,
-    /// Clusters that thaw, and the operator that starts, in so many moments.
+    /// Clusters that thaw, clusters whose controllers go on, and the operator that starts, in so many moments.
     thaws: BTreeMap<&'static str, u64>,
+    wakes: BTreeMap<&'static str, u64>,
     starts: Option<u64>,
+    /// Workloads that are activated again, in so many moments.
+    returns: Vec<(u64, Place)>,
     submitted: u64,
     violations: BTreeSet<String>,
     /// The uids of Jobs that had pods.
     ran: BTreeSet<String>,
     /// Mirrors that have ended, by worker and place, with the uid of their Job.
     ended_there: BTreeMap<(&'static str, Place), String>,
+    /// How far all clusters were when they were last looked at.
+    looked: Vec<u64>,
 }
 
 impl World {
@@ -113,6 +171,7 @@ impl World {
         };
         let manager = way("manager");
         let workers: BTreeMap<&'static str, Way> = WORKERS.map(|name| (name, way(name))).into();
+        let climate = Climate::draw(&mut random);
         let ways = workers.clone();
         settings.dispatch.connect = Arc::new(move |config| {
             let server = config["clusters"][0]["cluster"]["server"].as_str().unwrap_or("");
@@ -126,34 +185,39 @@ impl World {
             seed,
             clock,
             random,
+            climate,
             settings,
             manager,
             workers,
             pods,
             operator: None,
             thaws: BTreeMap::new(),
+            wakes: BTreeMap::new(),
             starts: None,
+            returns: Vec::new(),
             submitted: 0,
             violations: BTreeSet::new(),
             ran: BTreeSet::new(),
             ended_there: BTreeMap::new(),
+            looked: Vec::new(),
         }
     }
 
     async fn live(mut self) -> Outcome {
-        self.set_up();
+        scene::set_up(&self.manager, &self.workers);
         self.start();
-        let storm = Weather { lost: 8, unheard: 12, twice: 8, late: 20, ended: 20 };
-        // The manager's own API server is a friend: it is slow, and that is all.
-        self.workers.values().for_each(|way| way.set_weather(storm));
+        self.workers.values().for_each(|way| way.set_weather(self.climate.workers));
+        self.manager.set_weather(self.climate.manager);
         for _ in 0..STORM {
             self.mischief();
-            self.moment(false).await;
+            self.moment().await;
         }
         self.heal();
-        let mut moments = 0;
-        while moments < CALM && !self.is_over() {
-            self.moment(true).await;
+        let (mut moments, mut is_over) = (0, self.is_over());
+        while moments < CALM && !is_over {
+            if self.moment().await {
+                is_over = self.is_over();
+            }
             moments += 1;
         }
         self.judge_the_end();
@@ -163,17 +227,18 @@ impl World {
         self.outcome()
     }
 
-    /// Time goes on a little.
-    async fn moment(&mut self, calm: bool) {
+    /// Time goes on a little. Says whether anything happened.
+    async fn moment(&mut self) -> bool {
         tokio::time::sleep(MOMENT).await;
         let now = self.clock.now();
         for (name, way) in &self.workers {
-            if self.thaws.contains_key(name) {
+            if self.thaws.contains_key(name) || self.wakes.contains_key(name) {
                 continue;
             }
             let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
             let pods = pods.entry(name).or_default();
-            let started = worker::play(&mut way.memory(), pods, &mut self.random, now, calm);
+            let started =
+                worker::play(&mut way.memory(), pods, &mut self.random, now, self.climate.evictions);
             for of in started {
                 if self.manager_job(&of).is_some_and(|job| is_finished(&job)) {
                     let what = format!("the pods of {of} were started after its end was recorded");
@@ -182,18 +247,26 @@ impl World {
                 self.ran.insert(of);
             }
         }
+        let ways = std::iter::once(&self.manager).chain(self.workers.values());
+        let versions: Vec<u64> = ways.map(|way| way.memory().version()).collect();
+        if self.looked == versions {
+            return false;
+        }
+        self.looked = versions;
         self.collect_garbage();
         self.check();
+        true
     }
 
     /// Something goes wrong, or somebody does something.
     fn mischief(&mut self) {
-        for (name, left) in std::mem::take(&mut self.thaws) {
-            if left > 1 {
-                self.thaws.insert(name, left - 1);
-            } else {
-                self.workers[name].freeze(false);
-            }
+        let at = self.clock.now();
+        for name in passed(&mut self.thaws) {
+            info!(%at, worker = name, "thaws");
+            self.workers[name].freeze(false);
+        }
+        for name in passed(&mut self.wakes) {
+            info!(%at, worker = name, "controllers go on");
         }
         if let Some(left) = self.starts.take() {
             if left > 1 {
@@ -202,32 +275,50 @@ impl World {
                 self.start();
             }
         }
+        self.returns.iter_mut().for_each(|(left, _)| *left -= 1);
+        for (_, place) in self.returns.extract_if(.., |(left, _)| *left == 0).collect::<Vec<_>>() {
+            self.set_active(&place, true);
+        }
         if self.submitted < 12 && self.random.happens(30) {
             self.submit();
         }
         let worker = WORKERS[usize::try_from(self.random.below(2)).unwrap_or(0)];
-        match self.random.below(250) {
-            0 if self.thaws.is_empty() => {
-                let moments = 1 + self.random.below(400);
-                self.workers[worker].freeze(true);
-                self.thaws.insert(worker, moments);
-            }
-            1 if self.operator.is_some() => {
-                self.operator = None;
-                self.starts = Some(1 + self.random.below(100));
-            }
-            2 | 3 => self.delete_a_job(),
-            5..=10 => self.evict_a_workload(),
-            11 | 12 => self.vandalise(worker),
-            _ => {}
+        if self.random.happens(self.climate.freezes) && self.thaws.is_empty() {
+            info!(%at, worker, "freezes");
+            self.workers[worker].freeze(true);
+            self.thaws.insert(worker, 1 + self.random.below(400));
+        }
+        if self.random.happens(self.climate.naps) && self.wakes.is_empty() {
+            info!(%at, worker, "controllers pause");
+            self.wakes.insert(worker, 1 + self.random.below(200));
+        }
+        if self.random.happens(self.climate.kills) && self.operator.is_some() {
+            info!(%at, "the operator is killed");
+            self.operator = None;
+            self.starts = Some(1 + self.random.below(100));
+        }
+        if self.random.happens(self.climate.deletes) {
+            self.delete_a_job();
+        }
+        if self.random.happens(self.climate.deactivations) {
+            self.evict_a_workload();
+        }
+        if self.random.happens(self.climate.vandals) {
+            self.vandalise(worker);
         }
     }
 
     fn heal(&mut self) {
+        info!(at = %self.clock.now(), "the storm is over");
         for name in std::mem::take(&mut self.thaws).keys() {
             self.workers[name].freeze(false);
         }
-        self.workers.values().for_each(|way| way.set_weather(Weather::CALM));
+        self.wakes.clear();
+        for (_, place) in std::mem::take(&mut self.returns) {
+            self.set_active(&place, true);
+        }
+        self.climate = Climate::default();
+        self.workers.values().chain([&self.manager]).for_each(|way| way.set_weather(Weather::default()));
         if self.operator.is_none() {
             self.start();
         }
@@ -235,6 +326,7 @@ impl World {
     }
 
     fn start(&mut self) {
+        info!(at = %self.clock.now(), "the operator starts");
         let mut tasks = Tasks::new();
         operator::start(self.manager.client(), self.settings.clone(), self.clock.clone(), &mut tasks);
         self.operator = Some(tasks);
@@ -247,6 +339,7 @@ impl World {
     }
 
     fn create_job(&mut self, name: &str) {
+        info!(at = %self.clock.now(), job = name, "is submitted");
         let template = json!({"spec": {"restartPolicy": "Never", "containers": [
             {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}},
         ]}});
@@ -265,6 +358,7 @@ impl World {
     fn delete_a_job(&mut self) {
         let jobs = self.manager.memory().all("batch/jobs");
         if let Some((place, _)) = self.pick(jobs) {
+            info!(at = %self.clock.now(), job = place.2, "is deleted");
             // It is there: it was just listed.
             let _ = self.manager.memory().delete(&place, &json!({"propagationPolicy": "Background"}), false);
             if self.random.happens(600) {
@@ -273,13 +367,21 @@ impl World {
         }
     }
 
-    /// As preemption does it: by the operator's own core, which is asked by deactivating and activating again.
+    /// As preemption does it: by the operator's own core, which is asked by deactivating, mostly for a moment only.
     fn evict_a_workload(&mut self) {
         let workloads = self.manager.memory().all("kueue.x-k8s.io/workloads");
         if let Some((place, workload)) = self.pick(workloads) {
             let active = workload["spec"]["active"] == false;
-            self.manager.memory().change(&place, |object| object["spec"]["active"] = json!(active));
+            self.set_active(&place, active);
+            if !active && self.random.happens(700) {
+                self.returns.push((1 + self.random.below(10), place));
+            }
         }
+    }
+
+    fn set_active(&self, place: &Place, active: bool) {
+        info!(at = %self.clock.now(), workload = place.2, active, "is changed");
+        self.manager.memory().change(place, |object| object["spec"]["active"] = json!(active));
     }
 
     /// Somebody on a worker deletes what is not his.
@@ -288,12 +390,13 @@ impl World {
         let mut ours = way.memory().all("kueue.x-k8s.io/workloads");
         ours.retain(|(_, object)| is_ours(object));
         if let Some((place, _)) = self.pick(ours) {
+            info!(at = %self.clock.now(), worker, workload = place.2, "is vandalised");
             // It is there: it was just listed.
             let _ = way.memory().delete(&place, &json!({}), false);
         }
     }
 
-    fn pick(&mut self, from: Vec<(Place, Value)>) -> Option<(Place, Value)> {
+    fn pick(&mut self, from: Vec<(Place, Arc<Value>)>) -> Option<(Place, Arc<Value>)> {
         let count = u64::try_from(from.len()).ok().filter(|count| *count > 0)?;
         let index = usize::try_from(self.random.below(count)).ok()?;
         from.into_iter().nth(index)
@@ -313,107 +416,6 @@ impl World {
         }
     }
 
-    /// Nothing happened that must never happen.
-    fn check(&mut self) {
-        let mut where_pods_are: BTreeMap<String, BTreeSet<&'static str>> = BTreeMap::new();
-        for (cluster, pods) in self.pods.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            for (_, of) in pods.values() {
-                where_pods_are.entry(of.clone()).or_default().insert(cluster);
-            }
-        }
-        for (of, clusters) in where_pods_are.iter().filter(|(_, clusters)| clusters.len() > 1) {
-            self.violations.insert(format!("the pods of {of} run on {clusters:?} at once"));
-        }
-        let mut ended = BTreeMap::new();
-        for (name, way) in &self.workers {
-            for (place, mirror) in way.memory().all("batch/jobs") {
-                let of = mirror["metadata"]["annotations"]["kueue.x-k8s.io/multikueue-origin-uid"].as_str();
-                if let Some(of) = of.filter(|_| is_finished(&mirror)) {
-                    ended.insert((*name, place), of.to_owned());
-                }
-            }
-        }
-        for ((cluster, place), of) in std::mem::replace(&mut self.ended_there, ended) {
-            let is_gone = self.workers[cluster].memory().get(&place).is_none();
-            if is_gone && self.manager_job(&of).is_some_and(|job| !is_finished(&job)) {
-                self.violations.insert(format!(
-                    "{of} ended on {cluster} and was removed there before its end was recorded"
-                ));
-            }
-        }
-        for (_, job) in self.manager.memory().all("batch/jobs") {
-            let uid = job["metadata"]["uid"].as_str().unwrap_or("").to_owned();
-            if is_finished(&job) && !self.ran.contains(&uid) {
-                self.violations.insert(format!("{uid} ended without having run"));
-            }
-        }
-        for way in self.workers.values() {
-            self.violations.extend(way.memory().violations.iter().cloned());
-        }
-        self.violations.extend(self.manager.memory().violations.iter().cloned());
-    }
-
-    /// The Job on the manager that has this uid.
-    fn manager_job(&self, uid: &str) -> Option<Value> {
-        let all = self.manager.memory().all("batch/jobs");
-        all.into_iter().map(|(_, job)| job).find(|job| job["metadata"]["uid"] == *uid)
-    }
-
-    /// Whether every Job has ended and every worker is empty.
-    fn is_over(&self) -> bool {
-        let jobs = self.manager.memory().all("batch/jobs");
-        let deactivated = |job: &Value| {
-            let workloads = self.manager.memory().all("kueue.x-k8s.io/workloads");
-            workloads.iter().any(|(_, it)| {
-                it["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
-                    && it["spec"]["active"] == false
-            })
-        };
-        let is_clean = |way: &Way| {
-            let of = |resource: &str| way.memory().all(resource).iter().any(|(_, object)| is_ours(object));
-            !of("batch/jobs") && !of("kueue.x-k8s.io/workloads")
-        };
-        jobs.iter().all(|(_, job)| is_finished(job) || deactivated(job))
-            && self.workers.values().all(is_clean)
-    }
-
-    fn judge_the_end(&mut self) {
-        if !self.is_over() {
-            let jobs = self.manager.memory().all("batch/jobs");
-            let workloads = self.manager.memory().all("kueue.x-k8s.io/workloads");
-            let says = |job: &Value| {
-                let is_its = |it: &&(Place, Value)| {
-                    it.1["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
-                };
-                workloads.iter().find(is_its).map_or(Value::Null, |(_, it)| it["status"].clone())
-            };
-            let open = jobs.iter().filter(|(_, job)| !is_finished(job));
-            let open: Vec<String> = open.map(|(place, job)| format!("{} ({})", place.2, says(job))).collect();
-            let mut left = Vec::new();
-            for (name, way) in &self.workers {
-                for resource in ["batch/jobs", "kueue.x-k8s.io/workloads"] {
-                    let all = way.memory().all(resource);
-                    left.extend(
-                        all.iter()
-                            .filter(|(_, it)| is_ours(it))
-                            .map(|(place, _)| format!("{name}: {}", place.2)),
-                    );
-                }
-            }
-            self.violations.insert(format!("not over in the end: open {open:?}, left {left:?}"));
-        }
-        for (name, way) in &self.workers {
-            for resource in ["batch/jobs", "kueue.x-k8s.io/workloads"] {
-                let theirs = way.memory().get(&place_of(resource, NAMESPACE, "theirs")).cloned();
-                if theirs
-                    .is_none_or(|it| it["metadata"]["resourceVersion"] != it["metadata"]["labels"]["version"])
-                {
-                    self.violations.insert(format!("{name}: somebody else's {resource} was touched"));
-                }
-            }
-        }
-    }
-
     fn outcome(self) -> Outcome {
         let mut hasher = DefaultHasher::new();
         for way in std::iter::once(&self.manager).chain(self.workers.values()) {
@@ -428,86 +430,15 @@ impl World {
             fingerprint: hasher.finish(),
         }
     }
+}
 
-    /// Queues, a check and its clusters; and on every worker something that is somebody else's.
-    fn set_up(&self) {
-        let kueue = "kueue.x-k8s.io/v1beta2";
-        let mut memory = self.manager.memory();
-        let mut create =
-            |resource: &str, kind: &str, version: &str, namespace: &str, name: &str, rest: Value| {
-                let mut object = rest;
-                object["apiVersion"] = json!(version);
-                object["kind"] = json!(kind);
-                object["metadata"] = json!({"name": name});
-                if !namespace.is_empty() {
-                    object["metadata"]["namespace"] = json!(namespace);
-                }
-                memory.create(place_of(resource, namespace, name), object).expect("nothing is there yet");
-            };
-        for name in [NAMESPACE, "kueue-system"] {
-            create("/namespaces", "Namespace", "v1", "", name, json!({}));
-        }
-        create("kueue.x-k8s.io/resourceflavors", "ResourceFlavor", kueue, "", "default", json!({"spec": {}}));
-        let flavors = json!([{"name": "default", "resources": [{"name": "cpu", "nominalQuota": "3"}]}]);
-        let spec = json!({
-            "namespaceSelector": {}, "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}],
-            "admissionChecksStrategy": {"admissionChecks": [{"name": "mk"}]},
-        });
-        create("kueue.x-k8s.io/clusterqueues", "ClusterQueue", kueue, "", "team", json!({"spec": spec}));
-        let spec = json!({"clusterQueue": "team"});
-        create("kueue.x-k8s.io/localqueues", "LocalQueue", kueue, NAMESPACE, "team", json!({"spec": spec}));
-        let parameters = json!({"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": "all"});
-        let spec = json!({"controllerName": "kueue.x-k8s.io/multikueue", "parameters": parameters});
-        create("kueue.x-k8s.io/admissionchecks", "AdmissionCheck", kueue, "", "mk", json!({"spec": spec}));
-        let spec = json!({"clusters": WORKERS});
-        create(
-            "kueue.x-k8s.io/multikueueconfigs",
-            "MultiKueueConfig",
-            kueue,
-            "",
-            "all",
-            json!({"spec": spec}),
-        );
-        for name in WORKERS {
-            let config = json!({
-                "apiVersion": "v1", "kind": "Config", "current-context": "c",
-                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-                "clusters": [{"name": "c", "cluster": {"server": format!("https://{name}")}}],
-                "users": [{"name": "u", "user": {"token": "t"}}],
-            });
-            let data = k8s_openapi::ByteString(config.to_string().into_bytes());
-            create("/secrets", "Secret", "v1", "kueue-system", name, json!({"data": {"kubeconfig": data}}));
-            let spec = json!({"clusterSource": {"kubeConfig": {"location": name, "locationType": "Secret"}}});
-            create(
-                "kueue.x-k8s.io/multikueueclusters",
-                "MultiKueueCluster",
-                kueue,
-                "",
-                name,
-                json!({"spec": spec}),
-            );
-        }
-        drop(memory);
-        for way in self.workers.values() {
-            for (resource, kind, version) in
-                [("batch/jobs", "Job", "batch/v1"), ("kueue.x-k8s.io/workloads", "Workload", kueue)]
-            {
-                let place = place_of(resource, NAMESPACE, "theirs");
-                let mut memory = way.memory();
-                let metadata = json!({"name": "theirs", "namespace": NAMESPACE, "labels": {}});
-                let object = json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": {}});
-                let there = memory.create(place.clone(), object).expect("nothing is there yet");
-                let next = there["metadata"]["resourceVersion"]
-                    .as_str()
-                    .and_then(|it| it.parse::<u64>().ok())
-                    .unwrap_or(0)
-                    + 1;
-                memory.change(&place, |object| {
-                    object["metadata"]["labels"]["version"] = json!(next.to_string());
-                });
-            }
-        }
-    }
+/// Those whose time has come, after one more moment.
+fn passed(waiting: &mut BTreeMap<&'static str, u64>) -> Vec<&'static str> {
+    waiting.values_mut().for_each(|left| *left -= 1);
+    let over: Vec<&'static str> =
+        waiting.iter().filter(|(_, left)| **left == 0).map(|(name, _)| *name).collect();
+    waiting.retain(|_, left| *left > 0);
+    over
 }
 
 fn place_of(resource: &str, namespace: &str, name: &str) -> Place {

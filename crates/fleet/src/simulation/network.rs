@@ -21,7 +21,7 @@ use tokio::sync::{Notify, mpsc};
 use tower_service::Service;
 
 use super::{
-    memory::{Memory, Place, Refused},
+    memory::{Event, JOBS, Memory, Place, Refused},
     random::Random,
 };
 
@@ -29,7 +29,7 @@ use super::{
 type Stream = UnsyncBoxBody<Bytes, Infallible>;
 
 /// How much goes wrong, in a thousand requests of each kind.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Weather {
     /// Requests that never arrive.
     pub(super) lost: u64,
@@ -41,11 +41,18 @@ pub(super) struct Weather {
     pub(super) late: u64,
     /// Watches that end after some event.
     pub(super) ended: u64,
+    /// Events that keep a watch waiting, while requests are answered.
+    pub(super) stalled: u64,
+    /// Where it hurts most: jobs that are created late or without an answer, and news of new jobs that are kept back.
+    pub(super) aimed: u64,
+    /// Of what is lost or unheard, what nobody is told of; the rest is a broken connection.
+    pub(super) silent: u64,
 }
 
-impl Weather {
-    pub(super) const CALM: Weather = Weather { lost: 0, unheard: 0, twice: 0, late: 0, ended: 0 };
-}
+/// The connection broke.
+#[derive(Debug, thiserror::Error)]
+#[error("connection reset by peer")]
+pub(super) struct Broken;
 
 /// A simulated cluster, and the way to it.
 #[derive(Clone)]
@@ -80,7 +87,7 @@ impl Way {
         random: Random,
         pods: Arc<dyn Fn(&Place) -> bool + Send + Sync>,
     ) -> Way {
-        let weather = Arc::new(Mutex::new(Weather::CALM));
+        let weather = Arc::new(Mutex::new(Weather::default()));
         Way { memory, random: Arc::new(Mutex::new(random)), weather, frozen: Arc::default(), pods }
     }
 
@@ -110,20 +117,19 @@ impl Way {
         draw(&mut self.random.lock().unwrap_or_else(PoisonError::into_inner), weather)
     }
 
-    async fn carry(self, request: Request<Body>) -> Result<Response<Stream>, Infallible> {
+    async fn carry(self, request: Request<Body>) -> Result<Response<Stream>, Broken> {
         let (head, body) = request.into_parts();
         let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        let writes = head.method != Method::GET;
         let asked = Arc::new(Asked::of(&head.method, &head.uri.to_string(), &head.headers, &body));
-        let fate = self.chance(|random, weather| Fate::draw(random, weather, writes));
-        tokio::time::sleep(fate.there).await;
+        let fate = self.chance(|random, weather| Fate::draw(random, weather, &asked));
         if fate.lost {
-            return std::future::pending().await;
+            return fate.without_answer().await;
         }
-        // Whoever asks may go away; what was sent is carried out nevertheless.
+        // Whoever asks may go away; what was sent arrives and is carried out nevertheless.
         let (answer, heard) = tokio::sync::oneshot::channel();
         let way = self.clone();
         tokio::spawn(async move {
+            tokio::time::sleep(fate.there).await;
             way.frozen.thawed().await;
             let first = way.answer(&asked);
             if fate.twice {
@@ -133,10 +139,10 @@ impl Way {
             // Nobody may be there to hear it.
             let _ = answer.send(first);
         });
-        if fate.unheard {
-            return std::future::pending().await;
+        if fate.heard != Heard::Answer {
+            return fate.without_answer().await;
         }
-        let Ok(answer) = heard.await else { return std::future::pending().await };
+        let Ok(answer) = heard.await else { return Err(Broken) };
         tokio::time::sleep(fate.back).await;
         Ok(answer)
     }
@@ -152,7 +158,9 @@ impl Way {
         let has_pods = asked.place().is_some_and(|place| (self.pods)(&place));
         let mut memory = self.memory();
         let answer = match (asked.method.as_str(), asked.place()) {
-            ("GET", None) => Ok(memory.list(&asked.resource, asked.namespace.as_deref(), &asked.labels)),
+            ("GET", None) => {
+                Ok(Arc::new(memory.list(&asked.resource, asked.namespace.as_deref(), &asked.labels)))
+            }
             ("GET", Some(place)) => {
                 memory.get(&place).cloned().ok_or((404, "NotFound", "not found".to_owned()))
             }
@@ -183,13 +191,17 @@ impl Way {
         let way = self.clone();
         let state = Some((events, way));
         let lines = stream::unfold(state, |state| async move {
-            let (mut events, way): (mpsc::UnboundedReceiver<Value>, Way) = state?;
+            let (mut events, way): (mpsc::UnboundedReceiver<Arc<Event>>, Way) = state?;
             let event = events.recv().await?;
-            let (wait, ends) = way.chance(|random, weather| (delay(random), random.happens(weather.ended)));
+            let (wait, ends) = way.chance(|random, weather| {
+                let aimed = event.is_new_job() && random.happens(weather.aimed);
+                let stalls = aimed || random.happens(weather.stalled);
+                let wait = if stalls { Duration::from_millis(random.below(45_000)) } else { delay(random) };
+                (wait, random.happens(weather.ended))
+            });
             tokio::time::sleep(wait).await;
             way.frozen.thawed().await;
-            let line = Bytes::from(format!("{event}\n"));
-            Some((Ok(Frame::data(line)), (!ends).then_some((events, way))))
+            Some((Ok(Frame::data(event.line())), (!ends).then_some((events, way))))
         });
         let body = StreamBody::new(lines.boxed()).boxed_unsync();
         Response::builder()
@@ -202,10 +214,10 @@ impl Way {
 
 impl Service<Request<Body>> for Way {
     type Response = Response<Stream>;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+    type Error = Broken;
+    type Future = BoxFuture<'static, Result<Self::Response, Broken>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         Poll::Ready(Ok(()))
     }
 
@@ -219,21 +231,45 @@ struct Fate {
     there: Duration,
     back: Duration,
     lost: bool,
-    unheard: bool,
     twice: bool,
+    heard: Heard,
+}
+
+/// What somebody hears who sent a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    Answer,
+    Break,
+    Nothing,
 }
 
 impl Fate {
-    fn draw(random: &mut Random, weather: Weather, writes: bool) -> Fate {
-        let late = writes && random.happens(weather.late);
+    fn draw(random: &mut Random, weather: Weather, asked: &Asked) -> Fate {
+        let writes = asked.method != Method::GET;
+        let starts_a_job = asked.method == Method::POST && asked.resource == JOBS;
+        let aimed = starts_a_job && random.happens(weather.aimed);
+        let is_late = aimed && random.happens(500);
+        let late = is_late || writes && random.happens(weather.late);
         let there = if late { Duration::from_millis(10_000 + random.below(40_000)) } else { delay(random) };
-        Fate {
-            there,
-            back: delay(random),
-            lost: random.happens(weather.lost),
-            unheard: random.happens(weather.unheard),
-            twice: writes && random.happens(weather.twice),
+        let back = delay(random);
+        let lost = random.happens(weather.lost) && !aimed;
+        let unheard = aimed || random.happens(weather.unheard);
+        let twice = writes && random.happens(weather.twice);
+        let heard = match (lost || unheard, aimed || random.happens(weather.silent)) {
+            (false, _) => Heard::Answer,
+            (true, false) => Heard::Break,
+            (true, true) => Heard::Nothing,
+        };
+        Fate { there, back, lost, twice, heard }
+    }
+
+    /// What somebody notices who gets no answer.
+    async fn without_answer<T>(&self) -> Result<T, Broken> {
+        if self.heard == Heard::Nothing {
+            return std::future::pending().await;
         }
+        tokio::time::sleep(self.back).await;
+        Err(Broken)
     }
 }
 

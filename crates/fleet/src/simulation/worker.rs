@@ -13,20 +13,21 @@ use super::{
 /// The pods of a worker, by the uid of their mirror: where it is or was, and the uid of the Job that it is of.
 pub(super) type Pods = BTreeMap<String, (Place, String)>;
 
-/// What happens on a worker in one moment. Returns the Jobs, by uid, whose pods have just been started.
+/// What happens on a worker in one moment, in which so many in a thousand Workloads are evicted. Returns the Jobs, by uid,
+/// whose pods have just been started.
 pub(super) fn play(
     memory: &mut Memory,
     pods: &mut Pods,
     random: &mut Random,
     now: Timestamp,
-    calm: bool,
+    evictions: u64,
 ) -> BTreeSet<String> {
     let mut started = BTreeSet::new();
     for (place, copy) in memory.all("kueue.x-k8s.io/workloads") {
         if copy["metadata"]["labels"]["kueue.x-k8s.io/multikueue-origin"].is_null() {
             continue;
         }
-        admit(memory, &place, &copy, random, now, calm);
+        admit(memory, &place, &copy, random, now, evictions);
     }
     for (place, mirror) in memory.all("batch/jobs") {
         let Some(of) = mirror["metadata"]["annotations"]["kueue.x-k8s.io/multikueue-origin-uid"].as_str()
@@ -47,12 +48,19 @@ pub(super) fn play(
     started
 }
 
-fn admit(memory: &mut Memory, place: &Place, copy: &Value, random: &mut Random, now: Timestamp, calm: bool) {
+fn admit(
+    memory: &mut Memory,
+    place: &Place,
+    copy: &Value,
+    random: &mut Random,
+    now: Timestamp,
+    evictions: u64,
+) {
     let is = |kind: &str| condition(copy, kind) == Some("True");
     if is("Finished") {
         return;
     }
-    let evicts = is("Admitted") && (is("DeactivationTarget") || !calm && random.happens(5));
+    let evicts = is("Admitted") && (is("DeactivationTarget") || random.happens(evictions));
     if evicts {
         let deactivated = is("DeactivationTarget");
         memory.change(place, |object| {
@@ -133,7 +141,7 @@ fn run(
                 pods.remove(&uid);
                 let failed = random.happens(200);
                 memory.change(place, |object| end(object, failed, now));
-            } else {
+            } else if mirror["status"]["ready"] != 1 {
                 memory.change(place, |object| object["status"]["ready"] = json!(1));
             }
             false
