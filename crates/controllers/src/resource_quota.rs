@@ -25,6 +25,8 @@ const AT_ONCE: usize = 8;
 const BATCH: Duration = Duration::from_millis(50);
 /// What the API server has just let in and charged may not be in the caches yet: nothing is counted for so long after it.
 const SETTLED: Duration = Duration::from_millis(250);
+/// But where something is always let in, it is counted after so long all the same: what has ended must become free.
+const UNSETTLED: Duration = Duration::from_secs(1);
 /// A kind that nobody serves yet is looked for so often.
 const LOOK_FOR_KIND: Duration = Duration::from_secs(10);
 
@@ -36,8 +38,8 @@ struct Controller {
     context: Context,
     queue: Queue<Key>,
     counted: Arc<Mutex<BTreeMap<String, Counted>>>,
-    /// When the usage of a quota was last seen to change.
-    charged: Arc<Mutex<BTreeMap<Key, Timestamp>>>,
+    /// When the usage of a quota was first seen to change since it was counted, and when last.
+    charged: Arc<Mutex<BTreeMap<Key, (Timestamp, Timestamp)>>>,
 }
 
 /// A kind whose objects are counted.
@@ -110,19 +112,28 @@ impl Controller {
         match (change.old, change.new) {
             (_, None) => drop(charged.remove(change.key)),
             (Some(old), Some(new)) if used(old).is_some() && used(old) != used(new) => {
-                charged.insert(change.key.clone(), self.context.clock.now());
+                let now = self.context.clock.now();
+                charged.entry(change.key.clone()).or_insert((now, now)).1 = now;
             }
             _ => {}
         }
         self.queue.add(change.key.clone());
     }
 
-    /// How long the usage of a quota has still to rest before it is counted. A namespace in which something is always let
-    /// in is not counted; but before its quota is full nobody waits for that, and then nothing is let in any more.
+    /// How long the usage of a quota has still to rest before it is counted; if it has rested, it is counted now.
     fn unsettled(&self, key: &Key) -> Option<Duration> {
-        let charged = self.charged.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = self.context.clock.now().duration_since(*charged.get(key)?);
-        SETTLED.checked_sub(Duration::try_from(since).unwrap_or_default()).filter(|rest| !rest.is_zero())
+        let mut charged = self.charged.lock().unwrap_or_else(PoisonError::into_inner);
+        let (first, last) = *charged.get(key)?;
+        let now = self.context.clock.now();
+        let rest = |since: Timestamp, rest: Duration| {
+            rest.saturating_sub(Duration::try_from(now.duration_since(since)).unwrap_or_default())
+        };
+        let rest = rest(last, SETTLED).min(rest(first, UNSETTLED));
+        if rest.is_zero() {
+            charged.remove(key);
+            return None;
+        }
+        Some(rest)
     }
 
     fn namespace_changed(&self, namespace: &str) {
