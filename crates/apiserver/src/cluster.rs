@@ -18,6 +18,7 @@ use crate::auth::rbac::{Authorizer, aggregation};
 use crate::auth::signer::Signer;
 use crate::auth::tokens::Tokens;
 use crate::auth::{self, User, openid, reviews};
+use crate::crd::conversion::Converter;
 use crate::crd::definitions::Definitions;
 use crate::node::Nodes;
 use crate::object;
@@ -81,6 +82,8 @@ pub struct Setup {
     pub settings: Settings,
     /// Who else has a say in writes.
     pub plugins: Vec<Arc<dyn Plugin>>,
+    /// Who gets custom resources from one version to another, where their definitions leave it to the server.
+    pub converters: Vec<Arc<dyn Converter>>,
     /// Signs the tokens of service accounts. Without one they are good for as long as the process lives.
     pub signer: Option<Signer>,
     /// Pods run as service accounts, and get their tokens. Only where a controller makes the one that every namespace has,
@@ -110,7 +113,7 @@ impl Cluster {
 
     /// A cluster over a store, with what else it is to have.
     pub async fn open_with(store: Store, setup: Setup) -> Result<Self, Refusal> {
-        let Setup { settings, plugins, signer, service_accounts } = setup;
+        let Setup { settings, plugins, converters, signer, service_accounts } = setup;
         let signer = signer.map_or_else(Signer::generate, Ok).map_err(Refusal::internal)?;
         let built_in = Registry::built_in();
         let strategies = built_in
@@ -138,7 +141,8 @@ impl Cluster {
             documents: Documents::default(),
         }));
         let handle = Handle(Arc::downgrade(&cluster.0));
-        let (definitions, watch) = Definitions::load(handle.clone(), &store, registry, defined);
+        let (definitions, watch) =
+            Definitions::load(handle.clone(), &store, registry, defined, converters.into());
         cluster.0.background.get_or_init(|| tokio::spawn(definitions.run(watch)).abort_handle());
         bootstrap::ensure(&cluster).await?;
         cluster.0.aggregation.get_or_init(|| tokio::spawn(aggregation::run(handle)).abort_handle());

@@ -16,7 +16,7 @@ use store::{Options, Store};
 
 use crate::Error;
 use crate::nodes;
-use crate::plugin::Webhooks;
+use crate::plugin::{OlderVersions, Webhooks};
 
 /// What a cluster is to be.
 #[derive(Clone)]
@@ -84,6 +84,7 @@ impl Cluster {
         let setup = Setup {
             settings: settings.jobs,
             plugins: vec![webhooks.clone()],
+            converters: vec![Arc::new(OlderVersions)],
             signer: Some(signer),
             service_accounts,
         };

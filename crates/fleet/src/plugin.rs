@@ -3,11 +3,14 @@
 use std::sync::OnceLock;
 
 use apiserver::admission::{Operation, Plugin, Request};
+use apiserver::crd::conversion::Converter;
 use apiserver::registry::Resource;
 use apiserver::status::Refusal;
 use futures::future::BoxFuture;
 use operator::Operator;
 use operator::webhooks::{ASKED, Asked};
+use rules::conversion;
+use serde_json::Value;
 
 /// The operator of a cluster as one of its admission plugins. Before there is an operator it has nothing to say: nobody
 /// else can reach the cluster then.
@@ -29,10 +32,21 @@ impl Webhooks {
     }
 }
 
+/// Whoever writes Kueue's older version is asked about what he means in the newer one.
 fn asked(resource: &Resource) -> Option<&'static Asked> {
     ASKED.iter().find(|asked| {
-        asked.group == resource.group && asked.version == resource.version && asked.plural == resource.plural
+        let is_version = asked.version == resource.version || asked.group == conversion::GROUP;
+        asked.group == resource.group && asked.plural == resource.plural && is_version
     })
+}
+
+/// An object in another version of its group.
+fn said_in(object: &Value, group: &str, version: &str) -> Result<Value, Refusal> {
+    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    if group != conversion::GROUP || object["apiVersion"] == api_version {
+        return Ok(object.clone());
+    }
+    OlderVersions.convert(object, &api_version).map_err(Refusal::internal)
 }
 
 impl Plugin for Webhooks {
@@ -47,8 +61,10 @@ impl Plugin for Webhooks {
             let Some((operator, asked)) = self.asked(request.resource) else { return Ok(()) };
             let Some(object) = &request.object else { return Ok(()) };
             if request.operation == Operation::Create && asked.defaulted {
-                let after = operator.default(asked.kind, request.namespace, object).await;
-                request.object = Some(after.map_err(|error| Refusal::internal(reconcile::chain(&error)))?);
+                let object = said_in(object, asked.group, asked.version)?;
+                let after = operator.default(asked.kind, request.namespace, &object).await;
+                let after = after.map_err(|error| Refusal::internal(reconcile::chain(&error)))?;
+                request.object = Some(said_in(&after, asked.group, &request.resource.version)?);
             }
             Ok(())
         })
@@ -58,7 +74,9 @@ impl Plugin for Webhooks {
         Box::pin(async move {
             let Some((operator, asked)) = self.asked(request.resource) else { return Ok(()) };
             let Some(object) = &request.object else { return Ok(()) };
-            let said = operator.validate(asked.kind, request.namespace, object, request.old).await;
+            let object = said_in(object, asked.group, asked.version)?;
+            let old = request.old.map(|old| said_in(old, asked.group, asked.version)).transpose()?;
+            let said = operator.validate(asked.kind, request.namespace, &object, old.as_ref()).await;
             let (errors, warnings) = said.map_err(|error| Refusal::internal(reconcile::chain(&error)))?;
             for warning in warnings {
                 request.warn(warning);
@@ -69,5 +87,26 @@ impl Plugin for Webhooks {
             let by = format!("v{}.kb.io", asked.singular());
             Err(Refusal::denied(&by, &rules::webhook::message(&errors)))
         })
+    }
+}
+
+/// Kueue's older version, for clients that still speak it: what a webhook does on a cluster that is not ours.
+pub(crate) struct OlderVersions;
+
+impl Converter for OlderVersions {
+    fn knows(&self, group: &str, _kind: &str) -> bool {
+        group == conversion::GROUP
+    }
+
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {
+        match conversion::Version::of(api_version) {
+            Some(version) => conversion::convert(object, version).map_err(|why| why.to_string()),
+            // A version that both sides know and this does not is the same but for its name.
+            None => {
+                let mut object = object.clone();
+                object["apiVersion"] = api_version.into();
+                Ok(object)
+            }
+        }
     }
 }

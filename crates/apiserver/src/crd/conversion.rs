@@ -1,5 +1,6 @@
 //! From one version of a custom resource to another (3.30).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -14,12 +15,24 @@ use crate::webhook::{Caller, Target};
 /// How long somebody may take to convert.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Somebody in this process who knows how objects get from one version to another, where their definition leaves it to
+/// the server. What is asked for is answered at once: no lock is held, but a request waits.
+pub trait Converter: Send + Sync {
+    /// Whether it knows the objects of a kind.
+    fn knows(&self, group: &str, kind: &str) -> bool;
+
+    /// An object in another version, `apiVersion` included; or why it cannot be said in it.
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String>;
+}
+
 /// How it is done.
 pub struct Conversion(How);
 
 enum How {
     /// All versions are alike but for the name of the version.
     Rename,
+    /// Somebody in this process does it.
+    Here(Arc<dyn Converter>),
     /// Somebody else does it, if it is known who.
     Ask(Caller, Result<Target, String>),
 }
@@ -28,6 +41,7 @@ impl std::fmt::Debug for Conversion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self.0 {
             How::Rename => "Conversion::Rename",
+            How::Here(_) => "Conversion::Here",
             How::Ask(..) => "Conversion::Ask",
         })
     }
@@ -35,15 +49,33 @@ impl std::fmt::Debug for Conversion {
 
 impl Conversion {
     /// What a definition says. Services are looked up in the store.
-    pub fn of(definition: &CustomResourceDefinition, store: &Store) -> Conversion {
+    pub fn of(
+        definition: &CustomResourceDefinition,
+        store: &Store,
+        converters: &[Arc<dyn Converter>],
+    ) -> Conversion {
+        let spec = &definition.spec;
+        let here = converters.iter().find(|converter| converter.knows(&spec.group, &spec.names.kind));
         Conversion(match &definition.spec.conversion {
             Some(conversion) if conversion.strategy == "Webhook" => {
                 let config = conversion.webhook.as_ref().and_then(|webhook| webhook.client_config.as_ref());
                 let config = config.and_then(|config| serde_json::to_value(config).ok()).unwrap_or_default();
                 How::Ask(Caller::new(store.clone()), Target::read(&config))
             }
-            _ => How::Rename,
+            _ => here.map_or(How::Rename, |converter| How::Here(converter.clone())),
         })
+    }
+
+    /// An object in another version, as far as that can be told without asking anybody else.
+    pub(super) fn convert_here(&self, object: &Value, api_version: &str) -> Result<Value, String> {
+        match &self.0 {
+            How::Here(converter) => converter.convert(object, api_version),
+            How::Rename | How::Ask(..) => {
+                let mut object = object.clone();
+                object["apiVersion"] = api_version.into();
+                Ok(object)
+            }
+        }
     }
 
     /// Objects in another version.
@@ -54,6 +86,14 @@ impl Conversion {
                     object["apiVersion"] = to.api_version().into();
                 }
                 Ok(objects)
+            }
+            How::Here(converter) => {
+                let each = objects.iter().map(|object| {
+                    let of = kind_of(object);
+                    let converted = converter.convert(object, &to.api_version());
+                    converted.map_err(|why| Refusal::unknown(format!("conversion of {of} failed: {why}")))
+                });
+                each.collect()
             }
             How::Ask(caller, target) => {
                 let of = objects.first().map(kind_of).unwrap_or_default();

@@ -19,6 +19,7 @@ use store::{Object, Revision, Scope, Store};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::conversion::Converter;
 use super::definition::{self, FINALIZER, is_established};
 use super::kind::{Custom, Kind};
 use crate::cluster::{Cluster, Handle};
@@ -35,6 +36,7 @@ pub(crate) struct Definitions {
     store: Store,
     registry: watch::Sender<Arc<Registry>>,
     handled: watch::Sender<Revision>,
+    converters: Arc<[Arc<dyn Converter>]>,
     known: BTreeMap<String, Known>,
     /// Removals that are under way, by name and uid.
     removals: JoinSet<()>,
@@ -55,6 +57,7 @@ impl Definitions {
         store: &Store,
         registry: watch::Sender<Arc<Registry>>,
         handled: watch::Sender<Revision>,
+        converters: Arc<[Arc<dyn Converter>]>,
     ) -> (Self, store::Watch) {
         let (view, watch) = store.view_and_watch(&Scope::resource(STORED_AS));
         let mut definitions = Definitions {
@@ -62,6 +65,7 @@ impl Definitions {
             store: store.clone(),
             registry,
             handled,
+            converters,
             known: BTreeMap::new(),
             removals: JoinSet::new(),
         };
@@ -89,6 +93,7 @@ impl Definitions {
                         &self.store,
                         self.registry.clone(),
                         self.handled.clone(),
+                        self.converters.clone(),
                     );
                     self = again;
                     watch = rest;
@@ -143,7 +148,7 @@ impl Definitions {
 
     /// A definition that is to be served, in place of what was served.
     fn replaced(&self, definition: &CustomResourceDefinition, before: Option<Arc<Kind>>) -> Arc<Kind> {
-        let kind = Kind::new(definition, &self.store, before.as_ref());
+        let kind = Kind::new(definition, &self.store, &self.converters, before.as_ref());
         if let Some(before) = before {
             before.end();
         }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use store::{Object, Revision, Store};
 use tokio::sync::watch;
 
-use super::conversion::Conversion;
+use super::conversion::{Conversion, Converter};
 use super::version::{Version, schema};
 use crate::apply::scale::ReplicasPaths;
 use crate::apply::{self, PathElement, TypeId};
@@ -57,6 +57,7 @@ impl Kind {
     pub fn new(
         definition: &CustomResourceDefinition,
         store: &Store,
+        converters: &[Arc<dyn Converter>],
         before: Option<&Arc<Kind>>,
     ) -> Arc<Kind> {
         let versions: Vec<Served> = Version::all(definition)
@@ -71,7 +72,7 @@ impl Kind {
         Arc::new(Kind {
             storage: versions.iter().position(|served| served.version.storage).unwrap_or(0),
             versions,
-            conversion: Conversion::of(definition, store),
+            conversion: Conversion::of(definition, store, converters),
             fingerprint: format!(
                 "{}/{}",
                 definition.metadata.uid.as_deref().unwrap_or(""),
@@ -165,15 +166,6 @@ impl Kind {
             objects[i] = object;
         }
         Ok(objects)
-    }
-
-    /// The same at once, as far as that goes without asking anybody: for telling who manages which fields.
-    fn rename(&self, object: &Value, to: usize) -> Value {
-        let mut object = object.clone();
-        let to = &self.versions[to].version;
-        object["apiVersion"] = to.api_version().into();
-        to.conform(&mut object);
-        object
     }
 }
 
@@ -285,8 +277,7 @@ impl apply::Versions for Custom {
     }
 
     fn convert(&self, object: &Value, version: &str) -> Result<Value, String> {
-        let to = self.kind.versions.iter().position(|served| served.version.api_version() == version);
-        Ok(self.kind.rename(object, to.unwrap_or(self.at)))
+        self.kind.conversion.convert_here(object, version)
     }
 }
 

@@ -194,6 +194,7 @@ async fn embedded() -> Cluster {
     let setup = Setup {
         settings: rules::job::Settings::default(),
         plugins: Vec::new(),
+        converters: Vec::new(),
         signer: None,
         service_accounts: true,
     };

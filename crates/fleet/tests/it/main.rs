@@ -1,3 +1,4 @@
 //! A fleet as its users see it.
 
 mod dispatch;
+mod versions;
