@@ -51,8 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         install_definitions(&target).await?;
         let namespace = &manager.operator_namespace;
         target.apply(&deploy::namespace(namespace)).await?;
-        let kinds = ::operator::Settings::default().dispatch.kinds;
-        for object in deploy::access(namespace, &kinds) {
+        for object in deploy::access(namespace, &::operator::Settings::default()) {
             target.apply(&object).await?;
         }
         if arguments.without_operator {

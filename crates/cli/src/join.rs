@@ -36,6 +36,7 @@ const CONNECTED: Duration = Duration::from_secs(30);
 #[command(
     after_help = "Example:\n  ferry join east-admin --name east --context manager\n  ferry join east-admin --name east --mirror --dry-run"
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub(crate) struct Arguments {
     /// The context of the worker in the kubeconfig.
     #[arg(value_name = "CONTEXT")]
@@ -66,6 +67,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAMESPACE")]
     mirror_namespace: Vec<String>,
 
+    /// Join although the worker has another manager; their operators must have different origins, since each deletes what
+    /// it finds under its own.
+    #[arg(long)]
+    shared: bool,
+
     /// Only say what would be done.
     #[arg(long)]
     dry_run: bool,
@@ -84,7 +90,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         expect_definitions(&worker.client, &worker.name).await?;
         expect_definitions(&manager.client, &manager.context_name()).await?;
 
-        let access = Access { namespace: &manager.operator_namespace, logs: arguments.logs };
+        let identity = access::identity(&manager.client).await?;
+        let access = Access { identity, namespace: &manager.operator_namespace, logs: arguments.logs };
+        if !arguments.shared {
+            access.expect_no_other_manager(&worker).await?;
+        }
         access.grant(&worker).await?;
         let here = install::target(&manager, arguments.dry_run);
         let config = chosen_config(&manager, arguments.config.as_deref()).await?;

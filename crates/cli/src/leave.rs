@@ -13,7 +13,8 @@ use crate::clusters::layout::Layout;
 use crate::connect::{Manager, Options};
 use crate::failure::{Code, Failure};
 use crate::install::{self, apply::Target};
-use crate::join::{access::Access, secret};
+use crate::join::access::{self, Access};
+use crate::join::secret;
 use crate::{output, process};
 
 /// How long to wait until the operator has taken away what is left of Workloads on the worker, and how often to look: the
@@ -71,7 +72,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         .await?;
         let metadata = json!({ "name": secret(name), "namespace": manager.operator_namespace });
         here.remove(&json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata })).await?;
-        let access = Access { namespace: &manager.operator_namespace, logs: false };
+        let identity = access::identity(&manager.client).await?;
+        let access = Access { identity, namespace: &manager.operator_namespace, logs: false };
         let revoked = match worker {
             Ok(worker) => {
                 let there =
@@ -86,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                  clusterrole,clusterrolebinding {account}; kubectl -n {} delete serviceaccount,secret {account}",
                 crate::failure::text(&error),
                 manager.operator_namespace,
-                account = crate::join::access::NAME,
+                account = access.name(),
             );
         }
         Ok(ExitCode::SUCCESS)

@@ -1,10 +1,9 @@
 //! What is installed on a cluster so that the operator runs there: what `ferry install` applies and what the manifests
 //! and the chart in `deploy/` are written from.
 
-use rules::dispatch::Adapter;
 use serde_json::{Value, json};
 
-use crate::rbac;
+use crate::{Settings, rbac};
 
 /// The name of everything that is installed, but for the namespace.
 pub const NAME: &str = "ferry";
@@ -45,8 +44,9 @@ pub fn namespace(name: &str) -> Value {
 }
 
 /// Who the operator is, and what it is allowed.
-pub fn access(namespace: &str, kinds: &[&'static Adapter]) -> Vec<Value> {
-    let (home, everywhere): (Vec<_>, Vec<_>) = rbac::operator(kinds).into_iter().partition(|ask| ask.at_home);
+pub fn access(namespace: &str, settings: &Settings) -> Vec<Value> {
+    let (home, everywhere): (Vec<_>, Vec<_>) =
+        rbac::operator(settings).into_iter().partition(|ask| ask.at_home);
     vec![
         labelled(json!({
             "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": NAME, "namespace": namespace },
@@ -137,8 +137,7 @@ mod tests {
 
     #[test]
     fn the_operator_may_touch_secrets_and_leases_only_at_home() {
-        let kinds = crate::Settings::default().dispatch.kinds;
-        for object in access("home", &kinds) {
+        for object in access("home", &Settings::default()) {
             let rules = object["rules"].as_array().cloned().unwrap_or_default();
             let guarded = |rule: &Value| {
                 let resources = rule["resources"].as_array().cloned().unwrap_or_default();

@@ -4,10 +4,13 @@
 //! A test has the operator take Jobs through their lives under these rules alone and records what it asks: nothing may
 //! be refused, and no rule may be left over.
 
+use std::collections::BTreeSet;
+
 use rules::dispatch::Adapter;
+use rules::framework::{Kind, custom::ALL};
 use serde_json::{Value, json};
 
-use crate::{definitions, jobs::OWNERS, leader::LEASE};
+use crate::{Settings, definitions, jobs::OWNERS, kinds, leader::LEASE};
 
 /// Something that is asked of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +20,7 @@ pub struct Ask {
     /// The API group; empty for the core group.
     pub group: &'static str,
     /// Resources, as they are called in paths, with `/status` and the like.
-    pub resources: Vec<&'static str>,
+    pub resources: Vec<String>,
     /// The objects, if it is asked about these alone.
     pub names: Vec<String>,
     /// What is done with them.
@@ -28,9 +31,10 @@ pub struct Ask {
 
 const KUEUE: &str = "kueue.x-k8s.io";
 const WATCH: [&str; 2] = ["list", "watch"];
+const GUARDED: &str = "a Workload is owned by its job, which some clusters guard";
 
-fn ask(group: &'static str, resources: &[&'static str], verbs: &[&'static str], why: &'static str) -> Ask {
-    let (resources, verbs) = (resources.to_vec(), verbs.to_vec());
+fn ask<R: ToString>(group: &'static str, resources: &[R], verbs: &[&'static str], why: &'static str) -> Ask {
+    let (resources, verbs) = (resources.iter().map(ToString::to_string).collect(), verbs.to_vec());
     Ask { at_home: false, group, resources, names: Vec::new(), verbs, why }
 }
 
@@ -53,10 +57,12 @@ impl Ask {
     }
 }
 
-/// What the operator asks of the cluster that it runs on, if it sends jobs of these kinds to workers.
-pub fn operator(kinds: &[&'static Adapter]) -> Vec<Ask> {
+/// What the operator asks of the cluster that it runs on under these settings.
+pub fn operator(settings: &Settings) -> Vec<Ask> {
     let mut asks = queues();
-    asks.extend(jobs(kinds));
+    asks.extend(jobs());
+    asks.extend(other_jobs(settings));
+    asks.extend(owners());
     asks.extend(surroundings());
     asks.extend(itself());
     asks
@@ -101,40 +107,59 @@ fn queues() -> Vec<Ask> {
     ]
 }
 
-fn jobs(kinds: &[&'static Adapter]) -> Vec<Ask> {
-    let mut asks = vec![
-        ask(
-            "batch",
-            &["jobs"],
-            &["list", "watch", "patch", "delete"],
-            "Jobs start and stop as their quota says",
-        ),
+fn jobs() -> Vec<Ask> {
+    let life = ["list", "watch", "patch", "delete"];
+    vec![
+        ask("batch", &["jobs"], &life, "Jobs start and stop as their quota says"),
         ask("batch", &["jobs/status"], &["patch"], "the status that a worker reports, and stops"),
-        ask(
-            "batch",
-            &["jobs/finalizers"],
-            &["update"],
-            "a Workload is owned by its Job, which some clusters guard",
-        ),
-    ];
-    for kind in kinds.iter().filter(|kind| kind.group != "batch") {
-        asks.push(ask(kind.group, &[kind.plural], &WATCH, "jobs of this kind that run on workers"));
-        asks.push(Ask {
-            resources: vec![status_of(kind)],
-            ..ask(kind.group, &[], &["patch"], "their status")
-        });
-    }
-    for group in groups(OWNERS.iter().map(|(group, _, _)| *group)) {
-        let of_group = OWNERS.iter().filter(|(its, _, _)| *its == group).map(|(_, _, plural)| *plural);
-        let resources: Vec<&'static str> = of_group.collect();
-        asks.push(ask(group, &resources, &["get"], "whose part a Job is"));
+        ask("batch", &["jobs/finalizers"], &["update"], GUARDED),
+    ]
+}
+
+/// The same for kinds that others define, as far as they are queued or dispatched.
+fn other_jobs(settings: &Settings) -> Vec<Ask> {
+    let wanted = kinds::wanted(settings);
+    let managed: Vec<Kind> = ALL
+        .iter()
+        .map(|shape| shape.kind)
+        .filter(|kind| settings.manages(kind) && wanted.contains(kind))
+        .collect();
+    let dispatched = settings.dispatch.kinds.iter().map(|adapter| kinds::kind_of(adapter));
+    let shown: BTreeSet<Kind> =
+        managed.iter().copied().chain(dispatched).filter(|kind| wanted.contains(kind)).collect();
+    let mut asks = Vec::new();
+    for group in groups(wanted.iter().map(|kind| kind.group)) {
+        let plurals = |kinds: &mut dyn Iterator<Item = &Kind>, part: &str| -> Vec<String> {
+            kinds.filter(|kind| kind.group == group).map(|kind| format!("{}{part}", kind.plural)).collect()
+        };
+        asks.push(ask(group, &plurals(&mut wanted.iter(), ""), &WATCH, "jobs of kinds that others define"));
+        let managed_here = plurals(&mut managed.iter(), "");
+        if !managed_here.is_empty() {
+            asks.push(ask(
+                group,
+                &managed_here,
+                &["patch", "delete"],
+                "they start and stop as their quota says",
+            ));
+            asks.push(ask(group, &plurals(&mut managed.iter(), "/finalizers"), &["update"], GUARDED));
+        }
+        asks.push(ask(
+            group,
+            &plurals(&mut shown.iter(), "/status"),
+            &["patch"],
+            "the status that a worker reports",
+        ));
     }
     asks
 }
 
-/// The names of status subresources live as long as the program, as all names here do.
-fn status_of(kind: &Adapter) -> &'static str {
-    Box::leak(format!("{}/status", kind.plural).into_boxed_str())
+fn owners() -> Vec<Ask> {
+    let mut asks = Vec::new();
+    for group in groups(OWNERS.iter().map(|(group, _, _)| *group)) {
+        let of_group = OWNERS.iter().filter(|(its, _, _)| *its == group).map(|(_, _, plural)| *plural);
+        asks.push(ask(group, &of_group.collect::<Vec<_>>(), &["get"], "whose part a Job is"));
+    }
+    asks
 }
 
 fn groups(all: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
@@ -181,14 +206,10 @@ fn itself() -> Vec<Ask> {
             "kubeconfigs of workers, certificates of webhooks",
         )
         .at_home(),
+        ask(extensions, &["customresourcedefinitions"], &["list", "watch"], "which kinds there are"),
         ask(extensions, &["customresourcedefinitions"], &["create"], "definitions that are missing"),
-        ask(
-            extensions,
-            &["customresourcedefinitions"],
-            &["get", "list", "watch", "patch"],
-            "definitions that are its own",
-        )
-        .of(definitions),
+        ask(extensions, &["customresourcedefinitions"], &["get", "patch"], "definitions that are its own")
+            .of(definitions),
         ask(registration, &configurations, &["create"], "webhooks that make Jobs wait"),
         ask(registration, &configurations, &["patch"], "webhooks that make Jobs wait").of(of_kueue),
     ]
@@ -209,8 +230,7 @@ pub fn worker(kinds: &[&'static Adapter]) -> Vec<Ask> {
     ];
     for group in groups(kinds.iter().map(|kind| kind.group)) {
         let of_group = kinds.iter().filter(|kind| kind.group == group).map(|kind| kind.plural);
-        let resources: Vec<&'static str> = of_group.collect();
-        asks.push(ask(group, &resources, &all, "mirrors"));
+        asks.push(ask(group, &of_group.collect::<Vec<_>>(), &all, "mirrors"));
     }
     asks
 }

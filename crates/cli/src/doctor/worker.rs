@@ -109,29 +109,23 @@ fn expect_queue(cluster: &str, queue: &LocalQueue, there: &[LocalQueue], found: 
 
 /// Whether the operator's credentials suffice, as the worker says of them.
 async fn permissions(cluster: &str, client: &Client, found: &mut Findings) {
-    let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-    let mut missing = Vec::new();
+    let mut asked = Vec::new();
     for ask in rbac::worker(&Settings::default().dispatch.kinds) {
         for resource in &ask.resources {
-            let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-            for verb in &ask.verbs {
-                let attributes = json!({ "group": ask.group, "resource": resource, "subresource": subresource, "verb": verb });
-                let review = json!({ "spec": { "resourceAttributes": attributes } });
-                let Ok(review) = serde_json::from_value(review) else { continue };
-                let params = PostParams::default();
-                match within(cluster, "ask for permissions", api.create(&params, &review)).await {
-                    Ok(answer) if answer.status.as_ref().is_some_and(|status| status.allowed) => {}
-                    Ok(_) => missing.push(format!("{verb} {resource}")),
-                    Err(error) => {
-                        return found.odd(
-                            format!(
-                                "worker {cluster} does not say what may be done there: {}",
-                                failure::text(&error)
-                            ),
-                            "",
-                        );
-                    }
-                }
+            asked.extend(ask.verbs.iter().map(|verb| (ask.group, resource.clone(), *verb)));
+        }
+    }
+    let answers = asked.iter().map(|(group, resource, verb)| may(cluster, client, group, resource, verb));
+    let answers = futures::future::join_all(answers).await;
+    let mut missing = Vec::new();
+    for ((_, resource, verb), answer) in asked.iter().zip(answers) {
+        match answer {
+            Ok(true) => {}
+            Ok(false) => missing.push(format!("{verb} {resource}")),
+            Err(error) => {
+                let said = failure::text(&error);
+                return found
+                    .odd(format!("worker {cluster} does not say what may be done there: {said}"), "");
             }
         }
     }
@@ -143,6 +137,23 @@ async fn permissions(cluster: &str, client: &Client, found: &mut Findings) {
             format!("ferry join CONTEXT --name {cluster} gives what is needed"),
         );
     }
+}
+
+async fn may(
+    cluster: &str,
+    client: &Client,
+    group: &str,
+    resource: &str,
+    verb: &str,
+) -> anyhow::Result<bool> {
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let attributes =
+        json!({ "group": group, "resource": resource, "subresource": subresource, "verb": verb });
+    let review = serde_json::from_value(json!({ "spec": { "resourceAttributes": attributes } }))?;
+    let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let params = PostParams::default();
+    let answer = within(cluster, "ask for permissions", api.create(&params, &review)).await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
 /// The worker's clock, as its answers show it.

@@ -5,17 +5,19 @@ use std::time::Duration;
 use ::operator::{Settings, deploy, rbac};
 use anyhow::Context as _;
 use k8s_openapi::api::authentication::v1::TokenRequest;
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
-use kube::Api;
-use kube::api::PostParams;
+use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use kube::api::{ListParams, PostParams};
 use kube::runtime::wait::await_condition;
+use kube::{Api, Client};
 use serde_json::{Value, json};
 
+use crate::failure::{Code, Failure};
 use crate::install::apply::Target;
 use crate::output;
 
-/// The name of the account, its role and its token.
-pub(crate) const NAME: &str = "ferry-manager";
+/// The label of what lets a manager in, with the manager's name for itself.
+const MANAGER: &str = "ferry.dev/manager";
 /// How long to wait for the worker to write a token.
 const WRITTEN: Duration = Duration::from_secs(5);
 /// What is asked for where no token is written: ten years. Clusters may give less.
@@ -23,13 +25,45 @@ const LIFETIME: i64 = 10 * 365 * 24 * 3600;
 
 /// What a manager is let do on a worker.
 pub(crate) struct Access<'a> {
+    /// What tells this manager from others.
+    pub(crate) identity: String,
     /// Where its account is.
     pub(crate) namespace: &'a str,
     /// Whether it may read logs.
     pub(crate) logs: bool,
 }
 
+/// What tells a management cluster from others: the beginning of the uid of a namespace that every cluster has.
+pub(crate) async fn identity(manager: &Client) -> anyhow::Result<String> {
+    let namespaces: Api<Namespace> = Api::all(manager.clone());
+    let namespace = namespaces.get("kube-system").await.context("failed to tell this cluster from others")?;
+    Ok(namespace.metadata.uid.unwrap_or_default().chars().take(8).collect())
+}
+
 impl Access<'_> {
+    /// The name of the account, its role and its token.
+    pub(crate) fn name(&self) -> String {
+        format!("ferry-manager-{}", self.identity)
+    }
+
+    /// Two managers of one worker would each delete what they find under their own name for themselves, which is the same
+    /// unless somebody set it.
+    pub(crate) async fn expect_no_other_manager(&self, worker: &Target) -> anyhow::Result<()> {
+        let bindings: Api<ClusterRoleBinding> = Api::all(worker.client.clone());
+        let all = bindings.list_metadata(&ListParams::default().labels(MANAGER)).await;
+        let all = all.with_context(|| format!("failed to look for managers of {}", worker.name))?;
+        let other = all.items.into_iter().filter_map(|it| it.metadata.name).find(|name| *name != self.name());
+        match other {
+            None => Ok(()),
+            Some(other) => {
+                let message =
+                    format!("{} has another manager already, with the account {other}", worker.name);
+                let hint = "let it leave there; or, if the operators have different origins: --shared";
+                Err(Failure::new(Code::No, message).hint(hint).into())
+            }
+        }
+    }
+
     pub(crate) async fn grant(&self, worker: &Target) -> anyhow::Result<()> {
         for object in self.objects() {
             worker.apply(&object).await?;
@@ -50,14 +84,17 @@ impl Access<'_> {
         if self.logs {
             asks.extend(rbac::logs());
         }
-        let metadata = json!({ "name": NAME, "namespace": self.namespace });
+        let name = self.name();
+        let metadata = json!({ "name": name, "namespace": self.namespace });
         let mut named = metadata.clone();
-        named["annotations"] = json!({ "kubernetes.io/service-account.name": NAME });
+        named["annotations"] = json!({ "kubernetes.io/service-account.name": name });
+        let mut binding = rbac::binding(&name, None, (self.namespace, &name));
+        binding["metadata"]["labels"] = json!({ MANAGER: self.identity });
         vec![
             deploy::namespace(self.namespace),
             json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata }),
-            rbac::role(NAME, None, &asks),
-            rbac::binding(NAME, None, (self.namespace, NAME)),
+            rbac::role(&name, None, &asks),
+            binding,
             json!({
                 "apiVersion": "v1", "kind": "Secret", "metadata": named,
                 "type": "kubernetes.io/service-account-token",
@@ -68,13 +105,14 @@ impl Access<'_> {
     /// A token that does not end, as the worker's controller writes it into a Secret; where there is no such controller,
     /// one that ends late.
     pub(crate) async fn token(&self, worker: &Target) -> anyhow::Result<String> {
+        let name = self.name();
         let secrets: Api<Secret> = Api::namespaced(worker.client.clone(), self.namespace);
         let token = |secret: Option<&Secret>| {
             let data = secret.and_then(|secret| secret.data.as_ref());
             data.and_then(|data| data.get("token")).and_then(|token| String::from_utf8(token.0.clone()).ok())
         };
         let is_written = move |secret: Option<&Secret>| token(secret).is_some();
-        let waited = tokio::time::timeout(WRITTEN, await_condition(secrets, NAME, is_written)).await;
+        let waited = tokio::time::timeout(WRITTEN, await_condition(secrets, &name, is_written)).await;
         if let Ok(secret) = waited {
             let secret = secret.context("failed to wait for a token")?;
             return token(secret.as_ref()).context("the token was taken away again");
@@ -82,7 +120,7 @@ impl Access<'_> {
         let accounts: Api<ServiceAccount> = Api::namespaced(worker.client.clone(), self.namespace);
         let asked = json!({ "spec": { "audiences": [], "expirationSeconds": LIFETIME } });
         let asked: TokenRequest = serde_json::from_value(asked).context("failed to ask for a token")?;
-        let answer = accounts.create_token_request(NAME, &PostParams::default(), &asked).await;
+        let answer = accounts.create_token_request(&name, &PostParams::default(), &asked).await;
         let answer = answer.with_context(|| format!("failed to get a token on {}", worker.name))?;
         let status = answer.status.context("the worker answered without a token")?;
         output::line(format!(
@@ -115,8 +153,8 @@ impl Address {
         json!({
             "apiVersion": "v1", "kind": "Config", "current-context": cluster,
             "clusters": [{ "name": cluster, "cluster": at }],
-            "users": [{ "name": NAME, "user": { "token": token } }],
-            "contexts": [{ "name": cluster, "context": { "cluster": cluster, "user": NAME } }],
+            "users": [{ "name": "manager", "user": { "token": token } }],
+            "contexts": [{ "name": cluster, "context": { "cluster": cluster, "user": "manager" } }],
         })
     }
 }
@@ -135,7 +173,7 @@ mod tests {
     #[test]
     fn logs_are_given_only_on_request() {
         let pods = |logs: bool| {
-            Access { namespace: "n", logs }
+            Access { identity: "0".to_owned(), namespace: "n", logs }
                 .objects()
                 .iter()
                 .any(|object| object.to_string().contains("pods/log"))

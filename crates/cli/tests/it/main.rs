@@ -5,6 +5,7 @@ mod architecture;
 mod check;
 mod cluster;
 mod dependencies;
+mod docs;
 mod fleet;
 mod operator;
 mod verbs;

@@ -46,13 +46,13 @@ fn chart() -> Deployment {
 }
 
 fn files() -> Vec<(&'static str, String)> {
-    let kinds = operator::Settings::default().dispatch.kinds;
+    let settings = operator::Settings::default();
     let (plain, chart) = (Deployment::default(), chart());
     vec![
         ("kustomize/namespace.yaml", yaml(&[deploy::namespace(&plain.namespace)])),
-        ("kustomize/rbac.yaml", yaml(&deploy::access(&plain.namespace, &kinds))),
+        ("kustomize/rbac.yaml", yaml(&deploy::access(&plain.namespace, &settings))),
         ("kustomize/operator.yaml", yaml(&deploy::operator(&plain))),
-        ("chart/templates/rbac.yaml", yaml(&deploy::access(&chart.namespace, &kinds))),
+        ("chart/templates/rbac.yaml", yaml(&deploy::access(&chart.namespace, &settings))),
         ("chart/templates/operator.yaml", yaml(&deploy::operator(&chart))),
     ]
 }

@@ -12,7 +12,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use testkit::{Behaviour, ControlPlane, Simulator};
 
-/// How long anything may take. An operator that has just connected to a worker counts on nothing there for a minute.
+/// How long anything may take, on a machine on which everything is being built at once.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Some clusters. Everything ends when this is dropped.
