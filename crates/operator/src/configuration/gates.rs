@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::reader::{Problems, Section};
 
-/// Gates that are on by default.
-const ON: [&str; 38] = [
+/// Gates that are on here: those that are by default, and the automation of quota, which a MultiKueueConfig asks for itself.
+const ON: [&str; 39] = [
     "AdmissionFairSharing",
     "AdmissionGatedBy",
     "AssignQueueLabelsForPods",
@@ -27,6 +27,7 @@ const ON: [&str; 38] = [
     "MultiKueueBatchJobWithManagedBy",
     "MultiKueueIncrementalDispatcherConfig",
     "MultiKueueIncrementalDispatcherRespectConfigOrder",
+    "MultiKueueManagerQuotaAutomation",
     "MultiKueueRedoAdmissionOnEvictionInWorker",
     "MultiKueueRemoteSpecSync",
     "MultiKueueWaitForWorkloadAdmitted",
@@ -47,7 +48,7 @@ const ON: [&str; 38] = [
 ];
 
 /// Gates that are off by default.
-const OFF: [&str; 19] = [
+const OFF: [&str; 18] = [
     "ConcurrentAdmission",
     "CustomMetricLabels",
     "DisableWaitForPodsReady",
@@ -55,7 +56,6 @@ const OFF: [&str; 19] = [
     "MultiKueueAllowInsecureKubeconfigs",
     "MultiKueueClusterProfile",
     "MultiKueueKubeConfigPathValidation",
-    "MultiKueueManagerQuotaAutomation",
     "MultiKueueOrchestratedPreemption",
     "PrioritizePreemptorWorkloads",
     "PriorityBoost",

@@ -43,7 +43,8 @@ pub(super) fn start(shared: &Arc<Shared>, queues: Queues, tasks: &mut Tasks) {
         loop {
             let mut asked_for = false;
             for queue in queues.cluster_queues.all() {
-                let Some(config) = config_of(&shared, &queue) else { continue };
+                let Some(check) = check_of(&shared, &queue) else { continue };
+                let config = config_of(&shared, &check);
                 let requested = config.as_deref().is_some_and(is_requested);
                 asked_for |= requested;
                 if !requested && said(&queue).is_none() {
@@ -81,16 +82,26 @@ async fn again(
 ) -> Result<(), Error> {
     let api: Api<ClusterQueue> = Api::all(shared.client.clone());
     let name = queue.metadata.name.as_deref().unwrap_or_default();
-    let now = within(shared.settings.deadline, "read a ClusterQueue", MANAGER, api.get(name)).await?;
-    keep(shared, queues, &now, config).await
+    // Listed, which the operator may anyway.
+    let this = ListParams::default().fields(&format!("metadata.name={name}"));
+    let found = within(shared.settings.deadline, "read a ClusterQueue", MANAGER, api.list(&this)).await?;
+    match found.items.first() {
+        Some(now) => keep(shared, queues, now, config).await,
+        None => Ok(()),
+    }
 }
 
-/// The configuration behind a queue's MultiKueue check: `None` if it has no such check.
-fn config_of(shared: &Shared, queue: &ClusterQueue) -> Option<Option<Arc<MultiKueueConfig>>> {
+/// The MultiKueue check of a queue.
+fn check_of(shared: &Shared, queue: &ClusterQueue) -> Option<Arc<AdmissionCheck>> {
     let rules = queue.spec.admission_checks_strategy.iter().flat_map(|it| &it.admission_checks);
     let mut checks = rules.filter_map(|rule| shared.checks.get(&Key::new("", rule.name.as_str())));
-    let ours: Arc<AdmissionCheck> = checks.find(|object| object.spec.controller_name == CONTROLLER)?;
-    Some(check::config_name(&ours).ok().and_then(|name| shared.configs.get(&Key::new("", name))))
+    checks.find(|object| object.spec.controller_name == CONTROLLER)
+}
+
+/// The configuration behind a check.
+fn config_of(shared: &Shared, check: &AdmissionCheck) -> Option<Arc<MultiKueueConfig>> {
+    let name = check::config_name(check).ok()?;
+    shared.configs.get(&Key::new("", name))
 }
 
 fn said(queue: &ClusterQueue) -> Option<&Condition> {
