@@ -99,14 +99,12 @@ impl Converter for OlderVersions {
     }
 
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {
-        match conversion::Version::of(api_version) {
-            Some(version) => conversion::convert(object, version).map_err(|why| why.to_string()),
-            // A version that both sides know and this does not is the same but for its name.
-            None => {
-                let mut object = object.clone();
-                object["apiVersion"] = api_version.into();
-                Ok(object)
-            }
+        if let Some(version) = conversion::Version::of(api_version) {
+            return conversion::convert(object, version).map_err(|why| why.to_string());
         }
+        // A version that both sides know and this does not is the same but for its name.
+        let mut object = object.clone();
+        object["apiVersion"] = api_version.into();
+        Ok(object)
     }
 }

@@ -327,7 +327,9 @@ fn take_in(value: &Value, into: &mut impl Hasher) {
         Value::String(text) => (3_u8, text).hash(into),
         Value::Array(items) => {
             (4_u8, items.len()).hash(into);
-            items.iter().for_each(|item| take_in(item, into));
+            for item in items {
+                take_in(item, into);
+            }
         }
         Value::Object(fields) => {
             (5_u8, fields.len()).hash(into);

@@ -434,7 +434,9 @@ impl World {
 
 /// Those whose time has come, after one more moment.
 fn passed(waiting: &mut BTreeMap<&'static str, u64>) -> Vec<&'static str> {
-    waiting.values_mut().for_each(|left| *left -= 1);
+    for left in waiting.values_mut() {
+        *left -= 1;
+    }
     let over: Vec<&'static str> =
         waiting.iter().filter(|(_, left)| **left == 0).map(|(name, _)| *name).collect();
     waiting.retain(|_, left| *left > 0);
