@@ -34,8 +34,7 @@ async fn recorded_answers_of_a_real_api_server() {
     credentials.write_kubeconfig(&kubeconfig, "corpus", &url).expect("a kubeconfig");
     let under_test = corpus::Server::at(&kubeconfig).await.expect("a client");
 
-    let cases = cases();
-    let outcomes = corpus::play(&under_test, &cases, 8).await;
+    let outcomes = play(&under_test, cases()).await;
     let pending = pending();
     let known: BTreeSet<&str> = outcomes.iter().map(|outcome| outcome.id.as_str()).collect();
     let failed: BTreeSet<&str> = outcomes
@@ -60,9 +59,24 @@ async fn recorded_answers_of_a_real_api_server() {
 async fn recorded_answers_are_those_of_a_real_api_server() {
     let Some(real) = testkit::ControlPlane::builder().for_test().await else { return };
     let under_test = corpus::Server::at(&real.kubeconfig()).await.expect("a client");
-    let outcomes = corpus::play(&under_test, &cases(), 8).await;
+    let outcomes = play(&under_test, cases()).await;
+    // A real server reads `resourceVersion=0` from a cache that lags behind when there is much to do.
+    let failed: BTreeSet<String> =
+        outcomes.into_iter().filter(|it| !it.differences.is_empty()).map(|it| it.id).collect();
+    let is_failed = |case: &Value| case["id"].as_str().is_some_and(|id| failed.contains(id));
+    let again: Vec<Value> = cases().into_iter().filter(is_failed).collect();
+    let outcomes = corpus::play(&under_test, &again, 1).await;
     let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| !outcome.differences.is_empty()).collect();
     assert!(failed.is_empty(), "{}", told(&failed));
+}
+
+/// Plays cases, several at once. Those that tell of all that is served come first and alone: others define kinds.
+async fn play(server: &corpus::Server, cases: Vec<Value>) -> Vec<Outcome> {
+    let is_of_all = |case: &Value| case["id"].as_str().is_some_and(|id| id.contains("discovery/"));
+    let (of_all, others): (Vec<Value>, Vec<Value>) = cases.into_iter().partition(is_of_all);
+    let mut outcomes = corpus::play(server, &of_all, 1).await;
+    outcomes.extend(corpus::play(server, &others, 8).await);
+    outcomes
 }
 
 fn data(file: &str) -> PathBuf {
