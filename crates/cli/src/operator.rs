@@ -10,8 +10,8 @@ use ::operator::definitions::{Conversion, install};
 use ::operator::leader::{Leadership, lead};
 use ::operator::webhooks::server::{Reach, Webhooks};
 use anyhow::Context as _;
+use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 use reconcile::{Clock, Tasks};
 use tokio::net::TcpListener;
 
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
         let wanted = Wanted::of(arguments)?;
         let config = config(arguments).await?;
         let url = config.cluster_url.clone();
-        let client = Client::try_from(config).context("failed to prepare a client")?;
+        let client = ::operator::client(config).context("failed to prepare a client")?;
         let clock = Clock::system();
         // Ports are taken first: one that is not free is found before anybody is kept from acting.
         let mut listeners = Vec::new();

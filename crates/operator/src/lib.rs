@@ -8,6 +8,7 @@
 
 mod admission;
 mod caches;
+mod client;
 pub mod configuration;
 pub mod definitions;
 pub mod deploy;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 use kube::Client;
 use reconcile::{Clock, Tasks};
 
+pub use client::client;
 pub use error::Error;
 pub use settings::Settings;
 

@@ -54,6 +54,9 @@ pub(super) struct Weather {
 #[error("connection reset by peer")]
 pub(super) struct Broken;
 
+/// The operator gives a connection up on which it has heard nothing for so long.
+const READ_TIMEOUT: Duration = Duration::from_secs(295);
+
 /// A simulated cluster, and the way to it.
 #[derive(Clone)]
 pub(super) struct Way {
@@ -265,10 +268,8 @@ impl Fate {
 
     /// What somebody notices who gets no answer.
     async fn without_answer<T>(&self) -> Result<T, Broken> {
-        if self.heard == Heard::Nothing {
-            return std::future::pending().await;
-        }
-        tokio::time::sleep(self.back).await;
+        let silence = if self.heard == Heard::Nothing { READ_TIMEOUT } else { self.back };
+        tokio::time::sleep(silence).await;
         Err(Broken)
     }
 }

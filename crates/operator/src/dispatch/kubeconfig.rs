@@ -98,5 +98,5 @@ pub(super) async fn connect(config: Value) -> Result<Client, kube::Error> {
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(config, &options).await;
     let config = config.map_err(|error| kube::Error::Service(Box::new(error)))?;
-    Client::try_from(config)
+    crate::client(config)
 }
