@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams, PartialObjectMeta, PropagationPolicy};
 use kube::discovery::verbs;
@@ -160,7 +161,7 @@ async fn delete_kind(
     };
     let listable = kind.supports(verbs::LIST);
     let found = if listable { list().await? } else { Vec::new() };
-    if listable && found.iter().all(|object| object.metadata.deletion_timestamp.is_some()) {
+    if listable && found.iter().all(|object| is_leaving(&object.metadata)) {
         return Ok(found);
     }
     let params = api::delete(None, Some(PropagationPolicy::Background));
@@ -188,6 +189,14 @@ async fn delete_kind(
         debug!(namespace, left = left.len(), grace = grace(context, namespace), "pods were told to end");
     }
     Ok(left)
+}
+
+/// Whether a deleted object goes when its time is up, or when whoever holds it lets go. One that has neither is left over from a
+/// deletion that was broken off, and has to be deleted again.
+fn is_leaving(metadata: &ObjectMeta) -> bool {
+    let has_time = metadata.deletion_grace_period_seconds.is_some_and(|seconds| seconds > 0);
+    let is_held = metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty());
+    metadata.deletion_timestamp.is_some() && (has_time || is_held)
 }
 
 /// How long the pods of a namespace may take to end.
