@@ -15,7 +15,7 @@ pub(crate) struct Live {
     jobs: Cache<Job>,
     workloads: Cache<Workload>,
     changed: Arc<Notify>,
-    _tasks: Tasks,
+    tasks: Tasks,
 }
 
 impl Live {
@@ -37,7 +37,7 @@ impl Live {
         let workloads = Cache::new(workloads).on_change(move |_| other.notify_one()).start(&mut tasks);
         jobs.ready().await;
         workloads.ready().await;
-        Ok(Live { jobs, workloads, changed, _tasks: tasks })
+        Ok(Live { jobs, workloads, changed, tasks })
     }
 
     /// All of them.
@@ -55,5 +55,10 @@ impl Live {
     /// Waits for the next change.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
+    }
+
+    /// Looks no longer. Whoever just lets go of it may hear that a watch failed, because connections end with the program.
+    pub(crate) async fn stop(mut self) {
+        self.tasks.stop().await;
     }
 }

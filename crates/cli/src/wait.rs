@@ -98,6 +98,12 @@ pub(crate) async fn until(
     aim: Aim,
 ) -> anyhow::Result<ExitCode> {
     let live = Live::start(&manager.client, Some(&manager.namespace)).await?;
+    let ended = watch(&live, jobs, aim).await;
+    live.stop().await;
+    ended
+}
+
+async fn watch(live: &Live, jobs: &[(String, String)], aim: Aim) -> anyhow::Result<ExitCode> {
     let stopped = process::stopped()?;
     tokio::pin!(stopped);
     let mut left = jobs.to_vec();

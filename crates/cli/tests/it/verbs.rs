@@ -234,7 +234,10 @@ fn waiting_for_quota(fleet: &Fleet) {
         let why = cluster["why"].as_str().expect("a reason");
         assert!(why.contains("more needed: when filler"), "{why}");
     }
-    assert_eq!((&clusters[0]["free"]["cpu"], &clusters[0]["position"]), (&json!("2"), &json!(1)));
+    // What an earlier Job held may not have been given back yet.
+    let free = clusters[0]["free"]["cpu"].as_str().expect("an amount");
+    assert!(["2", "1900m"].contains(&free), "{explained}");
+    assert_eq!(clusters[0]["position"], json!(1));
     assert_eq!(clusters[1]["largestHole"], json!({ "node": "east-node", "free": { "cpu": "1" }, "pods": 0 }));
     let text = fleet.run(&["explain", "later"]).expect(0);
     assert!(text.starts_with("later is Queued, 1 of 1 in ClusterQueue fleet, waiting for "), "{text}");
