@@ -199,6 +199,8 @@ impl World {
             let message = random.replace_all(&message, "daemon-X");
             format!("{} {}: {message}", event.type_.unwrap_or_default(), event.reason.unwrap_or_default())
         })
+        // Whoever is slow to see that a pod is gone deletes it again, and says that it is not there.
+        .filter(|told| !(told.starts_with("Warning FailedDelete") && told.ends_with("not found")))
         .collect()
     }
 }
