@@ -89,7 +89,13 @@ async fn p_4_9_pods_get_nodes() {
         .create(&PostParams::default(), &serde_json::from_value(class).expect("a class"))
         .await
         .expect("created");
-    create::<Pod>(client, pod("vip", "2", &json!({"priorityClassName": "high"}))).await;
+    let vip: Pod =
+        serde_json::from_value(pod("vip", "2", &json!({"priorityClassName": "high"}))).expect("a pod");
+    // Admission on a real server hears of a new class a little later.
+    eventually("the class is known", || async {
+        api::<Pod>(client).create(&PostParams::default(), &vip).await.ok()
+    })
+    .await;
     // Of the two that could go, the one alone on its node with a smaller share of it is as good: the least pods.
     let place = node_of(client, "vip").await;
     let victim = if place == "a" { "early" } else { "big" };
