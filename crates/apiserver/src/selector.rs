@@ -424,7 +424,7 @@ mod tests {
         let long = Labels::parse("a=-x").expect_err("no label value").to_string();
         assert!(
             long.starts_with(
-                "unable to parse requirement: values[0]: Invalid value: \"-x\": a valid label must"
+                "unable to parse requirement: values[0][a]: Invalid value: \"-x\": a valid label must"
             ),
             "{long}"
         );
