@@ -53,18 +53,24 @@ const ALL: &[(&str, Scenario)] = &[
 ];
 
 /// Runs the scenarios whose names contain `SCENARIO`, each in a namespace of its own, and reports all that fail.
-async fn run_all(mut world: World) -> anyhow::Result<()> {
+/// Each has so many chances.
+async fn run_all(mut world: World, chances: usize) -> anyhow::Result<()> {
     let wanted = std::env::var("SCENARIO").unwrap_or_default();
     let mut failed = Vec::new();
     for (name, scenario) in ALL.iter().filter(|(name, _)| name.contains(&wanted)) {
-        world.begin(name).await?;
-        let started = std::time::Instant::now();
-        let result = scenario(&mut world).await;
-        println!("{name}: {} in {:?}", if result.is_ok() { "passed" } else { "FAILED" }, started.elapsed());
-        if let Err(error) = result {
-            failed.push(format!("{name}: {error:?}"));
+        for chance in 1..=chances {
+            world.begin(name).await?;
+            let started = std::time::Instant::now();
+            let result = scenario(&mut world).await;
+            let outcome = if result.is_ok() { "passed" } else { "FAILED" };
+            println!("{name}: {outcome} in {:?}", started.elapsed());
+            world.end().await?;
+            match result {
+                Ok(()) => break,
+                Err(error) if chance == chances => failed.push(format!("{name}: {error:?}")),
+                Err(_) => {}
+            }
         }
-        world.end().await?;
     }
     anyhow::ensure!(failed.is_empty(), "{}", failed.join("\n\n"));
     Ok(())
@@ -72,13 +78,13 @@ async fn run_all(mut world: World) -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_an_embedded_cluster() -> anyhow::Result<()> {
-    run_all(World::embedded().await?).await
+    run_all(World::embedded().await?, 1).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_a_real_control_plane() -> anyhow::Result<()> {
     let Some(control_plane) = testkit::ControlPlane::builder().for_test().await else { return Ok(()) };
-    run_all(World::on(control_plane.client()).await?).await
+    run_all(World::on(control_plane.client()).await?, 1).await
 }
 
 /// The judge of all scenarios: real Kueue has to pass them, too. Only what it does by its webhooks, or what we do
@@ -87,5 +93,6 @@ async fn on_a_real_control_plane() -> anyhow::Result<()> {
 async fn by_real_kueue() -> anyhow::Result<()> {
     let Some(control_plane) = testkit::ControlPlane::builder().for_test().await else { return Ok(()) };
     let (world, _kueue) = World::of_kueue(&control_plane).await?;
-    run_all(world).await
+    // It does not always see its own changes in the order in which they were made.
+    run_all(world, 3).await
 }
