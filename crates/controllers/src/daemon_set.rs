@@ -7,7 +7,6 @@ use futures::FutureExt as _;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
-use kube::api::Api;
 use reconcile::{Key, Next, Queue};
 use rules::daemon_set::{Plan, decide};
 use rules::job::plan::slow_start;
@@ -24,8 +23,6 @@ const SOURCE: &str = "daemonset-controller";
 const AT_ONCE: usize = 16;
 /// Requests about the pods of one set that are under way at once.
 const PODS_AT_ONCE: usize = 64;
-/// Somebody else wrote what this controller meant to write.
-const SOON: Duration = Duration::from_millis(20);
 
 /// Says what the controller watches, and returns its work.
 pub(crate) fn prepare(context: &Context) -> Run {
@@ -116,14 +113,8 @@ async fn carry_out(context: &Context, set: &DaemonSet, plan: &Plan) -> Result<()
 }
 
 async fn write_status(context: &Context, key: &Key, changed: DaemonSet) -> Result<Next, Error> {
-    let sets: Api<DaemonSet> = Api::namespaced(context.client.clone(), &key.namespace);
-    match sets.replace_status(&key.name, &api::post(), &changed).await {
-        Ok(written) => context.kinds.daemon_sets.put(written),
-        Err(error) if api::is_not_found(&error) => {}
-        Err(error) if api::is_conflict(&error) => return Ok(Next::After(SOON)),
-        Err(source) => return Err(Error::Status { set: key.clone(), source }),
-    }
-    Ok(Next::Done)
+    let written = context.kinds.daemon_sets.write_status(&context.client, key, &changed).await;
+    written.map_err(|source| Error::Status { set: key.clone(), source })
 }
 
 #[derive(Debug, thiserror::Error)]

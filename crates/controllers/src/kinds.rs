@@ -6,6 +6,7 @@
 use std::fmt::Debug;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
@@ -20,10 +21,17 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource};
-use reconcile::{Cache, Change, Key, Queue, Tasks};
+use reconcile::{Cache, Change, Key, Next, Queue, Tasks};
 use rules::meta::controller_of;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use crate::api;
+
+/// Somebody else wrote first: what he wrote is seen by then.
+const SOON: Duration = Duration::from_millis(20);
 
 /// One kind of the cluster. Cheap to clone; all clones are the same.
 pub(crate) struct Kind<K> {
@@ -119,6 +127,21 @@ where
                 }
             }
         });
+    }
+
+    /// Writes the status of an object, and says when to look again if somebody else wrote first. One that is gone needs none.
+    pub(crate) async fn write_status(&self, client: &Client, key: &Key, changed: &K) -> kube::Result<Next>
+    where
+        K: Resource<Scope = NamespaceResourceScope> + Serialize,
+    {
+        let objects: Api<K> = Api::namespaced(client.clone(), &key.namespace);
+        match objects.replace_status(&key.name, &api::post(), changed).await {
+            Ok(written) => self.put(written),
+            Err(error) if api::is_not_found(&error) => {}
+            Err(error) if api::is_conflict(&error) => return Ok(Next::After(SOON)),
+            Err(error) => return Err(error),
+        }
+        Ok(Next::Done)
     }
 
     fn start(&self, client: &Client, tasks: &mut Tasks) {

@@ -21,8 +21,6 @@ use crate::{Run, api, history, pods};
 const SOURCE: &str = "statefulset-controller";
 /// Sets that are worked on at once.
 const AT_ONCE: usize = 16;
-/// Somebody else wrote what this controller meant to write.
-const SOON: Duration = Duration::from_millis(20);
 
 /// Says what the controller watches, and returns its work.
 pub(crate) fn prepare(context: &Context) -> Run {
@@ -96,14 +94,8 @@ async fn sync(context: Context, key: Key) -> Result<Next, Error> {
 }
 
 async fn write_status(context: &Context, key: &Key, changed: StatefulSet) -> Result<Next, Error> {
-    let sets: Api<StatefulSet> = Api::namespaced(context.client.clone(), &key.namespace);
-    match sets.replace_status(&key.name, &api::post(), &changed).await {
-        Ok(written) => context.kinds.stateful_sets.put(written),
-        Err(error) if api::is_not_found(&error) => {}
-        Err(error) if api::is_conflict(&error) => return Ok(Next::After(SOON)),
-        Err(source) => return Err(Error::Status { set: key.clone(), source }),
-    }
-    Ok(Next::Done)
+    let written = context.kinds.stateful_sets.write_status(&context.client, key, &changed).await;
+    written.map_err(|source| Error::Status { set: key.clone(), source })
 }
 
 /// Carries out a step and tells of it, as upstream words it. Returns what kept it from being done.
