@@ -72,10 +72,6 @@ pub(super) async fn co_4_cohorts_in_a_circle(world: &World) -> anyhow::Result<()
         })
         .await?;
     world.patch("Cohort", &world.name_of("two"), json!({ "spec": { "parentName": null } })).await?;
-    // Kueue does not always look again by itself; when its queue changes, it does.
-    for policy in ["Hold", "None"] {
-        world.patch("ClusterQueue", &queue, json!({ "spec": { "stopPolicy": policy } })).await?;
-    }
     world.shows(&stuck, &ADMITTED).await?;
     Ok(())
 }
