@@ -143,11 +143,13 @@ impl<T: Ord + Clone + Display> Queue<T> {
             if closed && running.is_empty() {
                 return;
             }
+            // While all hands are busy nobody is waiting for what is due: it would be due again and again.
+            let is_free = running.len() < concurrency && !closed;
             tokio::select! {
                 biased;
                 Some((key, result)) = running.next(), if !running.is_empty() => self.settle(&key, result),
                 () = self.shared.changed.notified() => {}
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() && !closed => {}
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() && is_free => {}
             }
         }
     }
@@ -244,6 +246,9 @@ impl<T: Ord + Clone> Line<T> {
 mod tests {
     use std::cell::{Cell, RefCell};
     use std::convert::Infallible;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake, Waker};
 
     use super::*;
 
@@ -335,5 +340,36 @@ mod tests {
             })
             .await;
         assert_eq!(at.into_inner(), [0, 20, 60, 1060, 1080], "and a success forgets what failed");
+    }
+
+    /// Counts how often a future asked to be polled again.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_due_while_all_hands_are_busy_keeps_nobody_awake() {
+        let queue = Queue::new();
+        queue.add("a");
+        queue.add_after("b", Duration::from_secs(1));
+        let work = async |_| {
+            std::future::pending::<()>().await;
+            Ok::<_, Infallible>(Next::Done)
+        };
+        let mut run = pin!(queue.run(1, work));
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut context = Context::from_waker(&waker);
+        assert!(run.as_mut().poll(&mut context).is_pending());
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(run.as_mut().poll(&mut context).is_pending());
+        wakes.0.store(0, Ordering::SeqCst);
+        assert!(run.as_mut().poll(&mut context).is_pending());
+        assert_eq!(wakes.0.load(Ordering::SeqCst), 0, "it waits for its turn, and not for the clock");
     }
 }
