@@ -228,6 +228,7 @@ impl<K> Cache<K> {
 impl<K: Resource + Debug + Send + Sync + 'static> Cache<K> {
     /// Takes the answer to a write of our own, so that the next decision sees it before the watch tells of it.
     pub fn put(&self, object: K) {
+        let object = trimmed(object);
         let key = Key::of(&object);
         let mut held = self.held();
         let newer = match held.objects.get(&key) {
@@ -298,6 +299,7 @@ impl<K: Resource + Debug + Send + Sync + 'static> Cache<K> {
         match event {
             Event::Init => self.held().listing = Some(BTreeMap::new()),
             Event::InitApply(object) => {
+                let object = trimmed(object);
                 let mut held = self.held();
                 held.seen = held.seen.max(revision(&object));
                 let key = Key::of(&object);
@@ -305,7 +307,7 @@ impl<K: Resource + Debug + Send + Sync + 'static> Cache<K> {
                 listed(listing, &key, &Arc::new(object));
             }
             Event::InitDone => self.replace(),
-            Event::Apply(object) => self.applied(object),
+            Event::Apply(object) => self.applied(trimmed(object)),
             Event::Delete(object) => self.deleted(&object),
         }
     }
@@ -418,6 +420,13 @@ fn listed<K: Resource>(listing: &mut BTreeMap<Key, Arc<K>>, key: &Key, object: &
     if known < revision(object.as_ref()) {
         listing.insert(key.clone(), Arc::clone(object));
     }
+}
+
+/// An object without the record of who wrote which field: often the larger part of it, and nothing that anybody decides
+/// by.
+fn trimmed<K: Resource>(mut object: K) -> K {
+    object.meta_mut().managed_fields = None;
+    object
 }
 
 /// Whether a watch failed because there is no such kind.
