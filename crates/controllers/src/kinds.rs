@@ -167,7 +167,13 @@ impl<K> Deref for Kind<K> {
     type Target = Cache<K>;
 
     fn deref(&self) -> &Cache<K> {
-        self.shared.cache.get().expect("a kind is read only after its watch began, by those who wanted it")
+        self.shared.cache.get().unwrap_or_else(|| {
+            let wishes = self.shared.wishes.lock().unwrap_or_else(PoisonError::into_inner);
+            assert!(wishes.wanted, "a kind is read only by those who wanted it");
+            drop(wishes);
+            // A watch that runs already tells of changes, on another thread, while the rest are being started.
+            self.shared.cache.wait()
+        })
     }
 }
 
@@ -213,4 +219,27 @@ kinds! {
     stateful_sets: StatefulSet,
     volume_claims: PersistentVolumeClaim,
     volumes: PersistentVolume,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a change calls for may be asked of the kind before whoever starts its watch has put it where it is found.
+    #[tokio::test]
+    async fn a_kind_can_be_read_while_its_watch_begins() {
+        let kinds = Kinds::default();
+        let early = kinds.cluster_roles.wanted();
+        let reader = std::thread::spawn(move || early.is_ready());
+        let nowhere = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
+        let client = Client::try_from(nowhere).expect("a client");
+        kinds.start(&client, &mut Tasks::new());
+        assert!(!reader.join().expect("it waits and does not panic"));
+    }
+
+    #[test]
+    #[should_panic(expected = "only by those who wanted it")]
+    fn a_kind_that_nobody_watches_cannot_be_read() {
+        let _ = Kinds::default().pods.is_ready();
+    }
 }
