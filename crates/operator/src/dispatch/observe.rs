@@ -47,7 +47,8 @@ fn observe(shared: &Shared, key: &Key) -> Observed {
         let remote = remote(shared, &connection, key, adapter.zip(of_job.as_ref()));
         (name, remote)
     });
-    Observed { local, check, job, configured, remotes: remotes.collect() }
+    let is_enabled = adapter.is_some_and(|adapter| shared.settings.kinds.contains(&adapter));
+    Observed { local, check, job, is_enabled, configured, remotes: remotes.collect() }
 }
 
 /// The job of a Workload on the manager.

@@ -6,13 +6,13 @@ use types::kueue::{CheckState, Workload};
 
 use super::{
     ADMITTED, Adapter, Because, Check, ClusterName, DEACTIVATION_TARGET, Dispatcher, EVICTED, FINISHED, Link,
-    Observed, Owner, Plan, REPLACEMENT_FOR, Remote, Step, adapter, condition,
+    ORIGIN_UID, Observed, Owner, Plan, REPLACEMENT_FOR, Remote, Step, adapter, condition,
     drift::Drift,
     forward,
     local::admitted_on,
     mirror,
     nominate::can_be_asked,
-    observed::{annotation, has_quota, is_elastic, is_evicted, is_finished},
+    observed::{annotation, has_quota, is_elastic, is_evicted, is_finished, link},
     plan::Pods,
 };
 
@@ -94,11 +94,11 @@ fn finished(seen: &Observed, local: &Workload, now: Timestamp) -> Plan {
     plan
 }
 
-/// The kind of the job, if it is one that can be run elsewhere and asks for it (MK-FLOW-03…06).
+/// The kind of the job, if it is one that is run elsewhere and the job asks for it (MK-FLOW-03…06).
 fn owner(seen: &Observed, local: &Workload, check: &Check) -> Result<Option<&'static Adapter>, Step> {
     let reject = |why: String| Step::Reject(previously(&why, check));
     let Some(owner) = Owner::of(local) else { return Err(reject("No multikueue adapter found".to_owned())) };
-    let Some(adapter) = owner.adapter() else {
+    let Some(adapter) = owner.adapter().filter(|_| seen.is_enabled) else {
         let gvk = adapter::gvk(&owner.api_version, &owner.kind);
         return Err(reject(format!("No multikueue adapter found for owner kind {gvk:?}")));
     };
@@ -224,8 +224,12 @@ impl Case<'_> {
         if is_evicted(self.local) {
             return self.evicted(holder, remote, copy, mirror);
         }
-        if !self.seen.configured.contains(holder) {
+        // A configuration has one cluster at least. Without any there is none to go by, and what runs goes on (MK-FLOW-07).
+        if !self.seen.configured.is_empty() && !self.seen.configured.contains(holder) {
             return self.clear(holder, remote, Because::NotConfigured(holder.clone()));
+        }
+        if let Some(plan) = self.next_slice(holder, remote, copy) {
+            return plan;
         }
         let Some(copy) = copy else { return self.clear(holder, remote, Because::Missing(holder.clone())) };
         if self.cluster_name().is_none() {
@@ -420,6 +424,9 @@ impl Case<'_> {
                 plan.steps.push(step);
                 return plan;
             }
+            if self.is_of_another_slice(stale) {
+                return Plan::wait(Because::Slice);
+            }
             // The mirror of an earlier job of this name; the copy goes with it and is offered again.
             return self.clear(holder, remote, Because::Leftover(holder.clone()));
         }
@@ -463,9 +470,36 @@ impl Case<'_> {
         Some(Step::Forward(holder.clone(), patch))
     }
 
+    /// A slice that follows another one is offered to the cluster of that one, where its job runs, and to no other; until
+    /// it is admitted there, the job is the other one's (MK-DISP-05, MK-ELA-02, MK-ELA-03).
+    fn next_slice(&self, holder: &ClusterName, remote: &Remote, copy: Option<&Workload>) -> Option<Plan> {
+        annotation(&self.local.metadata, REPLACEMENT_FOR)?;
+        let is_waiting = self.check.state == CheckState::Pending && self.cluster_name().is_some();
+        match copy {
+            _ if !is_waiting || remote.mirror_of(self.local, self.seen.job.as_deref()).is_some() => None,
+            None if remote.workload.is_none() && can_be_asked(remote, self.now) => {
+                Some(Plan::of(vec![Step::Create(holder.clone())], Because::Nominated))
+            }
+            Some(copy)
+                if !condition::is_true(copy, ADMITTED) && Drift::of(self.local, copy) == Drift::None =>
+            {
+                Some(Plan::wait(Because::Nominated))
+            }
+            None | Some(_) => None,
+        }
+    }
+
+    /// Whether a mirror is of this job, and was given to another slice of it.
+    fn is_of_another_slice(&self, mirror: &DynamicObject) -> bool {
+        let uid = self.seen.job.as_deref().and_then(|job| job.metadata.uid.as_deref());
+        is_elastic(self.local) && uid.is_some() && annotation(&mirror.metadata, ORIGIN_UID) == uid
+    }
+
     /// The mirror of an elastic job that belongs to the slice before this one is given to this one (MK-ELA-03).
     pub(super) fn repointed(&self, holder: &ClusterName, mirror: &DynamicObject) -> Option<Step> {
-        if !is_elastic(self.local) {
+        let before = annotation(&self.local.metadata, REPLACEMENT_FOR)?;
+        let before = before.rsplit_once('/').map_or(before, |(_, name)| name);
+        if link(&mirror.metadata) != Some(before) {
             return None;
         }
         let patch = forward::repoint(self.adapter, self.seen.job.as_deref()?, mirror, self.local)?;

@@ -21,7 +21,9 @@ pub struct Observed {
     pub check: Option<Check>,
     /// Its job on the manager; `None` if it was not seen.
     pub job: Option<Arc<DynamicObject>>,
-    /// The clusters that it may be offered to, in the order of their configuration.
+    /// Whether jobs of its kind are run on workers here (MK-FLOW-05).
+    pub is_enabled: bool,
+    /// The clusters that it may be offered to, in the order of their configuration; none if that cannot be read.
     pub configured: Vec<ClusterName>,
     /// Every cluster that is known, configured or not. Ordered: the same input gives the same plan.
     pub remotes: BTreeMap<ClusterName, Remote>,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::fixture::*;
 use crate::dispatch::{Adapter, Owner, adapter, copy, observed};
 
-/// MK-WIRE-01, MK-COPY-01…03.
+/// MK-WIRE-01, MK-COPY-01, MK-COPY-02, MK-COPY-03, MK-QR-03: what the manager's quota is made of is not the worker's business.
 #[test]
 fn a_copy_of_a_workload() {
     let copy = copy::workload(&workload(), ORIGIN);
@@ -22,7 +22,7 @@ fn a_copy_of_a_workload() {
     assert_eq!(copy.status, None);
 }
 
-/// MK-ADP-01, MK-INT-04, MK-ADP-09.
+/// MK-ADP-01, MK-INT-04, MK-ADP-09, MK-ADP-08: what the pods refer to is not copied.
 #[test]
 fn a_mirror_of_a_job() {
     let mirror = copy::mirror(adapter::job(), &job(), &workload(), ORIGIN);
@@ -70,7 +70,7 @@ fn long_names_are_no_labels() {
     assert_eq!(observed::link(&mirror.metadata), long.metadata.name.as_deref());
 }
 
-/// MK-FLOW-28: a mirror that is created again is what the user wrote, not what the manager made of it.
+/// MK-FLOW-28, MK-JOB-07: a mirror that is created again is what the user wrote, not what the manager made of it.
 #[test]
 fn a_started_job_is_mirrored_as_it_was() {
     let mut started = job();
@@ -89,7 +89,7 @@ fn a_started_job_is_mirrored_as_it_was() {
     assert_eq!(mirror.data["spec"]["suspend"], true);
 }
 
-/// Every kind: who says that it is ours, what its mirror lacks, and how its end is told.
+/// MK-CRD-01, MK-CRD-03, MK-ADP-05, MK-ADP-06, MK-RAY-01: every kind, who says that it is ours, what its mirror lacks, and how its end is told.
 #[test]
 fn kinds() {
     let object_of = |adapter: &Adapter, value: Option<&str>| {
@@ -142,7 +142,8 @@ fn kinds() {
     assert_eq!(why, "Expecting spec.managedBy to be \"kueue.x-k8s.io/multikueue\" not \"\"");
 }
 
-/// What a runtime patch of the manager's Kueue says is not the worker's (TrainJob), nor how long a success is kept.
+/// MK-CRD-02, MK-ADP-09: what a runtime patch of the manager's Kueue says is not the worker's, nor how long a success is
+/// kept.
 #[test]
 fn some_kinds_lose_more() {
     let train = Adapter::of("trainer.kubeflow.org/v1alpha1", "TrainJob").expect("a known kind");

@@ -9,6 +9,8 @@ use types::kueue::CheckState;
 use super::fixture::*;
 use crate::dispatch::{Dispatcher, Link, ORIGIN_UID, Policy, Step, decide, local};
 
+/// MK-FLOW-14, MK-FLOW-20, MK-FLOW-25, MK-FLOW-26, MK-FLOW-28, MK-FLOW-31, MK-INT-05, MK-EVI-07: who was admitted gets it, not who
+/// has quota; its mirror is there before the check is passed, and the others have gone before it starts.
 #[test]
 fn a_job_s_way() {
     check(seen(), "wait, because no quota");
@@ -44,7 +46,7 @@ fn a_job_s_way() {
     check(finished.remote("west", |west| (west.workload, west.job) = (None, None)), "wait, because finished");
 }
 
-/// MK-FLOW-02…06.
+/// MK-FLOW-02, MK-FLOW-03, MK-FLOW-04, MK-FLOW-06, MK-ADP-04, MK-INT-07.
 #[test]
 fn not_every_workload_is_ours_to_run() {
     let mut none = seen().quota();
@@ -77,7 +79,8 @@ fn not_every_workload_is_ours_to_run() {
     );
 }
 
-/// MK-FLOW-08, MK-FLOW-11, MK-GC-01, MK-LOST-04.
+/// MK-FLOW-01, MK-FLOW-08, MK-FLOW-11, MK-GC-01, MK-LOST-04, MK-TRG-02: nothing has to be remembered of what is gone, as all
+/// that was known of it is on the workers.
 #[test]
 fn what_is_not_wanted_goes_from_every_cluster_that_can_be_reached() {
     let two = seen().copy("east", &["Admitted"]).mirror("east", running()).copy("west", &[]);
@@ -114,7 +117,7 @@ fn the_end_is_recorded_before_anything_is_removed() {
     check(ended.evicted(), "mirror east, because ended on east");
 }
 
-/// MK-FLOW-12, 13, 15: refusals, not ends.
+/// MK-FLOW-12, MK-FLOW-13, MK-FLOW-15: refusals, not ends.
 #[test]
 fn a_copy_that_is_out_of_sync_goes_and_its_cluster_is_not_asked_again_at_once() {
     for reason in ["OutOfSync", "OwnerNotFound"] {
@@ -196,7 +199,7 @@ fn the_worker_evicts() {
     check(empty.read("east"), "unassign, because missing on east");
 }
 
-/// MK-FLOW-22, MK-LOST-01…03, 05; hazard 10.
+/// MK-FLOW-22, MK-LOST-01, MK-LOST-02, MK-LOST-03, MK-LOST-05; hazard 10.
 #[test]
 fn a_cluster_is_lost() {
     let ready = seen().quota().copy("east", &["Admitted"]).mirror("east", running()).ready("east");
@@ -367,7 +370,7 @@ fn clusters_that_cannot_be_asked_are_not_and_the_check_says_why() {
     check(empty, "unassign, because missing on east");
 }
 
-/// MK-DISP-09…13.
+/// MK-API-02, MK-DISP-03, MK-DISP-09, MK-DISP-10, MK-DISP-11, MK-DISP-12, MK-DISP-13.
 #[test]
 fn dispatchers() {
     let three = |seen: Seen| {
@@ -409,7 +412,7 @@ fn dispatchers() {
     );
 }
 
-/// MK-FLOW-10, MK-ELA-03…06.
+/// MK-FLOW-10, MK-ELA-03, MK-ELA-05, MK-ELA-06.
 #[test]
 fn elastic_jobs_grow_and_shrink() {
     let elastic = |seen: Seen, count: i32| {

@@ -16,7 +16,7 @@ fn config(change: impl FnOnce(&mut Value)) -> Value {
     config
 }
 
-/// MK-CONN-03…06.
+/// MK-CONN-03, MK-CONN-04, MK-CONN-05, MK-CONN-06.
 #[test]
 fn kubeconfigs() {
     let check = |change: &dyn Fn(&mut Value), expected: &str| {
@@ -61,7 +61,7 @@ fn kubeconfigs() {
     check(&second, "tokenFile is not allowed");
 }
 
-/// MK-AC-01…03.
+/// MK-AC-01, MK-AC-02, MK-AC-03.
 #[test]
 fn checks() {
     let of = |parameters: Value| -> AdmissionCheck {

@@ -20,7 +20,7 @@ fn shown(local: &DynamicObject, remote: &DynamicObject) -> Option<Value> {
     mirror::status(adapter::job(), local, remote, now())
 }
 
-/// MK-JOB-01…06.
+/// MK-JOB-01, MK-JOB-02, MK-JOB-03, MK-JOB-04, MK-JOB-05, MK-JOB-06.
 #[test]
 fn when_a_status_is_shown() {
     let here = |suspended, status| with(job(), suspended, status);
@@ -97,7 +97,7 @@ fn a_pod_that_is_held_back_stays_so_until_the_worker_s_is_scheduled() {
     assert_eq!(status["conditions"][0]["status"], "True");
 }
 
-/// Other kinds: all of it, as it comes.
+/// MK-ADP-02, MK-EXT-03: of other kinds all of it, as it comes; none, if there is none.
 #[test]
 fn other_kinds_are_shown_whole() {
     let jobset = Adapter::of("jobset.x-k8s.io/v1alpha2", "JobSet").expect("a known kind");

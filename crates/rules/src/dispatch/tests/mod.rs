@@ -3,6 +3,7 @@
 mod copies;
 mod decisions;
 mod fixture;
+mod flow;
 mod kubeconfigs;
 mod mirrors;
 mod world;
