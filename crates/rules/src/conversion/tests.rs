@@ -80,6 +80,7 @@ fn api_2_cohorts() {
     up_only("Cohort", (json!({}), old), (json!({}), json!({ "fairSharing": { "weightedShare": 4 } })));
 }
 
+/// MK-API-03, MK-API-06, MK-API-07.
 #[test]
 fn mkc_1_workers() {
     let config = json!({ "location": "east", "locationType": "Secret" });

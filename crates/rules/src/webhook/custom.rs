@@ -9,12 +9,14 @@ use super::{
     MULTIKUEUE, Review, Unreadable,
     job::{Look, is_elastic, kept, queue_name, validate as named},
 };
+use crate::dispatch::adapter::gvk;
 use crate::field::{self, Errors, Path};
 use crate::framework::{
     QUEUE_NAME_LABEL,
     custom::{End, PATCH_MANAGER, Pods, Shape, set},
     label,
 };
+use crate::workload::ELASTIC_JOB;
 
 /// No Workload has more pod sets.
 const MOST_POD_SETS: usize = 18;
@@ -68,6 +70,9 @@ pub(super) fn validate(shape: &Shape, review: &Review<'_>) -> Result<Errors, Unr
         errors.extend(ray(shape, at, review.object, &metadata));
     }
     errors.extend(named(&metadata));
+    if review.old.is_none() {
+        errors.extend(elastic(shape, &metadata));
+    }
     if let Some(old) = review.old {
         let before = metadata_of(old)?;
         let new = Look { metadata: &metadata, suspended: shape.is_suspended(review.object) };
@@ -75,6 +80,16 @@ pub(super) fn validate(shape: &Shape, review: &Review<'_>) -> Result<Errors, Unr
         errors.extend(kept(&new, &old, review.around.has_default_queue));
     }
     Ok(errors)
+}
+
+/// Only Ray's kinds, and batch Job, can grow and shrink (MK-WH-09).
+fn elastic(shape: &Shape, metadata: &ObjectMeta) -> Errors {
+    if !is_elastic(metadata) || matches!(shape.pods, Pods::Ray { .. }) {
+        return Errors::new();
+    }
+    let gvk = gvk(&shape.kind.api_version(), shape.kind.kind);
+    let path = Path::new("metadata").child("annotations").key(ELASTIC_JOB);
+    vec![path.forbidden(format!("elastic job is not supported for {gvk:?}"))]
 }
 
 /// What a Ray cluster must not ask for while it is queued.
@@ -109,6 +124,15 @@ fn ray(shape: &Shape, at: &str, object: &Value, metadata: &ObjectMeta) -> Errors
     if spec.get("enableInTreeAutoscaling") == Some(&Value::Bool(true)) && !is_elastic(metadata) {
         let why = "a kueue managed job should only use autoscaling when workload slicing is enabled";
         errors.push(path.child("enableInTreeAutoscaling").invalid(true, why));
+    }
+    let is_dispatched =
+        shape.kind.kind == "RayCluster" && object.pointer(shape.managed_by) == Some(&json!(MULTIKUEUE));
+    if spec.get("enableInTreeAutoscaling") == Some(&Value::Bool(true))
+        && is_elastic(metadata)
+        && is_dispatched
+    {
+        let why = "in-tree autoscaling is not supported for a MultiKueue-managed elastic RayCluster";
+        errors.push(path.child("enableInTreeAutoscaling").forbidden(why));
     }
     let groups =
         spec.get("workerGroupSpecs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();

@@ -157,4 +157,6 @@ fn overlay(object: &mut Value, before: &Value, after: &Value) {
 }
 
 #[cfg(test)]
+mod dispatched;
+#[cfg(test)]
 mod tests;

@@ -38,6 +38,7 @@ fn defaulted(job: &Value, around: Surroundings) -> Value {
     default(&review).expect("a Job")
 }
 
+/// MK-WH-01, MK-WH-03.
 #[test]
 fn jf_6_a_queued_job_waits() {
     let around = Surroundings { in_managed_namespace: true, ..Surroundings::default() };
@@ -62,6 +63,7 @@ fn jf_6_a_job_without_queue_is_left_alone_unless_all_are_managed() {
     assert_eq!(defaulted(&plain, Surroundings { in_managed_namespace: false, ..all }), plain);
 }
 
+/// MK-WH-02.
 #[test]
 fn jf_6_the_default_queue_is_for_those_who_name_none() {
     let plain = job(json!({ "name": "j" }), json!({}));
@@ -76,6 +78,7 @@ fn jf_6_the_default_queue_is_for_those_who_name_none() {
     assert_eq!(named["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "q");
 }
 
+/// MK-WH-04, MK-WH-05.
 #[test]
 fn jf_6_a_job_of_a_dispatching_queue_is_managed_by_the_dispatcher() {
     let around = Surroundings { in_managed_namespace: true, is_dispatched: true, ..Surroundings::default() };
@@ -87,6 +90,7 @@ fn jf_6_a_job_of_a_dispatching_queue_is_managed_by_the_dispatcher() {
     assert_eq!(defaulted(&plain, around), plain, "without a queue nothing is dispatched");
 }
 
+/// MK-WH-07.
 #[test]
 fn jf_34_labels_of_jobs() {
     let labelled = |labels: Value, suspend: bool| {
@@ -398,6 +402,7 @@ fn wl_1_wl_2_reserved_quota_is_written_down() {
     );
 }
 
+/// MK-WL-04.
 #[test]
 fn wl_3_wl_5_what_holds_quota_does_not_change() {
     let old = reserved(json!({ "admission": admission("3") }));
@@ -495,6 +500,7 @@ fn several_errors_are_one_message() {
     assert_eq!(message(&[one, two]), "[spec.a: Required value: x, spec.b: Required value: y]");
 }
 
+/// MK-WH-01, MK-WH-04, MK-WH-05.
 #[test]
 fn jf_6_jobs_of_other_kinds_wait_and_have_a_manager_too() {
     for shape in &crate::framework::custom::ALL {
