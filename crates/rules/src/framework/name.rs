@@ -28,6 +28,7 @@ mod tests {
     use super::*;
     use crate::framework::batch::JOB;
 
+    /// MK-WIRE-02.
     #[test]
     fn jf_10_names_are_those_of_kueue() {
         assert_eq!(workload_name(JOB, "name", "uid", None), "job-name-ef3a1");

@@ -223,6 +223,7 @@ mod tests {
         })
     }
 
+    /// MK-CQ-01, MK-CQ-02, MK-CQ-03.
     #[test]
     fn cq_4_all_reasons_in_their_order() {
         check(spec(&["a", "b"], json!([{ "name": "xx" }]), "None"), ("Ready", "Can admit new workloads"));
@@ -252,6 +253,7 @@ mod tests {
         );
     }
 
+    /// MK-CQ-04.
     #[test]
     fn cq_5_topologies_matter_only_where_pods_run() {
         check(spec(&["tas-known"], json!([]), "None"), ("Ready", "Can admit new workloads"));

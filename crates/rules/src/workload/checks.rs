@@ -116,6 +116,7 @@ mod tests {
         .expect("an admission")
     }
 
+    /// MK-QR-02.
     #[test]
     fn ac_4_checks_follow_the_flavors() {
         let check = |admission: Option<&Admission>, expected: &[&str]| {
@@ -130,6 +131,7 @@ mod tests {
         check(Some(&of_nothing), &["a-both", "z-all"]);
     }
 
+    /// MK-QR-02.
     #[test]
     fn ac_4_entries_are_added_kept_and_dropped() {
         let now = Timestamp::from_second(100).expect("a time");

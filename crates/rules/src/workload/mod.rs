@@ -87,3 +87,6 @@ pub mod reason {
     /// Its pods are all ready again.
     pub const RECOVERED: &str = "Recovered";
 }
+
+#[cfg(test)]
+mod dispatched;

@@ -160,6 +160,7 @@ fn running() -> Life {
     life
 }
 
+/// MK-QR-01.
 #[test]
 fn jf_11_to_15_the_workload_of_a_job() {
     let mut life = life();
@@ -209,6 +210,7 @@ fn jf_11_to_15_the_workload_of_a_job() {
     assert_eq!(life.told, ["CreatedWorkload"]);
 }
 
+/// MK-RUN-01: on the manager, too, where the flavors are the manager's.
 #[test]
 fn jf_50_started_jobs_get_what_their_flavor_says() {
     let life = running();
@@ -286,6 +288,7 @@ fn g_15_a_stop_that_was_interrupted_goes_on() {
     }
 }
 
+/// MK-RUN-04, MK-WRK-08.
 #[test]
 fn jf_42_finished_jobs_finish_their_workload() {
     for (condition, reason) in [("Complete", "Succeeded"), ("Failed", "Failed")] {
@@ -451,6 +454,7 @@ fn jf_52_partial_admission_and_back() {
     assert_eq!((job::spec(&life.job).parallelism, job::spec(&life.job).completions), (Some(3), Some(3)));
 }
 
+/// MK-JOB-08: on the manager the status is that of the worker.
 #[test]
 fn jf_60_pods_that_are_done_give_back_their_share() {
     let mut life = running();
@@ -468,6 +472,7 @@ fn jf_60_pods_that_are_done_give_back_their_share() {
     assert_eq!(count(indexed, json!({ "completedIndexes": "4-9" })), 0);
 }
 
+/// MK-EVI-05: likewise.
 #[test]
 fn jf_63_pods_are_ready_or_not() {
     let mut life = life();
@@ -489,6 +494,7 @@ fn jf_63_pods_are_ready_or_not() {
     assert_eq!(reason(&life), "Recovered");
 }
 
+/// MK-WRK-02, MK-WRK-03, MK-WRK-05, MK-INT-03.
 #[test]
 fn jf_20_to_23_prebuilt_workloads() {
     let mut life = life();
@@ -537,6 +543,8 @@ fn jf_20_to_23_prebuilt_workloads() {
         "stop, because missing workload",
         "wait, because there is no Workload made for it",
     ]);
+    let end = state::find(life.prebuilt.as_ref().expect("it"), "Finished").expect("the condition");
+    assert_eq!(end.message, "The prebuilt workload is out of sync with its user job");
     // JF-22: one that belongs to another is none of ours.
     life.change(|workload| {
         workload.metadata.owner_references.as_mut().expect("owners")[0].uid = "other".into();

@@ -138,6 +138,7 @@ fn sm_t1_reserved_without_checks_is_admitted() {
     life.expect(&["wait"]);
 }
 
+/// MK-QR-02, MK-QR-04.
 #[test]
 fn sm_t2_checks_are_listed_and_waited_for() {
     let mut life = life().with_check();
@@ -218,6 +219,7 @@ fn sm_t7_a_check_that_wants_another_attempt_puts_it_off_first() {
     assert_eq!(life.status().requeue_state, Some(types::kueue::RequeueState::default()));
 }
 
+/// MK-SM-06.
 #[test]
 fn sm_25_a_check_that_rejects_deactivates() {
     let mut life = life().with_check();
@@ -243,6 +245,48 @@ fn sm_25_a_check_that_rejects_deactivates() {
     life.expect(&["write requeued, because Reactivated", "wait"]);
 }
 
+/// MK-SM-03: a cluster that was lost is no reason to wait.
+#[test]
+fn mk_sm_03_a_check_that_names_no_time_evicts_at_once() {
+    let mut life = life().with_check();
+    life.expect(&[r#"list checks ["check"]"#, "wait"]);
+    life.reserve();
+    life.check_says(CheckState::Ready, "", None);
+    life.expect(&["write admitted", "wait"]);
+    life.check_says(CheckState::Retry, "Admitting remote lost, Previously: \"Ready\"", None);
+    let told = life.decide().events.remove(0);
+    assert_eq!(told.reason, "EvictedDueToAdmissionCheck");
+    life.expect(&["write evicted, because AdmissionCheck", "wait"]);
+    let said = r#"Evicted due to AdmissionCheck in Retry state: "check" (Admitting remote lost, Previously: "Ready")"#;
+    assert_eq!(life.message("Evicted"), said);
+    life.stop_job();
+    life.shows(&[
+        "QuotaReserved=False/Pending",
+        "Admitted=False/NoReservationUnsatisfiedChecks",
+        "Evicted=True/AdmissionCheck",
+        "Requeued=False/AdmissionCheck",
+    ]);
+}
+
+/// MK-WRK-06: what a manager takes back, its worker stops, in the manager's words; the request for it is gone then.
+#[test]
+fn mk_wrk_06_a_worker_stops_what_its_manager_takes_back() {
+    let mut life = life();
+    life.reserve();
+    life.expect(&["write admitted", "wait"]);
+    let (reason, message) =
+        ("EvictedOnManagerCluster", "Evicted on manager: Preempted to accommodate a workload");
+    changes::deactivation_target(&mut life.workload, reason, message, life.now);
+    life.expect(&["deactivate", "write evicted, because DeactivatedDueToEvictedOnManagerCluster", "wait"]);
+    life.shows(&[
+        "QuotaReserved=True/QuotaReserved",
+        "Admitted=True/Admitted",
+        "Evicted=True/DeactivatedDueToEvictedOnManagerCluster",
+    ]);
+    assert_eq!(life.message("Evicted"), format!("The workload is deactivated due to {message}"));
+}
+
+/// MK-EVI-02.
 #[test]
 fn sm_t8_a_drained_queue_evicts_and_a_restarted_one_requeues() {
     let mut life = life();
