@@ -16,6 +16,10 @@ use clap::{Parser, ValueEnum};
 
 use crate::machine::Machine;
 
+/// As in the program that is measured.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Compares Ferry with what it stands beside, on this machine.
 #[derive(Parser)]
 struct Arguments {

@@ -46,6 +46,10 @@ use clap::FromArgMatches as _;
 
 use arguments::{Arguments, Command};
 
+/// An API server takes objects apart and puts them together all day; the system's allocator takes a quarter of its time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // A node runs this program again as the first process of a container.
     let mut arguments = std::env::args_os().skip(1);
