@@ -13,6 +13,10 @@ pub const NAMESPACE: &str = "kueue-system";
 pub const WEBHOOK_SERVICE: &str = "ferry-webhooks";
 const WEBHOOK_PORT: u16 = 9443;
 const METRICS_PORT: u16 = 8080;
+/// The ConfigMap of the configuration file, and the name that the file has in it, as in Kueue's manifests.
+const CONFIGURATION: &str = "ferry-configuration";
+const CONFIGURATION_FILE: &str = "controller_manager_config.yaml";
+const CONFIGURATION_DIRECTORY: &str = "/etc/ferry";
 
 /// What is installed. Every text may be a placeholder of somebody who renders templates.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +29,17 @@ pub struct Deployment {
     pub pull_policy: String,
     /// What the operator asks for, as quantities of cpu and memory.
     pub requests: (String, String),
+    /// Kueue's configuration file, if there is one.
+    pub configuration: Option<Configuration>,
+}
+
+/// A configuration file that is installed along with the operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Configuration {
+    /// What it says, in base64.
+    pub text: String,
+    /// Something that changes with it: the operator reads it when it starts, and is replaced when this changes.
+    pub mark: String,
 }
 
 impl Default for Deployment {
@@ -34,6 +49,7 @@ impl Default for Deployment {
             image: format!("ferry:{}", env!("CARGO_PKG_VERSION")),
             pull_policy: "IfNotPresent".to_owned(),
             requests: ("100m".to_owned(), "128Mi".to_owned()),
+            configuration: None,
         }
     }
 }
@@ -69,11 +85,20 @@ pub fn operator(wanted: &Deployment) -> Vec<Value> {
             "spec": { "selector": labels(), "ports": ports },
         }))
     };
-    vec![
+    let configuration = wanted.configuration.iter().map(|configuration| {
+        labelled(json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": CONFIGURATION, "namespace": wanted.namespace },
+            "binaryData": { CONFIGURATION_FILE: configuration.text },
+        }))
+    });
+    let mut objects: Vec<Value> = configuration.collect();
+    objects.extend([
         labelled(deployment(wanted)),
         service(WEBHOOK_SERVICE, json!([port("webhooks", 443, "webhooks")])),
         service("ferry-metrics", json!([port("metrics", METRICS_PORT, "metrics")])),
-    ]
+    ]);
+    objects
 }
 
 /// One replica, replaced and not added to: a second one waits for the Lease and is not ready before the first is gone.
@@ -110,6 +135,10 @@ fn deployment(wanted: &Deployment) -> Value {
         },
         "containers": [container],
     });
+    let mut template = json!({ "metadata": { "labels": labels() }, "spec": pod });
+    if let Some(configuration) = &wanted.configuration {
+        configure(&mut template, configuration);
+    }
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": { "name": NAME, "namespace": wanted.namespace },
@@ -117,9 +146,22 @@ fn deployment(wanted: &Deployment) -> Value {
             "replicas": 1,
             "strategy": { "type": "Recreate" },
             "selector": { "matchLabels": labels() },
-            "template": { "metadata": { "labels": labels() }, "spec": pod },
+            "template": template,
         },
     })
+}
+
+/// Lets the operator read its configuration file. What the arguments say counts more.
+fn configure(template: &mut Value, configuration: &Configuration) {
+    template["metadata"]["annotations"] = json!({ "ferry/configuration": configuration.mark });
+    template["spec"]["volumes"] =
+        json!([{ "name": "configuration", "configMap": { "name": CONFIGURATION } }]);
+    let container = &mut template["spec"]["containers"][0];
+    container["volumeMounts"] =
+        json!([{ "name": "configuration", "mountPath": CONFIGURATION_DIRECTORY, "readOnly": true }]);
+    if let Some(arguments) = container["args"].as_array_mut() {
+        arguments.push(format!("--config={CONFIGURATION_DIRECTORY}/{CONFIGURATION_FILE}").into());
+    }
 }
 
 fn labels() -> Value {

@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use operator::deploy::{self, Deployment};
+use k8s_openapi::ByteString;
+use operator::Settings;
+use operator::deploy::{self, Configuration, Deployment};
 use serde_json::Value;
 
 const NOTE: &str = "# Written by UPDATE_DEPLOY=1 cargo test -p operator --test it deploy; not to be edited.";
@@ -24,8 +26,10 @@ fn yaml(objects: &[Value]) -> String {
 }
 
 /// What a chart's placeholders are, with the value that each has if nobody says otherwise.
-fn placeholders() -> [(&'static str, String); 5] {
+fn placeholders() -> [(&'static str, String); 7] {
     let usual = Deployment::default();
+    let configuration = ByteString(configuration().to_string().into_bytes());
+    let configuration = serde_json::to_value(configuration).expect("JSON");
     let (image, tag) = usual.image.split_once(':').expect("an image with a tag");
     [
         ("{{ .Release.Namespace }}", usual.namespace.clone()),
@@ -36,13 +40,29 @@ fn placeholders() -> [(&'static str, String); 5] {
         ("{{ .Values.image.pullPolicy }}", usual.pull_policy.clone()),
         ("{{ .Values.requests.cpu }}", usual.requests.0.clone()),
         ("{{ .Values.requests.memory }}", usual.requests.1),
+        ("{{ toJson .Values.configuration | b64enc }}", configuration.as_str().expect("base64").to_owned()),
+        ("{{ toJson .Values.configuration | sha256sum }}", "a mark".to_owned()),
     ]
 }
 
+/// What the configuration file says if nobody says otherwise.
+fn configuration() -> Value {
+    values()["configuration"].clone()
+}
+
+fn values() -> Value {
+    let text = fs::read_to_string(directory().join("chart/values.yaml")).expect("a file");
+    serde_saphyr::from_str(&text).expect("YAML")
+}
+
 fn chart() -> Deployment {
-    let [namespace, image, pull_policy, cpu, memory] =
-        placeholders().map(|(placeholder, _)| placeholder.to_owned());
-    Deployment { namespace, image, pull_policy, requests: (cpu, memory) }
+    deployment(placeholders().map(|(placeholder, _)| placeholder.to_owned()))
+}
+
+fn deployment(words: [String; 7]) -> Deployment {
+    let [namespace, image, pull_policy, cpu, memory, text, mark] = words;
+    let configuration = Some(Configuration { text, mark });
+    Deployment { namespace, image, pull_policy, requests: (cpu, memory), configuration }
 }
 
 fn files() -> Vec<(&'static str, String)> {
@@ -72,20 +92,38 @@ fn files_say_what_is_installed() {
 
 /// Templates have placeholders for whole words only, so that whoever can replace words can render them.
 #[test]
-fn the_chart_renders_to_the_plain_manifests() {
-    let read = |name: &str| fs::read_to_string(directory().join(name)).expect("a file");
-    for part in ["rbac", "operator"] {
-        let mut rendered = read(&format!("chart/templates/{part}.yaml"));
+fn the_chart_renders_to_what_is_installed() {
+    let usual = deployment(placeholders().map(|(_, value)| value));
+    let access = deploy::access(&usual.namespace, &Settings::default());
+    for (part, expected) in [("rbac", access), ("operator", deploy::operator(&usual))] {
+        let path = directory().join(format!("chart/templates/{part}.yaml"));
+        let mut rendered = fs::read_to_string(path).expect("a file");
         for (placeholder, value) in placeholders() {
             rendered = rendered.replace(placeholder, &value);
         }
         assert!(!rendered.contains("{{"), "{rendered}");
-        let objects = |text: &str| {
-            let documents = text.split("---\n").skip(1);
-            documents.map(|text| serde_saphyr::from_str(text).expect("YAML")).collect::<Vec<Value>>()
-        };
-        assert_eq!(objects(&rendered), objects(&read(&format!("kustomize/{part}.yaml"))), "{part}");
+        let documents = rendered.split("---\n").skip(1);
+        let objects: Vec<Value> = documents.map(|text| serde_saphyr::from_str(text).expect("YAML")).collect();
+        assert_eq!(objects, expected, "{part}");
     }
+}
+
+/// Without a word about it in the chart's values, the operator does what it does without a file.
+#[test]
+fn the_usual_configuration_is_none() {
+    let text = configuration().to_string();
+    let read = operator::configuration::Configuration::read(&text).expect("a configuration");
+    assert_eq!(read.warnings, Vec::<String>::new());
+    let (file, usual) = (read.settings, Settings::default());
+    assert_eq!(file.frameworks, usual.frameworks);
+    assert_eq!(file.external_frameworks, usual.external_frameworks);
+    assert_eq!(file.managed_namespaces, usual.managed_namespaces);
+    assert_eq!(file.quota, usual.quota);
+    assert_eq!(file.workloads, usual.workloads);
+    let dispatched = |settings: &Settings| -> std::collections::BTreeSet<&str> {
+        settings.dispatch.kinds.iter().map(|adapter| adapter.kind).collect()
+    };
+    assert_eq!(dispatched(&file), dispatched(&usual));
 }
 
 #[test]
@@ -94,7 +132,7 @@ fn the_chart_is_of_this_release_and_its_values_are_the_usual_ones() {
         let text = fs::read_to_string(directory().join(name)).expect("a file");
         serde_saphyr::from_str(&text).expect("YAML")
     };
-    let (chart, values, usual) = (read("chart/Chart.yaml"), read("chart/values.yaml"), Deployment::default());
+    let (chart, values, usual) = (read("chart/Chart.yaml"), values(), Deployment::default());
     assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
     assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
     let repository = values["image"]["repository"].as_str().expect("a repository");
