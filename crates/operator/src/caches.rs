@@ -222,7 +222,8 @@ fn controller_of(metadata: &ObjectMeta) -> Option<String> {
     Some(controller(group, &owner.kind, metadata.namespace.as_deref().unwrap_or_default(), &owner.name))
 }
 
-/// How long changes of Workloads are collected before the status of their queues is looked at (CQ-10).
+/// How long changes of Workloads are collected before the status of their queues is looked at (CQ-10). A status that
+/// was written is looked at no sooner: while work comes and goes it would be outdated as soon as it is there.
 const BATCH: Duration = Duration::from_secs(1);
 
 fn workloads(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> Cache<Workload> {
@@ -292,10 +293,11 @@ fn local_queues(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Task
     Cache::new(Api::<LocalQueue>::all(client.clone()))
         .index(LEADS_TO, |queue| vec![queue.spec.cluster_queue.clone()])
         .on_change(move |change| {
-            work.local_queues.add(change.key.clone());
             if !is_respecified(change.old.map(|it| &it.metadata), change.new.map(|it| &it.metadata)) {
+                work.local_queues.add_after(change.key.clone(), BATCH);
                 return;
             }
+            work.local_queues.add(change.key.clone());
             work.inbox.note(|news| {
                 news.local_queues.insert(change.key.clone());
             });
@@ -312,10 +314,11 @@ fn cluster_queues(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Ta
     let (work, cell) = (Arc::clone(work), Arc::clone(cell));
     Cache::new(Api::<ClusterQueue>::all(client.clone()))
         .on_change(move |change| {
-            work.cluster_queues.add(change.key.clone());
             if !is_respecified(change.old.map(|it| &it.metadata), change.new.map(|it| &it.metadata)) {
+                work.cluster_queues.add_after(change.key.clone(), BATCH);
                 return;
             }
+            work.cluster_queues.add(change.key.clone());
             work.inbox.note(|news| news.config = true);
             let Some(caches) = cell.get() else { return };
             caches.cluster_queue_changed(&work, &change.key.name);

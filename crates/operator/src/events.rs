@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures::{StreamExt as _, stream::poll_fn};
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event as Told},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
@@ -15,6 +16,8 @@ use tracing::{debug, warn};
 /// Events wait here while the cluster is slow. What does not fit is dropped: they are for the eye, and nothing depends
 /// on them.
 const WAITING: usize = 4096;
+/// How many are told at once: fewer than there are writes that somebody waits for.
+const AT_ONCE: usize = 4;
 
 /// Tells events, without anybody waiting for it.
 #[derive(Clone)]
@@ -28,13 +31,17 @@ impl Recorder {
     pub(crate) fn start(client: Client, clock: Clock, tasks: &mut Tasks) -> Recorder {
         let (events, mut waiting) = mpsc::channel::<Told>(WAITING);
         tasks.spawn("events", async move {
-            while let Some(event) = waiting.recv().await {
-                let namespace = event.metadata.namespace.clone().unwrap_or_default();
-                let api: Api<Told> = Api::namespaced(client.clone(), &namespace);
-                if let Err(error) = api.create(&PostParams::default(), &event).await {
-                    debug!(error = %reconcile::chain(&error), "an event could not be told");
+            let next = poll_fn(|context| waiting.poll_recv(context));
+            let tell = |event: Told| {
+                let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
+                let api: Api<Told> = Api::namespaced(client.clone(), namespace);
+                async move {
+                    if let Err(error) = api.create(&PostParams::default(), &event).await {
+                        debug!(error = %reconcile::chain(&error), "an event could not be told");
+                    }
                 }
-            }
+            };
+            next.for_each_concurrent(AT_ONCE, tell).await;
         });
         Recorder { events, clock }
     }

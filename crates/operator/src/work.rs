@@ -103,11 +103,6 @@ impl Inbox {
         std::mem::take(&mut *self.news())
     }
 
-    /// Whether nothing changed since.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.news().is_empty()
-    }
-
     /// Waits until something changes.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;

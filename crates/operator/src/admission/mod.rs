@@ -15,14 +15,33 @@ use std::{
 
 use reconcile::{Key, Next, Queue, Tasks};
 use rules::quota::names::{ClusterQueueName, WorkloadKey};
-use tracing::{debug, info};
+use tokio::time::{Instant, sleep_until};
+use tracing::{debug, info, warn};
 
-use crate::{Context, Error};
+use crate::{Context, Error, error::is_outdated};
 use state::State;
 use writes::Intent;
 
 /// How many writes are under way at once.
 const WRITES: usize = 32;
+/// How long it may take until somebody reads why he waits.
+const VERDICT: Duration = Duration::from_millis(50);
+/// How long a cache is given to see what others wrote.
+const BEHIND: Duration = Duration::from_millis(20);
+/// How long to wait after a write that the cluster did not take.
+const TROUBLE: Duration = Duration::from_secs(1);
+
+/// How long after a cycle that came to nothing the next one is at the earliest, and at most after several of them.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LAST_PAUSE: Duration = Duration::from_millis(10);
+
+/// Where a cycle led.
+enum Came {
+    /// The next one may get somewhere even if nothing changes.
+    Further,
+    /// Nothing will come of another one before something changes.
+    Nowhere,
+}
 
 /// What others may know of the admission loop.
 #[derive(Default)]
@@ -66,13 +85,21 @@ impl Handle {
     }
 
     fn intend(&self, key: Key, intent: Intent) {
+        let waits = matches!(intent, Intent::Wait(_));
         let mut intents = self.intents();
         let line = intents.entry(key.clone()).or_default();
         // What was to be said of one that waits is outdated by whatever is decided next.
         line.retain(|before| !matches!(before, Intent::Wait(_)));
         line.push(intent);
+        // Who gets in or has to go is told before who waits, and why one waits only if the next few cycles do not say
+        // otherwise.
+        let later = waits && line.len() == 1;
         drop(intents);
-        self.writes.add(key);
+        if later {
+            self.writes.add_after(key, VERDICT);
+        } else {
+            self.writes.add(key);
+        }
     }
 
     /// Puts back what could not be written, unless something else was decided meanwhile.
@@ -122,17 +149,27 @@ pub(crate) fn start(context: &Arc<Context>, tasks: &mut Tasks) {
 
 impl Context {
     async fn run(&self) {
+        let mut pause = Duration::ZERO;
         loop {
-            // One look at what changed, then as many cycles as get anywhere.
-            while self.cycle() || !self.work.inbox.is_empty() {
-                tokio::task::yield_now().await;
+            match self.cycle() {
+                Came::Further => {
+                    pause = Duration::ZERO;
+                    tokio::task::yield_now().await;
+                }
+                // Where much changes, much of it is looked at together: the more often nothing came of a cycle, the
+                // longer the next one is away (SC-1). After a quiet time it is not.
+                Came::Nowhere => {
+                    let earliest = Instant::now() + pause;
+                    self.work.inbox.changed().await;
+                    sleep_until(earliest).await;
+                    pause = (pause * 2).clamp(FIRST_PAUSE, LAST_PAUSE);
+                }
             }
-            self.work.inbox.changed().await;
         }
     }
 
-    /// One cycle. True if the next one may get somewhere even if nothing changes.
-    fn cycle(&self) -> bool {
+    /// One cycle.
+    fn cycle(&self) -> Came {
         let news = self.work.inbox.take();
         let started = std::time::Instant::now();
         let now = self.clock.now();
@@ -143,7 +180,7 @@ impl Context {
         let outcome = state.cycle(self, now);
         drop(state);
         if outcome.decided == 0 {
-            return false;
+            return Came::Nowhere;
         }
         self.metrics.attempt(outcome.admitted, started.elapsed());
         if outcome.admitted {
@@ -154,15 +191,24 @@ impl Context {
         for (workload, intent) in outcome.intents {
             self.admission.intend(key_of(&workload), intent);
         }
-        outcome.again
+        if outcome.again { Came::Further } else { Came::Nowhere }
     }
 
-    /// Takes back an admission that could not be written, and tries again a little later.
-    fn take_back(&self, key: &Key, again: bool) {
+    /// Takes back a decision that could not be written, and looks at its Workload again after a while.
+    fn take_back(&self, key: &Key, again: Duration) {
         self.admission.state().forget(&workload_key(key));
-        if again {
-            self.admission.put_off.add_after(key.clone(), Duration::from_secs(1));
+        self.admission.put_off.add_after(key.clone(), again);
+    }
+
+    /// The same for a decision that was refused.
+    fn refused(&self, key: &Key, what: &'static str, error: &kube::Error) {
+        // Somebody else changed it, or it is gone: the cache will know, and the next decision is about that.
+        if is_outdated(error) {
+            debug!(workload = %key, what, "not written, because it changed meanwhile");
+            return self.take_back(key, BEHIND);
         }
+        warn!(workload = %key, what, error = %reconcile::chain(error), "could not be written");
+        self.take_back(key, TROUBLE);
     }
 }
 

@@ -48,6 +48,8 @@ pub(super) struct State {
     /// What the LimitRanges of each namespace say together.
     limits: HashMap<String, Arc<Limits>>,
     cycle: u64,
+    /// Whether something changed since the last cycle that somebody may get in by.
+    changed: bool,
 }
 
 impl Default for State {
@@ -63,6 +65,7 @@ impl Default for State {
             overheads: BTreeMap::new(),
             limits: HashMap::new(),
             cycle: 0,
+            changed: true,
         }
     }
 }
@@ -129,6 +132,7 @@ impl State {
 
     /// Takes in how queues, cohorts and flavors are set up.
     fn configure(&mut self, context: &Context, now: Timestamp) {
+        self.changed = true;
         let caches = &context.caches;
         let objects = caches.cluster_queues.all();
         let levels = |name: &str| topology_levels(caches, name);
@@ -184,6 +188,7 @@ impl State {
         if waits.is_some() && self.assumed.contains(key) {
             return;
         }
+        self.changed = true;
         self.evicting.remove(key);
         self.assumed.remove(key);
         if let Some(released) = self.snapshot.release(key) {
@@ -229,6 +234,11 @@ impl State {
         if before == Some(&reservation) {
             return;
         }
+        // Mostly it is what was assumed, with the time at which that was written.
+        let reserved_at = reservation.reserved_at;
+        let is_assumed =
+            before.is_some_and(|before| Reservation { reserved_at, ..before.clone() } == reservation);
+        self.changed |= !is_assumed;
         let makes_room = before.is_some_and(|before| {
             before.usage != reservation.usage
                 || before.priority != reservation.priority
@@ -266,6 +276,7 @@ impl State {
 
     /// Forgets that a Workload was admitted or evicted: it could not be written.
     pub(super) fn forget(&mut self, key: &WorkloadKey) {
+        self.changed = true;
         self.evicting.remove(key);
         if self.assumed.remove(key)
             && let Some(released) = self.snapshot.release(key)
@@ -276,6 +287,9 @@ impl State {
 
     /// Decides about the heads of all queues.
     pub(super) fn cycle(&mut self, context: &Context, now: Timestamp) -> Cycle {
+        if !std::mem::take(&mut self.changed) {
+            return Cycle::default();
+        }
         self.retry_parked(context, now);
         let mut heads = Vec::new();
         let mut popped: HashMap<WorkloadKey, Waiting> = HashMap::new();
@@ -310,6 +324,7 @@ impl State {
             let Some(waiting) = popped.remove(&decision.workload) else { continue };
             self.settle(decision, waiting, now, &mut outcome);
         }
+        self.changed = outcome.again;
         outcome
     }
 

@@ -17,16 +17,14 @@ use rules::{
         reason, state,
     },
 };
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 use types::kueue::{Admission, PodSetRequest, Workload};
 
+use super::BEHIND;
 use crate::{
     Context, Error,
     error::{is_not_found, is_outdated},
 };
-
-/// How long a cache is given to see what others wrote.
-const BEHIND: Duration = Duration::from_millis(20);
 
 /// What was decided about a Workload.
 pub(super) enum Intent {
@@ -87,7 +85,8 @@ impl Context {
         let meant = workload.filter(|workload| {
             workload.metadata.uid.as_deref() == Some(uid) && life::is_admissible(workload)
         });
-        let Some(workload) = meant else { return self.take_back(key, true) };
+        // The cache knows more than whoever decided. What it knows is decided next.
+        let Some(workload) = meant else { return self.take_back(key, Duration::ZERO) };
         let now = self.clock.now();
         let cluster_queue = admission.cluster_queue.clone();
         let mut next = Workload::clone(&workload);
@@ -101,13 +100,7 @@ impl Context {
         let status = next.status.clone().unwrap_or_default();
         let answer = match self.apply_admission(&workload, &status, Manner::Loose).await {
             Ok(answer) => answer,
-            Err(error) => {
-                let gone = is_not_found(&error);
-                if !gone {
-                    warn!(workload = %key, error = %reconcile::chain(&error), "an admission could not be written");
-                }
-                return self.take_back(key, !gone);
-            }
+            Err(error) => return self.refused(key, "an admission", &error),
         };
         info!(workload = %key, %cluster_queue, "quota reserved");
         let waited = queued_for(&next, now);
@@ -172,7 +165,7 @@ impl Context {
         into: &ClusterQueueName,
     ) {
         let holds = workload.filter(|workload| life::has_quota(workload) && !life::is_evicted(workload));
-        let Some(workload) = holds else { return self.take_back(key, false) };
+        let Some(workload) = holds else { return self.take_back(key, Duration::ZERO) };
         let now = self.clock.now();
         let eviction =
             Eviction { reason: reason::PREEMPTED, cause: String::new(), message: victim.message.clone() };
@@ -182,10 +175,7 @@ impl Context {
         let status = next.status.clone().unwrap_or_default();
         let answer = match self.apply_admission(&workload, &status, Manner::Loose).await {
             Ok(answer) => answer,
-            Err(error) => {
-                warn!(workload = %key, error = %reconcile::chain(&error), "an eviction could not be written");
-                return self.take_back(key, true);
-            }
+            Err(error) => return self.refused(key, "an eviction", &error),
         };
         info!(workload = %key, preemptor = %by, reason = victim.reason.as_str(), "preempted");
         self.recorder.tell(&answer, &Event::normal(eviction.event_reason(), &eviction.message));

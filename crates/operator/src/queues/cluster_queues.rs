@@ -30,7 +30,7 @@ pub(super) fn start(context: &Arc<Context>, tasks: &mut Tasks) {
 }
 
 async fn reconcile(context: Arc<Context>, key: Key) -> Result<Next, Error> {
-    let Some(queue) = context.caches.cluster_queues.get(&key) else {
+    let Some(mut queue) = context.caches.cluster_queues.get(&key) else {
         context.metrics.forget_cluster_queue(&key.name);
         return Ok(Next::Done);
     };
@@ -41,8 +41,8 @@ async fn reconcile(context: Arc<Context>, key: Key) -> Result<Next, Error> {
     let used = context.admission.holds_any(&key.name);
     match hold(&context, &*queue, used).await {
         Ok(Some(answer)) => {
-            context.caches.cluster_queues.put(answer);
-            return Ok(Next::Done); // That is a change, after which it is looked at again.
+            context.caches.cluster_queues.put(answer.clone());
+            queue = Arc::new(answer);
         }
         Ok(None) => {}
         Err(error) if is_outdated(&error) => return Ok(Next::Done),
