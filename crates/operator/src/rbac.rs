@@ -270,3 +270,36 @@ pub fn binding(name: &str, namespace: Option<&str>, account: (&str, &str)) -> Va
     }
     binding
 }
+
+#[cfg(test)]
+mod tests {
+    use rules::dispatch::adapter;
+
+    use super::*;
+
+    /// MK-RBAC-01, MK-RBAC-02, MK-EXT-04: a manager asks nothing of its workers but copies, mirrors and a look at queues; what
+    /// Kueue updates we patch. It writes no status of a mirror, and reads no Secrets and no nodes.
+    #[test]
+    fn mk_rbac_01_what_a_manager_asks_of_its_workers() {
+        let kinds: Vec<&'static Adapter> = adapter::ALL.iter().collect();
+        let asks = worker(&kinds);
+        let verbs = |resource: &str| -> Vec<&str> {
+            let found = asks.iter().find(|ask| ask.resources.iter().any(|it| it == resource));
+            found.map(|ask| ask.verbs.clone()).unwrap_or_default()
+        };
+        let all = ["get", "list", "watch", "create", "patch", "delete"];
+        assert_eq!(verbs("workloads"), all);
+        assert_eq!(verbs("workloads/status"), ["patch"]);
+        assert_eq!(verbs("clusterqueues"), ["get", "list", "watch"]);
+        for adapter in &adapter::ALL {
+            assert_eq!(verbs(adapter.plural), all, "{}", adapter.kind);
+            assert_eq!(verbs(&format!("{}/status", adapter.plural)), Vec::<&str>::new(), "{}", adapter.kind);
+        }
+        assert_eq!((verbs("secrets"), verbs("nodes")), (Vec::new(), Vec::new()));
+        let jobs = worker(&[adapter::job()]);
+        assert!(
+            jobs.iter().flat_map(|ask| &ask.resources).all(|it| it != "pipelineruns"),
+            "what is not sent is not asked"
+        );
+    }
+}

@@ -1,3 +1,5 @@
+use rules::dispatch::Dispatcher;
+
 use super::*;
 
 fn read(text: &str) -> Configuration {
@@ -137,6 +139,65 @@ multiKueue:
     assert_eq!(dispatch.policy.dispatcher, rules::dispatch::Dispatcher::Incremental { step: 2 });
     let kinds: Vec<&str> = dispatch.kinds.iter().map(|kind| kind.kind).collect();
     assert_eq!(kinds, ["Job", "RayJob", "PipelineRun"]);
+}
+
+/// MK-DISP-01, MK-DISP-10, MK-ORI-01, and section 9.1 of the rules.
+#[test]
+fn mk_disp_01_who_chooses_clusters() {
+    let dispatcher = |text: &str| read(&format!("multiKueue: {text}")).settings.dispatch.policy.dispatcher;
+    assert_eq!(dispatcher("{}"), Dispatcher::AllAtOnce);
+    assert_eq!(
+        dispatcher("{dispatcherName: kueue.x-k8s.io/multikueue-dispatcher-all-at-once}"),
+        Dispatcher::AllAtOnce
+    );
+    let incremental = "dispatcherName: kueue.x-k8s.io/multikueue-dispatcher-incremental";
+    assert_eq!(dispatcher(&format!("{{{incremental}}}")), Dispatcher::Incremental { step: 3 });
+    assert_eq!(dispatcher("{dispatcherName: \"Anything: at all\"}"), Dispatcher::External);
+    refused(
+        "multiKueue: {incrementalDispatcherConfig: {stepSize: 2}}",
+        "multiKueue.incrementalDispatcherConfig.stepSize: goes only with dispatcherName",
+    );
+    assert_eq!(read("multiKueue: {origin: ''}").settings.dispatch.origin, "multikueue");
+    assert_eq!(read("").settings.dispatch.clean_up, Duration::from_secs(60));
+    refused("multiKueue: {gcInterval: -1s}", "multiKueue.gcInterval: ");
+    refused("multiKueue: {workerLostTimeout: -1s}", "multiKueue.workerLostTimeout: ");
+    // Kueue does without cleaning up if told so. What was forgotten on a worker then runs on: nobody is asked for that here.
+    refused("multiKueue: {gcInterval: 0s}", "multiKueue.gcInterval: 0 is not supported");
+    // Never twice: Kueue waits 15 minutes for a lost worker if it is not told otherwise, we do until we are.
+    assert_eq!(read("").settings.dispatch.policy.worker_lost_timeout, None);
+}
+
+/// MK-EXT-01, MK-EXT-05, MK-FLOW-05, MK-CONN-07, MK-CONN-11: kinds of others, and gates that are no choice.
+#[test]
+fn mk_ext_01_kinds_that_others_queue() {
+    let refused = |name: &str, why: &str| {
+        refused(
+            &format!("multiKueue: {{externalFrameworks: [{{name: {name}}}]}}"),
+            &format!("multiKueue.externalFrameworks[0].name: \"{name}\": {why}"),
+        );
+    };
+    refused("PipelineRun", "must be in 'kind.version.group' format");
+    refused("Job.v1.batch", "is there already");
+    refused("pipelinerun.v1.tekton.dev", "is not supported");
+    super::tests::refused(
+        "multiKueue: {externalFrameworks: [{name: PipelineRun.v1.tekton.dev}, {name: PipelineRun.v1.tekton.dev}]}",
+        "multiKueue.externalFrameworks[1].name: \"PipelineRun.v1.tekton.dev\": is there already",
+    );
+    let kinds = |text: &str| -> Vec<&str> {
+        read(text).settings.dispatch.kinds.iter().map(|kind| kind.kind).collect()
+    };
+    assert_eq!(kinds("integrations: {frameworks: [jobset.x-k8s.io/jobset]}"), ["JobSet"]);
+    for (gate, default) in [
+        ("MultiKueueAdaptersForCustomJobs", true),
+        ("MultiKueueAllowInsecureKubeconfigs", false),
+        ("MultiKueueClusterProfile", false),
+    ] {
+        read(&format!("featureGates: {{{gate}: {default}}}"));
+        super::tests::refused(
+            &format!("featureGates: {{{gate}: {}}}", !default),
+            &format!("featureGates.{gate}: is not supported: it is always {default} here"),
+        );
+    }
 }
 
 #[test]

@@ -24,6 +24,7 @@ use super::{
     Error, Shared,
     call::{self, MANAGER, within},
     connection::{self, Connection},
+    events::Told,
     kubeconfig,
 };
 
@@ -108,6 +109,8 @@ async fn reconcile(
         let new = || Arc::new(Connection::new(cluster.clone(), lost_since(&object), shared));
         Arc::clone(all.entry(cluster.clone()).or_insert_with(new))
     };
+    let place = object.spec.cluster_source.kube_config.as_ref();
+    let is_file = place.is_some_and(|place| place.location_type == Some(LocationType::Path));
     match kubeconfig::load(&object.spec.cluster_source, secrets, &shared.settings).await {
         Err(bad) => {
             lock().remove(&name);
@@ -116,6 +119,9 @@ async fn reconcile(
         Ok(config) => {
             let is_same = lock().get(&name).is_some_and(|(with, _)| *with == config);
             if !is_same {
+                if is_file && shared.settings.kubeconfig_directory.is_none() {
+                    warn_of_file(shared, &object);
+                }
                 let mut tasks = Tasks::new();
                 let keeper = connection::keep_up(Arc::clone(shared), Arc::clone(&connection), config.clone());
                 tasks.spawn("connection", keeper);
@@ -124,10 +130,15 @@ async fn reconcile(
         }
     }
     write_condition(shared, &object, &connection).await?;
-    let place = object.spec.cluster_source.kube_config.as_ref();
-    let is_file = place.is_some_and(|place| place.location_type == Some(LocationType::Path));
     // Nobody tells of changes in a file.
     Ok(if is_file { Next::After(shared.settings.heartbeat) } else { Next::Done })
+}
+
+/// Files may be anywhere, and who can name one is not who can read it (MK-CONN-08).
+fn warn_of_file(shared: &Shared, object: &MultiKueueCluster) {
+    let note = "A kubeconfig is read from a file that may be anywhere; keep it in a Secret".to_owned();
+    let told = Told { by: "multikueue-cluster", reason: "DeprecatedPathUsage", note, warning: true };
+    shared.recorder.tell(object, told);
 }
 
 /// Since when a cluster was out of reach, says its condition: the time goes on while nobody is here to count it.

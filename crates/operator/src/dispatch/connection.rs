@@ -173,3 +173,18 @@ async fn listen(shared: &Shared, connection: &Connection, worker: &Worker) -> Er
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MK-CONN-13, MK-CONN-14: Kueue waits 5 seconds, then twice as long each time, up to more than five minutes; and as long again
+    /// before it starts with a worker that has long been back. We ask at least twice a minute.
+    #[test]
+    fn mk_conn_14_waits_double_and_stay_short() {
+        let waits: Vec<u64> =
+            (0..8).map(|failures| back_off(Duration::from_secs(5), failures).as_secs()).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30, 30]);
+        assert_eq!(back_off(Duration::from_secs(5), u32::MAX), Duration::from_secs(30));
+    }
+}

@@ -100,3 +100,42 @@ pub(super) async fn connect(config: Value) -> Result<Client, kube::Error> {
     let config = config.map_err(|error| kube::Error::Service(Box::new(error)))?;
     crate::client(config)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MK-CONN-08: what is really below the directory, and not only by its name.
+    #[tokio::test]
+    async fn mk_conn_08_files_below_a_directory() -> std::io::Result<()> {
+        let home = tempfile::tempdir()?;
+        let (allowed, beside) = (home.path().join("allowed"), home.path().join("allowed-not"));
+        for directory in [&allowed, &beside] {
+            std::fs::create_dir(directory)?;
+            std::fs::write(directory.join("file"), "")?;
+        }
+        std::os::unix::fs::symlink(beside.join("file"), allowed.join("escapes"))?;
+        std::os::unix::fs::symlink(allowed.join("file"), allowed.join("stays"))?;
+        let refused = "kubeconfig path is not under the allowed prefix: ";
+        let up = allowed.join("../allowed-not/file");
+        for (path, expected) in [
+            (allowed.join("file"), ""),
+            (allowed.join("stays"), ""),
+            (allowed.join("escapes"), refused),
+            (beside.join("file"), refused),
+            (up, refused),
+            (allowed.clone(), refused),
+            ("relative".into(), refused),
+            ("".into(), "kubeconfig path must not be empty"),
+            (allowed.join("missing"), "open "),
+        ] {
+            let said = below(&path, &allowed).await.err().unwrap_or_default();
+            assert!(
+                said.starts_with(expected) && said.is_empty() == expected.is_empty(),
+                "{}: {said}",
+                path.display()
+            );
+        }
+        Ok(())
+    }
+}

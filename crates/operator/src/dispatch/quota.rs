@@ -43,7 +43,15 @@ pub(super) fn start(shared: &Arc<Shared>, queues: Queues, tasks: &mut Tasks) {
         loop {
             let mut asked_for = false;
             for queue in queues.cluster_queues.all() {
-                let Some(check) = check_of(&shared, &queue) else { continue };
+                let Some(check) = check_of(&shared, &queue) else {
+                    if said(&queue).is_some() {
+                        asked_for = true;
+                        if let Err(error) = say_nothing(&shared, &queues, &queue).await {
+                            warn!(cluster_queue = ?queue.metadata.name, error = %reconcile::chain(&error), "it says more than is true");
+                        }
+                    }
+                    continue;
+                };
                 let config = config_of(&shared, &check);
                 let requested = config.as_deref().is_some_and(is_requested);
                 asked_for |= requested;
@@ -71,6 +79,13 @@ pub(super) fn start(shared: &Arc<Shared>, queues: Queues, tasks: &mut Tasks) {
             }
         }
     });
+}
+
+/// Nothing is said of a queue that leads to no workers any more (MK-QA-02).
+async fn say_nothing(shared: &Shared, queues: &Queues, queue: &ClusterQueue) -> Result<(), Error> {
+    let all = queue.status.iter().flat_map(|status| &status.conditions);
+    let others: Vec<&Condition> = all.filter(|condition| condition.type_ != AUTOMATION).collect();
+    write(shared, queues, queue, json!({"status": {"conditions": others}}), true).await.map(drop)
 }
 
 /// The same on the queue as it is now.

@@ -240,7 +240,9 @@ impl Lane<'_> {
     /// Reads what is there, as it is now and not as a watch tells of it.
     async fn look(&self) -> Result<Option<Duration>, Error> {
         let api = self.worker.workloads_in(&self.key.namespace);
+        let mut was_ours = false;
         if let Some(there) = self.call("read a Workload", api.get_opt(&self.key.name)).await? {
+            was_ours |= self.was_ours(&there.metadata);
             self.claim_workload(there);
         } else if let Some(known) = &self.worker.workloads.get(self.key) {
             self.worker.workloads.removed(known);
@@ -249,10 +251,14 @@ impl Lane<'_> {
             let api = self.worker.objects_in(kind.adapter, &self.key.namespace);
             let known = kind.objects.get(&Key::new(self.key.namespace.as_str(), name.as_str()));
             if let Some(there) = self.call("read a job", api.get_opt(&name)).await? {
+                was_ours |= self.was_ours(&there.metadata);
                 self.claim_job(kind, there);
             } else if let Some(known) = known {
                 kind.objects.removed(&known);
             }
+        }
+        if was_ours {
+            return Ok(Some(self.shared.settings.heartbeat));
         }
         let wait = self.connection.book.read(self.key, self.shared.clock.now());
         if wait.is_none() {
@@ -333,11 +339,7 @@ impl Lane<'_> {
             let seen = mirror.metadata.resource_version.clone();
             params.preconditions.iter_mut().for_each(|only| only.resource_version.clone_from(&seen));
         }
-        params.propagation_policy = match pods {
-            Pods::Before => Some(PropagationPolicy::Foreground),
-            Pods::After if kind.adapter.deletes_in_background => Some(PropagationPolicy::Background),
-            Pods::After => None,
-        };
+        params.propagation_policy = propagation(kind.adapter, pods);
         let name = mirror.metadata.name.as_deref().unwrap_or_default();
         let api = self.worker.objects_in(kind.adapter, &self.key.namespace);
         match self.call("delete a job", api.delete(name, &params)).await {
@@ -410,6 +412,15 @@ impl Lane<'_> {
         self.shared.wake.workload(self.key.clone());
     }
 
+    /// Whether something is of this very Workload or job, and was created under another origin. It is not touched, but
+    /// neither can the cluster be said to hold nothing: it may run (MK-ORI-02).
+    fn was_ours(&self, there: &kube::core::ObjectMeta) -> bool {
+        let of = there.annotations.as_ref().and_then(|all| all.get(dispatch::ORIGIN_UID));
+        let local = self.seen.local.as_deref().and_then(|local| local.metadata.uid.as_ref());
+        let job = self.seen.job.as_deref().and_then(|job| job.metadata.uid.as_ref());
+        of.is_some() && (of == local || of == job) && !is_ours(there, &self.shared.settings.origin)
+    }
+
     /// Takes note of a Workload of this name, if it is ours (MK-COPY-05).
     fn claim_workload(&self, there: Workload) {
         if is_ours(&there.metadata, &self.shared.settings.origin) {
@@ -463,6 +474,16 @@ impl Lane<'_> {
     }
 }
 
+/// In which order a mirror and its pods go. Kueue deletes Jobs and external kinds in the background and leaves the rest to
+/// the API server (MK-DEL-04); so do we where nobody waits for the pods.
+fn propagation(adapter: &Adapter, pods: Pods) -> Option<PropagationPolicy> {
+    match pods {
+        Pods::Before => Some(PropagationPolicy::Foreground),
+        Pods::After if adapter.deletes_in_background => Some(PropagationPolicy::Background),
+        Pods::After => None,
+    }
+}
+
 /// This very object and no other of its name.
 fn only(uid: Option<&str>) -> DeleteParams {
     let uid = uid.map(str::to_owned);
@@ -486,4 +507,26 @@ fn linked(object: &DynamicObject) -> Option<Key> {
 pub(super) fn resource(adapter: &Adapter) -> ApiResource {
     let kind = GroupVersionKind::gvk(adapter.group, adapter.version, adapter.kind);
     ApiResource::from_gvk_with_plural(&kind, adapter.plural)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MK-DEL-04; and what may run again elsewhere is gone only when its pods are (never twice).
+    #[test]
+    fn mk_del_04_who_waits_for_pods() {
+        let of = |kind: &str| dispatch::adapter::ALL.iter().find(|it| it.kind == kind).expect("a known kind");
+        assert_eq!(propagation(of("Job"), Pods::After), Some(PropagationPolicy::Background));
+        assert_eq!(propagation(of("PipelineRun"), Pods::After), Some(PropagationPolicy::Background));
+        assert_eq!(propagation(of("JobSet"), Pods::After), None);
+        for adapter in &dispatch::adapter::ALL {
+            assert_eq!(
+                propagation(adapter, Pods::Before),
+                Some(PropagationPolicy::Foreground),
+                "{}",
+                adapter.kind
+            );
+        }
+    }
 }

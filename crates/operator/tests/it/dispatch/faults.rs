@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU8, Ordering},
     },
     task::{Context, Poll},
@@ -13,9 +13,12 @@ use http::{Request, Response};
 use kube::{Client, client::Body};
 use tower_service::Service;
 
-/// How the way fails now.
+/// How the way fails now, and what was asked on it.
 #[derive(Clone, Default)]
-pub(crate) struct Faults(Arc<AtomicU8>);
+pub(crate) struct Faults {
+    now: Arc<AtomicU8>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
 
 /// A way to fail.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,7 +35,12 @@ pub(crate) enum Fault {
 
 impl Faults {
     pub(crate) fn set(&self, fault: Fault) {
-        self.0.store(fault as u8, Ordering::SeqCst);
+        self.now.store(fault as u8, Ordering::SeqCst);
+    }
+
+    /// Every request so far: its method and its address.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().expect("nobody panics here").clone()
     }
 
     /// A client that goes this way.
@@ -57,7 +65,9 @@ impl Service<Request<Body>> for Way {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (fault, client) = (self.faults.0.load(Ordering::SeqCst), self.client.clone());
+        let (fault, client) = (self.faults.now.load(Ordering::SeqCst), self.client.clone());
+        let asked = format!("{} {}", request.method(), request.uri());
+        self.faults.asked.lock().expect("nobody panics here").push(asked);
         Box::pin(async move {
             let refused = || std::io::Error::other("connect: connection refused");
             if fault == Fault::Hangs as u8 {

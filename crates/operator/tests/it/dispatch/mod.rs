@@ -1,10 +1,15 @@
 //! Jobs that run on other clusters.
 
 mod choices;
+mod connections;
+mod evictions;
 mod faults;
 pub(crate) mod fleet;
 mod interop;
 mod kinds;
 mod outages;
 mod pods;
+mod refusals;
 mod scenarios;
+mod sharing;
+mod wire;

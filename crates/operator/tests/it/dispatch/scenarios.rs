@@ -6,8 +6,16 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::{
+    connections::{
+        a_cluster_is_forgotten_and_known_again, a_kubeconfig_is_in_a_file, a_secret_goes_and_comes_back,
+        nobody_gets_quota_without_a_worker,
+    },
+    evictions::{another_check_has_a_say, drained_on_the_manager, drained_on_the_worker},
     faults::Fault,
     fleet::{Fleet, NAMESPACE, WORKERS, delete_job, eventually, job},
+    refusals::a_namespace_is_missing,
+    sharing::{jobs_that_stay_where_they_are, somebody_elses_workload_is_in_the_way},
+    wire::what_workers_hold,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,13 +42,24 @@ async fn all(mut fleet: Fleet) -> anyhow::Result<()> {
     }
     play!(
         clusters_and_checks_say_how_they_are,
+        a_secret_goes_and_comes_back,
+        a_kubeconfig_is_in_a_file,
+        a_cluster_is_forgotten_and_known_again,
+        nobody_gets_quota_without_a_worker,
+        what_workers_hold,
         completes,
         fails,
         deleted,
         deactivated,
         evicted_on_the_worker,
+        drained_on_the_manager,
+        drained_on_the_worker,
+        another_check_has_a_say,
         out_of_sync,
         somebody_elses_job_is_in_the_way,
+        somebody_elses_workload_is_in_the_way,
+        a_namespace_is_missing,
+        jobs_that_stay_where_they_are,
         answers_are_lost,
         away_for_a_moment,
         deleted_while_its_worker_was_away,
@@ -244,7 +263,7 @@ async fn deleted_while_its_worker_was_away(fleet: &mut Fleet) -> anyhow::Result<
     fleet.clean().await
 }
 
-/// Wherever it is killed, the next one carries on.
+/// MK-LOST-08, MK-HA-01: wherever it is killed, the next one carries on.
 async fn the_operator_dies_at_every_step(fleet: &mut Fleet) -> anyhow::Result<()> {
     for after in [0_u64, 20, 40, 60, 80, 100, 130, 160, 200, 250, 300, 400, 500, 700] {
         let name = format!("dies-{after}");
@@ -257,7 +276,7 @@ async fn the_operator_dies_at_every_step(fleet: &mut Fleet) -> anyhow::Result<()
     fleet.clean().await
 }
 
-/// One silent worker delays nobody who is not on it.
+/// MK-CONN-16, MK-CONN-17, MK-CFG-02: one silent worker delays nobody who is not on it, as every call has its deadline.
 async fn one_worker_hangs(fleet: &mut Fleet) -> anyhow::Result<()> {
     fleet.fault("east", Fault::Hangs);
     let mut slowest = Duration::ZERO;
