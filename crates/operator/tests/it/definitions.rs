@@ -98,3 +98,70 @@ async fn a_real_server_makes_the_same_of_them() -> anyhow::Result<()> {
     install(&client, &Conversion::Embedded).await?;
     Ok(())
 }
+
+/// The schema of a kind, as it is stored.
+fn schema(plural: &str) -> Value {
+    let all = all(&Conversion::Embedded);
+    let definition = all.iter().find(|it| it["spec"]["names"]["plural"] == plural).expect("a definition");
+    let versions = definition["spec"]["versions"].as_array().expect("versions");
+    let stored = versions.iter().find(|it| it["storage"] == true).expect("a version is stored");
+    assert_eq!(stored["name"], "v1beta2");
+    stored["schema"]["openAPIV3Schema"].clone()
+}
+
+#[track_caller]
+fn check(plural: &str, path: &str, facts: &Value) {
+    let schema = schema(plural);
+    let found = schema.pointer(path).unwrap_or_else(|| panic!("{plural} has no {path}"));
+    for (name, fact) in facts.as_object().expect("facts") {
+        assert_eq!(found.get(name).unwrap_or(&Value::Null), fact, "{name} of {path} of {plural}");
+    }
+}
+
+#[test]
+fn api_4_names() {
+    let subdomain = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+    let reference = json!({ "maxLength": 253, "pattern": subdomain });
+    let spec = "/properties/spec/properties";
+    check("clusterqueues", &format!("{spec}/cohortName"), &reference);
+    let flavors = format!("{spec}/resourceGroups/items/properties/flavors/items/properties/name");
+    check("clusterqueues", &flavors, &reference);
+    check("localqueues", &format!("{spec}/clusterQueue"), &reference);
+    check("resourceflavors", &format!("{spec}/topologyName"), &reference);
+    let label = json!({ "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "default": "main" });
+    check("workloads", &format!("{spec}/podSets/items/properties/name"), &label);
+}
+
+#[test]
+fn api_8_conditions_are_maps_by_type() {
+    let conditions = json!({
+        "maxItems": 16, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
+    });
+    for plural in ["admissionchecks", "clusterqueues", "localqueues", "multikueueclusters", "workloads"] {
+        check(plural, "/properties/status/properties/conditions", &conditions);
+    }
+}
+
+#[test]
+fn wpc_1_a_class_is_a_value_with_a_description() {
+    check("workloadpriorityclasses", "", &json!({ "required": ["value"] }));
+    check("workloadpriorityclasses", "/properties/value", &json!({ "type": "integer", "format": "int32" }));
+    check("workloadpriorityclasses", "/properties/description", &json!({ "maxLength": 2048 }));
+    check("workloadpriorityclasses", "/properties", &json!({ "spec": null, "status": null }));
+}
+
+#[test]
+fn ac_3_what_a_check_may_say() {
+    let state = "/properties/status/properties/admissionChecks/items/properties/state";
+    check("workloads", state, &json!({ "enum": ["Pending", "Ready", "Retry", "Rejected"] }));
+}
+
+#[test]
+fn mkc_2_clusters_are_named_once_each() {
+    let unique = "size(self.filter(i, size(self.filter(j, j == i)) > 1)) == 0";
+    let facts = json!({
+        "minItems": 1, "maxItems": 20,
+        "x-kubernetes-validations": [{ "message": "must be unique", "rule": unique }],
+    });
+    check("multikueueconfigs", "/properties/spec/properties/clusters", &facts);
+}

@@ -238,6 +238,19 @@ impl World {
         Ok(self.workloads().get_opt(name).await?.is_none())
     }
 
+    /// Waits until an object is kept from going.
+    pub(crate) async fn holds(&self, kind: &str, name: &str) -> anyhow::Result<()> {
+        let api = self.api_of(&of_kind(kind))?;
+        let held = |object: Option<&DynamicObject>| {
+            object.is_some_and(|it| it.metadata.finalizers.as_ref().is_some_and(|it| !it.is_empty()))
+        };
+        let waiting = kube::runtime::wait::await_condition(api, name, held);
+        tokio::time::timeout(PATIENCE, waiting)
+            .await
+            .with_context(|| format!("{kind} {name} is not held"))??;
+        Ok(())
+    }
+
     /// Waits until an object is gone.
     pub(crate) async fn gone(&self, kind: &str, name: &str) -> anyhow::Result<()> {
         let api = self.api_of(&of_kind(kind))?;

@@ -92,7 +92,7 @@ pub(super) async fn api_5_amounts_beyond_measure(world: &World) -> anyhow::Resul
     Ok(())
 }
 
-/// RF-1, LQ-1, AC-1, TP-1: what cannot be is refused when it is written.
+/// RF-1, RF-2, LQ-1, AC-1, TP-1, WL-4: what cannot be is refused when it is written.
 pub(super) async fn rf_1_refused_when_written(world: &World) -> anyhow::Result<()> {
     let refused = async |object: Value, why: &str| {
         let error = world.create(object.clone()).await.err().map(|error| format!("{error:#}"));
@@ -114,9 +114,23 @@ pub(super) async fn rf_1_refused_when_written(world: &World) -> anyhow::Result<(
     refused(of("Topology", levels(&["kubernetes.io/hostname", "rack"])), "lowest level").await;
     refused(of("Topology", levels(&["rack", "rack"])), "unique").await;
     world.queue("a", "1", json!({})).await?;
-    let moved = world.patch("LocalQueue", "a", json!({ "spec": { "clusterQueue": "other" } })).await;
-    let why = moved.err().map(|error| format!("{error:#}")).unwrap_or_default();
-    assert!(why.contains("field is immutable"), "{why}");
+    let stays = async |kind: &str, name: &str, patch: Value, why: &str| {
+        let error = world.patch(kind, name, patch).await.err().map(|error| format!("{error:#}"));
+        assert!(error.as_deref().is_some_and(|it| it.contains(why)), "{kind} {name}: {error:?}");
+    };
+    stays("LocalQueue", "a", json!({ "spec": { "clusterQueue": "other" } }), "field is immutable").await;
+    let placed = json!({ "topologyName": "t", "nodeLabels": { "rack": "a" } });
+    let racks = world.create(of("ResourceFlavor", placed)).await?.metadata.name.unwrap_or_default();
+    for (field, value) in [("nodeLabels", json!({ "rack": "b" })), ("topologyName", json!("other"))] {
+        let why = format!("{field} {} immutable", if field == "nodeLabels" { "are" } else { "is" });
+        stays("ResourceFlavor", &racks, json!({ "spec": { field: value } }), &why).await;
+    }
+    let workload = world.job("in", "a", "1", json!({})).await?;
+    world.shows(&workload, &ADMITTED).await?;
+    let moved = json!({ "spec": { "queueName": "b" } });
+    stays("Workload", &workload, moved, "queueName is immutable while workload quota reserved").await;
+    let limited = json!({ "spec": { "maximumExecutionTimeSeconds": 60 } });
+    stays("Workload", &workload, limited, "maximumExecutionTimeSeconds is immutable").await;
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Scenarios, each named by the rules that it is about. All of them run on an embedded cluster and on a real control
 //! plane, with the same assertions.
 
+mod around;
 mod bad_input;
 mod basic;
 mod checks;
@@ -48,6 +49,11 @@ const ALL: &[(&str, Scenario)] = &[
     ("lq-5-a-deleted-local-queue", |world| Box::pin(bad_input::lq_5_a_deleted_local_queue(world))),
     ("sm-41-a-deleted-workload", |world| Box::pin(bad_input::sm_41_a_deleted_workload(world))),
     ("jf-3-jobs-without-queue", |world| Box::pin(bad_input::jf_3_jobs_without_queue(world))),
+    ("ac-2-a-held-check", |world| Box::pin(around::ac_2_a_check_is_held_while_it_is_asked_for(world))),
+    ("lq-3-what-is-used", |world| Box::pin(around::lq_3_a_local_queue_shows_what_is_used(world))),
+    ("qu-5-every-queue", |world| Box::pin(around::qu_5_every_queue_has_its_turn(world))),
+    ("qu-11-who-leaves", |world| Box::pin(around::qu_11_who_leaves_makes_room(world))),
+    ("jf-5-a-part", |world| Box::pin(around::jf_5_a_part_runs_while_the_whole_may(world))),
     ("sm-42-restart", |world| Box::pin(restart::sm_42_restart(world))),
     ("sm-42-restart-between-checks", |world| Box::pin(restart::sm_42_restart_between_checks(world))),
 ];
