@@ -58,6 +58,7 @@ pub(crate) struct Context {
 /// Starts an operator on the cluster of `client`, for as long as `tasks` live. It acts as soon as it has seen what
 /// there is.
 pub fn start(client: Client, settings: Settings, clock: Clock, tasks: &mut Tasks) -> Operator {
+    let client = client::in_time(client, settings.deadline);
     let work = Arc::new(work::Work::default());
     let caches = caches::Caches::start(&client, &settings, &work, tasks);
     let context = Arc::new(Context {

@@ -1,6 +1,6 @@
 //! What the operator can be told to do differently. The defaults are those of Kueue's configuration v1beta2.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
@@ -22,6 +22,8 @@ use crate::dispatch;
 pub struct Settings {
     /// The namespace that the operator is at home in.
     pub namespace: String,
+    /// How long a call to its own cluster may take.
+    pub deadline: Duration,
     /// Whether Jobs are managed that name no queue.
     pub manage_jobs_without_queue_name: bool,
     /// The namespaces whose Jobs are managed.
@@ -51,6 +53,7 @@ impl Default for Settings {
         Settings {
             managed_namespaces: all_but(&["kube-system", &namespace]),
             namespace,
+            deadline: Duration::from_secs(30),
             manage_jobs_without_queue_name: false,
             frameworks: frameworks(),
             external_frameworks: Vec::new(),

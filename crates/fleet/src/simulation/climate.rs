@@ -8,7 +8,7 @@ use super::{network::Weather, random::Random};
 pub(super) struct Climate {
     /// On the way to the workers.
     pub(super) workers: Weather,
-    /// On the way to the manager, where whoever gets no answer is told so.
+    /// On the way to the manager.
     pub(super) manager: Weather,
     /// A worker no longer answers for a while.
     pub(super) freezes: u64,
@@ -44,7 +44,12 @@ impl Climate {
                 aimed: some_or(30, 400),
                 silent: 500,
             },
-            manager: Weather { lost: some_or(4, 20), unheard: some_or(4, 40), ..Weather::default() },
+            manager: Weather {
+                lost: some_or(4, 20),
+                unheard: some_or(4, 40),
+                silent: 500,
+                ..Weather::default()
+            },
             freezes: some_or(4, 12),
             naps: some_or(4, 15),
             kills: some_or(4, 12),

@@ -56,7 +56,12 @@ impl Event {
 
     /// As a watch tells of it; written once for all who listen.
     pub(super) fn line(&self) -> Bytes {
-        let write = || Bytes::from(format!("{{\"type\":\"{}\",\"object\":{}}}\n", self.kind, self.object));
+        let write = || {
+            let mut line = format!("{{\"type\":\"{}\",\"object\":", self.kind).into_bytes();
+            line.extend(written(&self.object));
+            line.extend_from_slice(b"}\n");
+            Bytes::from(line)
+        };
         self.line.get_or_init(write).clone()
     }
 }
@@ -339,6 +344,11 @@ fn take_in(value: &Value, into: &mut impl Hasher) {
             }
         }
     }
+}
+
+/// A value as JSON.
+pub(super) fn written(value: &Value) -> Vec<u8> {
+    serde_json::to_vec(value).expect("values have string keys and finite numbers")
 }
 
 fn not_found(place: &Place) -> Refused {

@@ -21,7 +21,7 @@ use tokio::sync::{Notify, mpsc};
 use tower_service::Service;
 
 use super::{
-    memory::{Event, JOBS, Memory, Place, Refused},
+    memory::{Event, JOBS, Memory, Place, Refused, written},
     random::Random,
 };
 
@@ -54,7 +54,8 @@ pub(super) struct Weather {
 #[error("connection reset by peer")]
 pub(super) struct Broken;
 
-/// The operator gives a connection up on which it has heard nothing for so long.
+/// A client gives a connection up on which it has heard nothing for so long. That is for watches; whoever writes has to
+/// have a deadline of his own, and without one he waits here for ever.
 const READ_TIMEOUT: Duration = Duration::from_secs(295);
 
 /// A simulated cluster, and the way to it.
@@ -235,6 +236,7 @@ struct Fate {
     back: Duration,
     lost: bool,
     twice: bool,
+    writes: bool,
     heard: Heard,
 }
 
@@ -263,13 +265,16 @@ impl Fate {
             (true, false) => Heard::Break,
             (true, true) => Heard::Nothing,
         };
-        Fate { there, back, lost, twice, heard }
+        Fate { there, back, lost, twice, writes, heard }
     }
 
     /// What somebody notices who gets no answer.
     async fn without_answer<T>(&self) -> Result<T, Broken> {
-        let silence = if self.heard == Heard::Nothing { READ_TIMEOUT } else { self.back };
-        tokio::time::sleep(silence).await;
+        match self.heard {
+            Heard::Nothing if self.writes => futures::future::pending().await,
+            Heard::Nothing => tokio::time::sleep(READ_TIMEOUT).await,
+            Heard::Answer | Heard::Break => tokio::time::sleep(self.back).await,
+        }
         Err(Broken)
     }
 }
@@ -340,7 +345,7 @@ impl Asked {
 }
 
 fn reply(code: u16, body: &Value) -> Response<Stream> {
-    let body = Full::new(Bytes::from(body.to_string())).boxed_unsync();
+    let body = Full::new(Bytes::from(written(body))).boxed_unsync();
     let code = StatusCode::from_u16(code).expect("codes are written here");
     Response::builder()
         .status(code)

@@ -39,6 +39,16 @@ fn a_job_that_is_deleted_and_submitted_again_at_once_runs() {
     }
 }
 
+/// Calls to its own cluster had no deadline: one that was never answered kept the operator from that object for ever.
+#[test]
+fn a_manager_that_falls_silent_is_asked_again() {
+    let manager = Weather { lost: 40, unheard: 40, silent: 1000, ..Weather::default() };
+    for seed in 0..4 {
+        let outcome = run_in(Some(Climate { manager, ..Climate::default() }), seed, Settings::default());
+        assert!(outcome.violations.is_empty(), "{outcome}");
+    }
+}
+
 /// A bug is found within so many seeds.
 const LOOK: u64 = 200;
 
