@@ -38,9 +38,12 @@ const AT_ONCE: usize = 32;
 pub(crate) const BY_CONTROLLER: &str = "controller";
 /// Index of pods that nobody controls, by namespace, and by namespace and label.
 pub(crate) const FREE: &str = "free";
-/// Pods change in crowds. A Job waits for so long per pod that it runs at once before it looks at a change, up to
-/// [`triggers::BATCH`]: one with a single pod hardly waits, one with thousands looks once a second.
+/// Pods change in crowds. A Job waits for so long per pod that it runs at once before it looks at a change: one with a
+/// single pod hardly waits.
 const BATCH_PER_POD: Duration = Duration::from_millis(2);
+/// And never longer than this, at which looking at ten thousand pods costs little of what their changes cost. A wait of a
+/// second, as in Kubernetes, would be most of the time of a Job of many short pods.
+const LONGEST_BATCH: Duration = Duration::from_millis(100);
 
 /// The controller. Cheap to clone.
 #[derive(Clone)]
@@ -236,8 +239,7 @@ fn until(now: Timestamp, at: Timestamp) -> Duration {
 
 fn batch(job: &Job) -> Duration {
     let pods = spec(job).parallelism.unwrap_or(1).clamp(1, 1000).unsigned_abs();
-    let most = Duration::try_from(triggers::BATCH).unwrap_or_default();
-    (BATCH_PER_POD * pods).min(most)
+    (BATCH_PER_POD * pods).min(LONGEST_BATCH)
 }
 
 /// What keeps a Job from being carried on.
