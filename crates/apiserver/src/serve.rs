@@ -26,8 +26,12 @@ use crate::cluster::Cluster;
 use crate::credentials::Credentials;
 use crate::published;
 
-/// How long a client may take to say who it is, and to send the head of a request.
+/// How long a client may take to say who it is.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a connection may wait for the head of its next request, which includes the time in which nothing is asked:
+/// the limit begins with the end of the last answer. A shorter one would close connections that clients keep for later,
+/// some of them just as they are used again; kube-apiserver keeps them as long.
+const IDLE: Duration = Duration::from_secs(90);
 /// Connections at one time. More of them wait until one ends.
 const CONNECTIONS: usize = 8192;
 /// The largest head of a request that is read (1.1).
@@ -202,7 +206,7 @@ async fn converse(
         Err(_) => return tracing::debug!("a client took too long to say who it is"),
     };
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(MAX_HEAD);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(MAX_HEAD);
     builder
         .http2()
         .timer(TokioTimer::new())
