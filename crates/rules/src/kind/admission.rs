@@ -14,10 +14,12 @@ pub(super) struct Webhooks;
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 const VERSIONS: &str = "v1, v1beta1";
 const MAX_CONDITIONS: usize = 64;
+/// Why a policy may say that it refuses an object.
+const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 
 impl Kind for Webhooks {
     fn counts(&self) -> Counts {
-        Counts::Fields(&["webhooks"])
+        Counts::Exactly(&["webhooks"])
     }
 
     fn validate(&self, it: &It<'_>) -> Errors {
@@ -321,6 +323,16 @@ impl Kind for Policies {
                     errors.push(path.child("paramKind").child(field).required(""));
                 }
             }
+            let kind = text(spec, "paramKind.kind");
+            if !kind.is_empty() {
+                let path = path.child("paramKind").child("kind");
+                let problems = names::dns_1035_label(&kind.to_lowercase());
+                if !problems.is_empty() {
+                    let why = problems.join(",");
+                    let why = format!("may have mixed case, but should otherwise match: {why}");
+                    errors.push(path.invalid(kind, why));
+                }
+            }
         }
         if spec["matchConstraints"].is_null() {
             errors.push(path.child("matchConstraints").required(""));
@@ -333,7 +345,11 @@ impl Kind for Policies {
         }
         errors.extend(match_conditions(items(spec, "matchConditions"), &path.child("matchConditions")));
         for (i, variable) in items(spec, "variables").iter().enumerate() {
-            errors.extend(expression(variable, &path.child("variables").index(i)));
+            let path = path.child("variables").index(i);
+            errors.extend(expression(variable, &path));
+            if text(variable, "name").is_empty() {
+                errors.push(path.child("name").required("name is not specified"));
+            }
         }
         if items(spec, "validations").is_empty() && items(spec, "auditAnnotations").is_empty() {
             let why = "validations or auditAnnotations must contain at least one item";
@@ -341,7 +357,13 @@ impl Kind for Policies {
             errors.push(path.child("auditAnnotations").required(why));
         }
         for (i, validation) in items(spec, "validations").iter().enumerate() {
-            errors.extend(expression(validation, &path.child("validations").index(i)));
+            let path = path.child("validations").index(i);
+            errors.extend(expression(validation, &path));
+            let message = text(validation, "message");
+            if message.contains('\n') {
+                errors.push(path.child("message").invalid(message, "must not contain line breaks"));
+            }
+            errors.extend(one_of(validation, "reason", &REASONS, &path));
         }
         for (i, annotation) in items(spec, "auditAnnotations").iter().enumerate() {
             let path = path.child("auditAnnotations").index(i);
@@ -449,7 +471,7 @@ impl Kind for PolicyBindings {
 
 /// Objects that say more about a policy: one by its name, or those that a selector finds.
 fn param_ref(reference: &Value, path: &Path) -> Errors {
-    const ACTIONS: [&str; 2] = ["Allow", "Deny"];
+    const ACTIONS: [&str; 2] = ["Deny", "Allow"];
     let mut errors = Errors::new();
     let name = text(reference, "name");
     match (name.is_empty(), reference["selector"].is_null()) {
@@ -468,6 +490,9 @@ fn param_ref(reference: &Value, path: &Path) -> Errors {
         }
         (true, true) => errors.push(path.required("one of name or selector must be specified")),
     }
-    errors.extend(required_one_of(reference, "parameterNotFoundAction", &ACTIONS, path));
+    match text(reference, "parameterNotFoundAction") {
+        "" => errors.push(path.child("parameterNotFoundAction").required("")),
+        _ => errors.extend(one_of(reference, "parameterNotFoundAction", &ACTIONS, path)),
+    }
     errors
 }

@@ -1,6 +1,7 @@
 //! Autoscalers. They are kept as the second version has them; [`to_v2`] and [`from_v2`] translate.
 
 use serde_json::{Value, json};
+use types::Quantity;
 
 use super::{It, Kind, at, items, text};
 use crate::field::{self, Errors, Path};
@@ -68,7 +69,7 @@ fn renamed(autoscaler: &Value, version: &str) -> Value {
     autoscaler
 }
 
-/// Autoscalers: how many replicas of what. Metrics are taken as they come.
+/// Autoscalers: how many replicas of what. What a metric says of its source is taken as it comes.
 pub(super) struct Autoscalers;
 
 impl Autoscalers {
@@ -110,11 +111,51 @@ impl Autoscalers {
                 errors.push(path_target.child("apiVersion").invalid(version, why));
             }
         }
+        for (i, metric) in items(spec, "metrics").iter().enumerate() {
+            errors.extend(Autoscalers::metric(metric, &path.child("metrics").index(i)));
+        }
         for direction in ["scaleUp", "scaleDown"] {
             let rules = &spec["behavior"][direction];
             if !rules.is_null() {
                 errors.extend(Autoscalers::rules(rules, &path.child("behavior").child(direction)));
             }
+        }
+        errors
+    }
+
+    /// A metric has a type and is of that type.
+    fn metric(metric: &Value, path: &Path) -> Errors {
+        const SOURCES: [(&str, &str); 5] = [
+            ("ContainerResource", "containerResource"),
+            ("External", "external"),
+            ("Object", "object"),
+            ("Pods", "pods"),
+            ("Resource", "resource"),
+        ];
+        let mut errors = Errors::new();
+        let (kind, at_type) = (text(metric, "type"), path.child("type"));
+        if kind.is_empty() {
+            errors.push(at_type.required("must specify a metric source type"));
+        }
+        let wanted = SOURCES.iter().find(|(name, _)| *name == kind).map(|(_, source)| *source);
+        match wanted {
+            None => {
+                // Asked twice, in the list of types and for what belongs to it.
+                let error = at_type.not_supported(field::Value::json(&kind), &SOURCES.map(|(name, _)| name));
+                errors.extend([error.clone(), error]);
+            }
+            Some(source) if metric[source].is_null() => {
+                let why = "must populate information for the given metric source";
+                errors.push(path.child(source).required(why));
+            }
+            Some(_) => {}
+        }
+        let present: Vec<&str> =
+            SOURCES.iter().map(|(_, source)| *source).filter(|source| !metric[*source].is_null()).collect();
+        if present.len() != 1 {
+            let others = present.into_iter().filter(|source| Some(*source) != wanted);
+            let why = "must populate the given metric source only";
+            errors.extend(others.map(|source| path.child(source).forbidden(why)));
         }
         errors
     }
@@ -158,6 +199,12 @@ impl Autoscalers {
                 let why = format!("must be less than or equal to {HALF_HOUR}");
                 errors.push(path.child("periodSeconds").invalid(number("periodSeconds"), why));
             }
+        }
+        if let Some(Ok(tolerance)) = rules["tolerance"].as_str().map(str::parse::<Quantity>)
+            && tolerance.is_negative()
+        {
+            let path = path.child("tolerance");
+            errors.push(path.invalid(tolerance.to_string().as_str(), meta::NEGATIVE));
         }
         errors
     }

@@ -158,6 +158,8 @@ fn apply_to_struct(of: schema::Type, value: &mut Value) {
     let name = of.name().strip_prefix("io.k8s.").unwrap_or(of.name());
     match name {
         "api.core.v1.Pod" => return defaulted::<Pod>(value, pod::defaults::apply_pod_defaults),
+        // What pods of a class cost besides themselves is written down as it was said.
+        "api.node.v1.Overhead" => return,
         "api.core.v1.PodTemplateSpec" => {
             return defaulted::<PodTemplateSpec>(value, pod::defaults::apply_template_defaults);
         }

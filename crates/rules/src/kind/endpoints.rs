@@ -57,7 +57,7 @@ pub fn create(
     let mut warnings = kind.prepare_create(&mut new);
     let mut new = schema::encode(facts.of, &new);
 
-    let it = judged(kind, facts, &new, &Value::Null);
+    let it = judged(kind, facts, &new, &Value::Null, body);
     invalid_if_any(kind.validate(&it))?;
     invalid_if_any(it.common())?;
     if has_version(&it.meta) {
@@ -78,9 +78,9 @@ pub fn update(kind: &dyn Kind, facts: &Facts, body: &Value, stored: &Value) -> R
     }
     kind.prepare_update(&mut new, stored);
     let mut new = schema::encode(facts.of, &new);
-    count(kind, &mut new, stored);
+    count(kind, &mut new, stored, body);
 
-    let it = judged(kind, facts, &new, stored);
+    let it = judged(kind, facts, &new, stored, body);
     let mut errors = it.common();
     errors.extend(kind.validate_update(&it));
     invalid_if_any(errors)?;
@@ -101,9 +101,9 @@ pub fn update_subresource(
     kind.prepare_subresource(subresource, &mut new, stored);
     let mut new = schema::encode(facts.of, &new);
     if subresource != "status" {
-        count(kind, &mut new, stored);
+        count(kind, &mut new, stored, body);
     }
-    let it = judged(kind, facts, &new, stored);
+    let it = judged(kind, facts, &new, stored, body);
     let mut errors = it.common();
     errors.extend(kind.validate_subresource(subresource, &it));
     invalid_if_any(errors)?;
@@ -122,22 +122,39 @@ fn begin(kind: &dyn Kind, facts: &Facts, body: &Value, stored: &Value) -> Result
 }
 
 /// A change that counts makes a new generation.
-fn count(kind: &dyn Kind, new: &mut Value, old: &Value) {
+fn count(kind: &dyn Kind, new: &mut Value, old: &Value, sent: &Value) {
     let differs = |fields: &[&str]| fields.iter().any(|field| at(new, field) != at(old, field));
     let grows = match kind.counts() {
         Counts::Nothing | Counts::Once => false,
         Counts::Spec => differs(&["spec"]),
         Counts::Fields(fields) => differs(fields),
+        Counts::Exactly(fields) => {
+            differs(fields) || fields.iter().any(|field| has_lost(at(sent, field), at(new, field)))
+        }
     };
     if grows {
         new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
     }
 }
 
-fn judged<'a>(kind: &dyn Kind, facts: &Facts, new: &'a Value, old: &'a Value) -> It<'a> {
+/// Whether a list or a map without items was sent that nothing is left of.
+fn has_lost(sent: &Value, kept: &Value) -> bool {
+    match (sent, kept) {
+        (Value::Array(items), Value::Null) => items.is_empty(),
+        (Value::Object(fields), Value::Null) => fields.is_empty(),
+        (Value::Array(sent), Value::Array(kept)) => sent.iter().zip(kept).any(|(a, b)| has_lost(a, b)),
+        (Value::Object(sent), kept @ Value::Object(_)) => {
+            sent.iter().any(|(name, value)| has_lost(value, kept.get(name).unwrap_or(&Value::Null)))
+        }
+        _ => false,
+    }
+}
+
+fn judged<'a>(kind: &dyn Kind, facts: &Facts, new: &'a Value, old: &'a Value, sent: &'a Value) -> It<'a> {
     It {
         new,
         old,
+        sent,
         meta: metadata(new),
         allow_privileged: facts.allow_privileged,
         namespaced: facts.namespaced,

@@ -39,7 +39,7 @@ fn spec(it: &It<'_>) -> Errors {
     let mut errors = Errors::new();
     if items(spec, "rules").is_empty() && spec["defaultBackend"].is_null() {
         let why = "either `defaultBackend` or `rules` must be specified";
-        errors.push(path.invalid(field::Value::json(&spec["rules"]), why));
+        errors.push(path.invalid(field::Value::json(at(it.sent, "spec.rules")), why));
     }
     if !spec["defaultBackend"].is_null() {
         errors.extend(backend(&spec["defaultBackend"], &path.child("defaultBackend")));
@@ -133,13 +133,26 @@ fn backend(backend: &Value, path: &Path) -> Errors {
     match (service.is_null(), resource.is_null()) {
         (false, false) => vec![path.invalid("", "cannot set both resource and service backends")],
         (true, true) => vec![path.invalid("", "resource or service backend is required")],
-        (true, false) => {
-            let path = path.child("resource");
-            let missing = ["kind", "name"].into_iter().filter(|name| text(resource, name).is_empty());
-            missing.map(|name| path.child(name).required("")).collect()
-        }
+        (true, false) => reference(resource, &path.child("resource")),
         (false, true) => service_backend(service, path),
     }
+}
+
+/// A reference to an object of any kind.
+pub(super) fn reference(reference: &Value, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    if let Some(group) = reference["apiGroup"].as_str() {
+        let path = path.child("apiGroup");
+        errors.extend(names::dns_subdomain(group).into_iter().map(|why| path.invalid(group, why)));
+    }
+    for field in ["kind", "name"] {
+        let path = path.child(field);
+        match text(reference, field) {
+            "" => errors.push(path.required("")),
+            name => errors.extend(names::path_segment(name).into_iter().map(|why| path.invalid(name, why))),
+        }
+    }
+    errors
 }
 
 fn service_backend(service: &Value, path: &Path) -> Errors {

@@ -19,6 +19,7 @@ pub mod autoscaling;
 mod batch;
 mod coordination;
 pub mod core;
+mod csi;
 pub mod defaults;
 pub mod endpoints;
 mod flowcontrol;
@@ -140,6 +141,8 @@ pub enum Counts {
     Spec,
     /// Those of these fields.
     Fields(&'static [&'static str]),
+    /// Those of these fields, of which one that was sent empty is another one than one that is not there.
+    Exactly(&'static [&'static str]),
     /// The first generation is the last one.
     Once,
 }
@@ -150,6 +153,8 @@ pub struct It<'a> {
     pub new: &'a Value,
     /// The stored one; null for a new object.
     pub old: &'a Value,
+    /// What was sent, in which a list without items is another thing than none.
+    pub sent: &'a Value,
     /// The metadata of the new one.
     pub meta: ObjectMeta,
     /// Whether containers may be privileged.
@@ -243,6 +248,8 @@ pub fn of(group: &str, kind: &str) -> &'static dyn Kind {
         ("policy", "PodDisruptionBudget") => &policy::PodDisruptionBudgets,
         ("scheduling.k8s.io", "PriorityClass") => &policy::PriorityClasses,
         ("storage.k8s.io", "StorageClass") => &storage::StorageClasses,
+        ("storage.k8s.io", "CSIDriver") => &csi::Drivers,
+        ("storage.k8s.io", "CSINode") => &csi::Nodes,
         ("storage.k8s.io", "VolumeAttributesClass") => &storage::VolumeAttributesClasses,
         ("storage.k8s.io", "VolumeAttachment") => &storage::Attachments,
         ("storage.k8s.io", "CSIStorageCapacity") => &storage::Capacities,

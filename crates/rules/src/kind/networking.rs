@@ -15,6 +15,29 @@ use crate::wire;
 /// Who serves an ingress; the controller is for good.
 pub(super) struct IngressClasses;
 
+impl IngressClasses {
+    /// Parameters are the cluster's, or in a namespace, which is then named.
+    fn scope(parameters: &Value, path: &Path) -> Errors {
+        const SCOPES: [&str; 2] = ["Cluster", "Namespace"];
+        let (at_scope, at_namespace) = (path.child("scope"), path.child("namespace"));
+        let namespace = parameters["namespace"].as_str();
+        match (parameters["scope"].as_str(), namespace) {
+            (None, _) => vec![at_scope.required("")],
+            (Some("Namespace"), None) => {
+                vec![at_namespace.required("`parameters.scope` is set to 'Namespace'")]
+            }
+            (Some("Namespace"), Some(name)) => {
+                names::dns_label(name).into_iter().map(|why| at_namespace.invalid(name, why)).collect()
+            }
+            (Some("Cluster"), Some(_)) => {
+                vec![at_namespace.forbidden("`parameters.scope` is set to 'Cluster'")]
+            }
+            (Some("Cluster"), None) => Errors::new(),
+            (Some(other), _) => vec![at_scope.not_supported(field::Value::json(&other), &SCOPES)],
+        }
+    }
+}
+
 impl Kind for IngressClasses {
     fn counts(&self) -> Counts {
         Counts::Spec
@@ -29,18 +52,17 @@ impl Kind for IngressClasses {
         errors.extend(names::domain_prefixed_path(&path, controller));
         let (parameters, path) = (at(it.new, "spec.parameters"), Path::new("spec").child("parameters"));
         if !parameters.is_null() {
-            for name in ["kind", "name"].into_iter().filter(|name| text(parameters, name).is_empty()) {
-                errors.push(path.child(name).required(""));
-            }
+            errors.extend(super::ingress::reference(parameters, &path));
+            errors.extend(IngressClasses::scope(parameters, &path));
         }
         errors
     }
 
     fn validate_update(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata_update();
-        let (new, old) = (at(it.new, "spec.controller"), at(it.old, "spec.controller"));
-        if new != old {
-            errors.push(Path::new("spec").child("controller").invalid(field::Value::json(new), IMMUTABLE));
+        let new = text(it.new, "spec.controller");
+        if new != text(it.old, "spec.controller") {
+            errors.push(Path::new("spec").child("controller").invalid(new, IMMUTABLE));
         }
         errors.extend(self.validate(it));
         errors
@@ -67,6 +89,24 @@ impl Kind for ServiceRanges {
         for (i, range) in ranges.iter().filter_map(Value::as_str).enumerate() {
             if addresses::cidr(range).is_none() {
                 errors.push(path.index(i).invalid(range, NOT_A_CIDR));
+            }
+        }
+        errors
+    }
+
+    /// A second range may come to the first; nothing else changes.
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata_update();
+        let (new, old) = (items(it.new, "spec.cidrs"), items(it.old, "spec.cidrs"));
+        let path = Path::new("spec").child("cidrs");
+        let gets_second = old.len() == 1 && new.len() == 2;
+        if !gets_second && old.len() != new.len() {
+            errors.push(path.invalid(field::Value::json(at(it.new, "spec.cidrs")), IMMUTABLE));
+            return errors;
+        }
+        for (i, (new, old)) in new.iter().zip(old).enumerate() {
+            if new != old {
+                errors.push(path.index(i).invalid(new.as_str().unwrap_or(""), IMMUTABLE));
             }
         }
         errors
@@ -208,7 +248,7 @@ fn is_inside((inner, inner_bits): (IpAddr, u32), (outer, outer_bits): (IpAddr, u
 
 impl Kind for NetworkPolicies {
     fn counts(&self) -> Counts {
-        Counts::Spec
+        Counts::Exactly(&["spec"])
     }
 
     fn validate(&self, it: &It<'_>) -> Errors {
@@ -218,7 +258,9 @@ impl Kind for NetworkPolicies {
     }
 
     fn validate_update(&self, it: &It<'_>) -> Errors {
-        let mut errors = it.metadata_update();
+        // Once as it is, and once as a change.
+        let mut errors = self.validate(it);
+        errors.extend(it.metadata_update());
         errors.extend(NetworkPolicies::spec(it));
         errors
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Toleration;
 
 use super::{It, Kind, at, items, text};
-use crate::field::{self, Errors, Path};
+use crate::field::{Errors, Path};
 use crate::meta::{self, IMMUTABLE};
 use crate::{names, pod, wire};
 
@@ -42,9 +42,9 @@ impl Kind for RuntimeClasses {
     fn validate_update(&self, it: &It<'_>) -> Errors {
         let mut errors = self.validate(it);
         errors.extend(it.any_metadata_update());
-        let (new, old) = (at(it.new, "handler"), at(it.old, "handler"));
-        if new != old {
-            errors.push(Path::new("handler").invalid(field::Value::json(new), IMMUTABLE));
+        let new = text(it.new, "handler");
+        if new != text(it.old, "handler") {
+            errors.push(Path::new("handler").invalid(new, IMMUTABLE));
         }
         errors
     }

@@ -1,13 +1,16 @@
 //! Claims on storage, volumes and their classes.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use k8s_openapi::api::core::v1::PersistentVolumeClaimSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Map, Value, json};
 use types::Quantity;
 
-use super::{Counts, It, Kind, at, items, keep, text};
+use super::{Counts, It, Kind, at, csi, items, keep, text};
 use crate::difference;
 use crate::field::{self, Errors, Path};
-use crate::meta::{self, IMMUTABLE};
+use crate::meta::{self, IMMUTABLE, selector};
 use crate::names;
 use crate::pod::volumes::claims::claim_spec;
 use crate::wire;
@@ -264,13 +267,14 @@ impl Kind for StorageClasses {
             }
             Some(_) => {}
         }
+        errors.extend(topologies(items(it.new, "allowedTopologies")));
         errors
     }
 
     fn validate_update(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata_update();
         for name in ["parameters", "provisioner", "reclaimPolicy"] {
-            if at(it.new, name) != at(it.old, name) {
+            if at(it.new, name) != at(it.old, name) || is_emptied(it, name) {
                 errors.push(Path::new(name).forbidden(format!("updates to {name} are forbidden.")));
             }
         }
@@ -282,6 +286,42 @@ impl Kind for StorageClasses {
         all.extend(errors);
         all
     }
+}
+
+/// Whether a map was sent without anything in it, where there is none.
+fn is_emptied(it: &It<'_>, name: &str) -> bool {
+    let is_empty = at(it.sent, name).as_object().is_some_and(Map::is_empty);
+    is_empty && at(it.old, name).is_null()
+}
+
+/// Where volumes of a class may be. No two terms may say the same; one that says nothing is also compared with as many
+/// that have not been read yet as there are terms.
+fn topologies(terms: &[Value]) -> Errors {
+    let mut errors = Errors::new();
+    let mut before: Vec<BTreeMap<&str, BTreeSet<&str>>> = vec![BTreeMap::new(); terms.len()];
+    for (i, term) in terms.iter().enumerate() {
+        let path = Path::new("allowedTopologies").index(i).child("matchLabelExpressions");
+        let mut wanted: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (j, expression) in items(term, "matchLabelExpressions").iter().enumerate() {
+            let (path, key) = (path.index(j), text(expression, "key"));
+            let mut values = BTreeSet::new();
+            if items(expression, "values").is_empty() {
+                errors.push(path.child("values").required(""));
+            }
+            for (k, value) in items(expression, "values").iter().filter_map(Value::as_str).enumerate() {
+                if !values.insert(value) {
+                    errors.push(path.child("values").index(k).duplicate(value));
+                }
+            }
+            errors.extend(meta::qualified(key, &path.child("key")));
+            if wanted.insert(key, values).is_some() {
+                errors.push(path.child("key").duplicate(key));
+            }
+        }
+        errors.extend(before.iter().filter(|other| **other == wanted).map(|_| path.duplicate("")));
+        before.push(wanted);
+    }
+    errors
 }
 
 /// Attributes of volumes, which are for good.
@@ -305,7 +345,7 @@ impl Kind for VolumeAttributesClasses {
                 errors.push(Path::new(name).forbidden(format!("updates to {name} are forbidden.")));
             }
         }
-        errors.extend(parameters(it.new, false));
+        errors.extend(self.validate(it));
         errors
     }
 }
@@ -375,10 +415,18 @@ impl Kind for Attachments {
     fn validate(&self, it: &It<'_>) -> Errors {
         let (spec, path) = (at(it.new, "spec"), Path::new("spec"));
         let mut errors = it.metadata();
-        match text(spec, "attacher") {
-            // Upstream asks twice, as a name and as a driver.
-            "" => errors.extend([path.child("attacher").required(""), path.child("attacher").required("")]),
-            name => errors.extend(meta::qualified(&name.to_lowercase(), &path.child("attacher"))),
+        let (attacher, at_attacher) = (text(spec, "attacher"), path.child("attacher"));
+        if attacher.is_empty() {
+            errors.push(at_attacher.required(""));
+        }
+        // What a new one says is judged once more.
+        if it.old.is_null() {
+            errors.extend(csi::driver_name(attacher, &at_attacher));
+            if let Some(volume) = at(spec, "source.persistentVolumeName").as_str() {
+                let path = path.child("source").child("persistentVolumeName");
+                let problems = names::dns_subdomain(volume).into_iter();
+                errors.extend(problems.map(|problem| path.invalid(volume, problem)));
+            }
         }
         let (node, at_node) = (text(spec, "nodeName"), path.child("nodeName"));
         errors.extend(names::dns_subdomain(node).into_iter().map(|problem| at_node.invalid(node, problem)));
@@ -406,7 +454,7 @@ impl Kind for Attachments {
     }
 
     fn validate_update(&self, it: &It<'_>) -> Errors {
-        let mut errors = it.metadata_update();
+        let mut errors = self.validate(it);
         let (new, old) = (at(it.new, "spec"), at(it.old, "spec"));
         if new != old {
             let value = field::Value::internal("io.k8s.api.storage.v1.VolumeAttachmentSpec", new);
@@ -424,25 +472,33 @@ impl Kind for Capacities {
         let mut errors = it.metadata();
         let (class, path) = (text(it.new, "storageClassName"), Path::new("storageClassName"));
         errors.extend(names::dns_subdomain(class).into_iter().map(|problem| path.invalid(class, problem)));
-        for name in ["capacity", "maximumVolumeSize"] {
-            if let Some(Ok(amount)) = it.new[name].as_str().map(str::parse::<Quantity>)
-                && amount.is_negative()
-            {
-                let why = "must be greater than or equal to 0";
-                errors.push(Path::new(name).invalid(amount.to_string().as_str(), why));
-            }
+        if let Some(Ok(amount)) = it.new["capacity"].as_str().map(str::parse::<Quantity>)
+            && amount.is_negative()
+        {
+            let why = "must be greater than or equal to 0";
+            errors.push(Path::new("capacity").invalid(amount.to_string().as_str(), why));
         }
+        let path = Path::new("nodeTopology");
+        let wrong = |topology: &Value, tolerate: bool| match topology {
+            Value::Null => Errors::new(),
+            topology => selector::validate(&wire::typed::<LabelSelector>(topology), tolerate, &path),
+        };
+        // Values that are no labels are let pass where there were some.
+        let tolerate = !wrong(at(it.old, "nodeTopology"), false).is_empty();
+        errors.extend(wrong(at(it.new, "nodeTopology"), tolerate));
         errors
     }
 
     fn validate_update(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata_update();
         errors.extend(self.validate(it));
-        for name in ["nodeTopology", "storageClassName"] {
-            let (new, old) = (at(it.new, name), at(it.old, name));
-            if new != old {
-                errors.push(Path::new(name).invalid(field::Value::json(new), IMMUTABLE));
-            }
+        let (new, old) = (at(it.new, "nodeTopology"), at(it.old, "nodeTopology"));
+        if new != old {
+            errors.push(Path::new("nodeTopology").invalid(field::Value::json(new), IMMUTABLE));
+        }
+        let class = text(it.new, "storageClassName");
+        if class != text(it.old, "storageClassName") {
+            errors.push(Path::new("storageClassName").invalid(class, IMMUTABLE));
         }
         errors
     }
@@ -480,6 +536,24 @@ impl Kind for Slices {
         if !places.iter().any(is_said) {
             let names = places.map(|name| format!("`{name}`")).join(", ");
             errors.push(path.required(format!("exactly one of {names} is required")));
+        }
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata_update();
+        errors.extend(self.validate(it));
+        let path = Path::new("spec");
+        let places =
+            [("spec.driver", path.child("driver")), ("spec.pool.name", path.child("pool").child("name"))];
+        for (name, path) in places {
+            if text(it.new, name) != text(it.old, name) {
+                errors.push(path.invalid(text(it.new, name), IMMUTABLE));
+            }
+        }
+        let (new, old) = (at(it.new, "spec.nodeName"), at(it.old, "spec.nodeName"));
+        if new != old {
+            errors.push(path.child("nodeName").invalid(field::Value::json(new), IMMUTABLE));
         }
         errors
     }

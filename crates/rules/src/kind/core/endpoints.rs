@@ -137,6 +137,7 @@ impl Kind for Endpoints {
 /// Slices of endpoints.
 pub(in crate::kind) struct EndpointSlices;
 
+const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
 
 impl EndpointSlices {
@@ -169,6 +170,32 @@ impl EndpointSlices {
             if let Some(name) = endpoint["hostname"].as_str() {
                 let path = path.index(i).child("hostname");
                 errors.extend(names::dns_label(name).into_iter().map(|problem| path.invalid(name, problem)));
+            }
+            errors.extend(EndpointSlices::hints(&endpoint["hints"], &path.index(i).child("hints")));
+        }
+        errors
+    }
+
+    /// For whom an endpoint is: zones and nodes, a few of each and none twice.
+    fn hints(hints: &Value, path: &Path) -> Errors {
+        const MOST: usize = 8;
+        let mut errors = Errors::new();
+        for list in ["forZones", "forNodes"] {
+            let count = items(hints, list).len();
+            if count > MOST {
+                return vec![path.child(list).too_many(count, MOST)];
+            }
+        }
+        for list in ["forZones", "forNodes"] {
+            let mut seen = BTreeSet::new();
+            for (i, hint) in items(hints, list).iter().enumerate() {
+                let (path, name) = (path.child(list).index(i).child("name"), text(hint, "name"));
+                if !seen.insert(name) {
+                    errors.push(path.duplicate(name));
+                }
+                let problems =
+                    if list == "forZones" { names::label_value(name) } else { names::dns_subdomain(name) };
+                errors.extend(problems.into_iter().map(|problem| path.invalid(name, problem)));
             }
         }
         errors
@@ -214,7 +241,11 @@ impl EndpointSlices {
             if !seen.insert(name) {
                 errors.push(path.child("name").duplicate(field::Value::json(&name)));
             }
-            errors.extend(protocol(text(port, "protocol"), &path.child("protocol")));
+            let protocol = text(port, "protocol");
+            if !PROTOCOLS.contains(&protocol) {
+                let path = path.child("protocol");
+                errors.push(path.not_supported(field::Value::json(&protocol), &PROTOCOLS));
+            }
             if let Some(protocol) = port["appProtocol"].as_str() {
                 errors.extend(meta::qualified(protocol, &path.child("appProtocol")));
             }
