@@ -43,6 +43,7 @@ pub fn read(resource: &Resource, headers: &HeaderMap, query: &Query, body: &[u8]
         return custom.read_body(headers, query, body);
     }
     let content = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let content = content.to_ascii_lowercase();
     let of = resource.of_type();
     match content.split(';').next().unwrap_or("").trim() {
         "" | "application/json" => read_json(resource, of, query, body),
@@ -50,18 +51,30 @@ pub fn read(resource: &Resource, headers: &HeaderMap, query: &Query, body: &[u8]
             let (tree, repeated) = yaml::read_all(body)
                 .map_err(|why| Refusal::bad_request(wire::unreadable(&resource.kind, &why, body)))?;
             let cannot = |why: String| Refusal::bad_request(cannot_be_handled(resource, &why));
-            let repeated = told_of_yaml(query, repeated, cannot)?;
             if !tree.is_object() && !tree.is_null() {
                 let why = no_type_meta(&tree);
                 return Err(Refusal::bad_request(wire::unrecognized(&resource.kind, &why, body)));
             }
-            let mut read = read_json(resource, of, query, &serde_json::to_vec(&tree).expect("JSON prints"))?;
-            read.warnings.splice(0..0, repeated);
-            Ok(read)
+            let text = serde_json::to_vec(&tree).expect("JSON prints");
+            let (object, unknown) = decoded(resource, of, &text)?;
+            let is_strict = query.get("fieldValidation") == Some("Strict");
+            if is_strict && !unknown.is_empty() && !repeated.is_empty() {
+                let yaml = format!("yaml: unmarshal errors:\n  {}", repeated.join("\n  "));
+                told(query, unknown.into_iter().chain([yaml]).collect(), cannot)?;
+                return Err(Refusal::internal("a strict reader refuses what it was told".to_owned()));
+            }
+            let mut warnings = told_of_yaml(query, repeated, cannot)?;
+            warnings.extend(told(query, unknown, cannot)?);
+            Ok(Read { object, warnings })
         }
         "application/vnd.kubernetes.protobuf" => {
-            let object =
-                schema::protobuf::decode(of, body).map_err(|why| Refusal::bad_request(why.to_string()))?;
+            let unreadable = |why: schema::protobuf::Error| {
+                let why = why.to_string();
+                let is_other = why.starts_with("provided data does not appear to be a protobuf message");
+                let why = if is_other { wire::unreadable(&resource.kind, &why, body) } else { why };
+                Refusal::bad_request(why)
+            };
+            let object = schema::protobuf::decode(of, body).map_err(unreadable)?;
             expect_kind(resource, &object, body)?;
             Ok(Read { object, warnings: Vec::new() })
         }
@@ -70,11 +83,16 @@ pub fn read(resource: &Resource, headers: &HeaderMap, query: &Query, body: &[u8]
 }
 
 fn read_json(resource: &Resource, of: schema::Type, query: &Query, body: &[u8]) -> Result<Read, Refusal> {
+    let (object, strict) = decoded(resource, of, body)?;
+    let cannot = |why: String| Refusal::bad_request(cannot_be_handled(resource, &why));
+    Ok(Read { object, warnings: told(query, strict, cannot)? })
+}
+
+/// An object, and what a strict reader finds wrong with it.
+fn decoded(resource: &Resource, of: schema::Type, body: &[u8]) -> Result<(Value, Vec<String>), Refusal> {
     let decoded = schema::decode(of, body).map_err(|why| undecodable(resource, body, &why.to_string()))?;
     expect_kind(resource, &decoded.value, body)?;
-    let cannot = |why: String| Refusal::bad_request(cannot_be_handled(resource, &why));
-    let warnings = told(query, decoded.strict.iter().map(ToString::to_string).collect(), cannot)?;
-    Ok(Read { object: decoded.value, warnings })
+    Ok((decoded.value, decoded.strict.iter().map(ToString::to_string).collect()))
 }
 
 /// Why a body is none of its type. What it says it is comes first, if it can be heard.
@@ -248,6 +266,9 @@ pub fn delete_options(headers: &HeaderMap, query: &Query, body: &[u8]) -> Result
         "" | "application/json" => {
             if let Ok(list @ Value::Array(_)) = serde_json::from_slice(body) {
                 let why = no_type_meta(&list);
+                return Err(bad(format!("couldn't get version/kind; json parse error: {why}")));
+            }
+            if let Err(why) = schema::check_syntax(body) {
                 return Err(bad(format!("couldn't get version/kind; json parse error: {why}")));
             }
             schema::decode(of, body).map_err(|why| bad(why.to_string()))?.value

@@ -196,6 +196,9 @@ impl Cluster {
         };
         let resource = &resource;
         if (resource.group.as_str(), resource.plural.as_str()) == ("", "bindings") {
+            if target.verb != Verb::Create || target.name.is_some() {
+                return Err(Refusal::method_not_allowed());
+            }
             return subresources::binding::create_legacy(self, &target, &query, head, &user, &body).await;
         }
         let strategy = self.strategy(resource).ok_or_else(Refusal::method_not_allowed)?;
@@ -227,7 +230,9 @@ impl Cluster {
             None => Traits::of(resource).deprecation.map(str::to_owned),
         };
         let is_served = target.subresource.as_deref().is_none_or(|name| resource.subresource(name).is_some());
-        let deprecation = deprecation.filter(|_| is_served);
+        let is_allowed = target.verb == Verb::Watch
+            || !matches!(&answered, Err(refusal) if refusal.code() == StatusCode::METHOD_NOT_ALLOWED);
+        let deprecation = deprecation.filter(|_| is_served && is_allowed);
         if let Some(warning) = deprecation {
             let refused = |refusal| answer::refusal_in(accept::for_refusal(&head.headers, &query), &refusal);
             let mut answer = answered.unwrap_or_else(refused);
@@ -269,8 +274,13 @@ impl Cluster {
             (None, Verb::Update | Verb::Patch) if resource.custom.is_none() && target.name.is_none() => {
                 Err(Refusal::method_not_allowed())
             }
-            (None, Verb::DeleteCollection) if resource.namespaced && target.namespace.is_none() => {
+            (None, Verb::Create | Verb::DeleteCollection)
+                if resource.namespaced && target.namespace.is_none() =>
+            {
                 Err(Refusal::method_not_allowed())
+            }
+            (_, _) if reviews::is_review(resource) && target.name.is_some() => {
+                Err(Refusal::unknown_resource())
             }
             (None, Verb::Watch) if resource.allows("list") && !resource.allows("watch") => {
                 Err(Refusal::not_supported(context.about(), "watch"))
@@ -406,7 +416,7 @@ impl Cluster {
 fn is_in_scope(resource: &Resource, target: &Target) -> bool {
     match (resource.namespaced, &target.namespace) {
         (true, None) if resource.custom.is_some() => matches!(target.verb, Verb::List | Verb::Watch),
-        (true, None) => target.name.is_none() && target.verb != Verb::Create,
+        (true, None) => target.name.is_none(),
         (true, Some(_)) => true,
         (false, namespace) => namespace.is_none() || resource.plural == "namespaces",
     }

@@ -143,9 +143,11 @@ impl ListOptions {
             if !is_not_older {
                 errors.push(path.not_supported(how.as_str(), &["NotOlderThan"]));
             }
-            if self.token.is_some() {
-                errors.push(path.forbidden("resourceVersionMatch is forbidden when continue is provided"));
-            }
+        }
+        // A watch from nowhere in particular is one that begins with what is there (2.14).
+        let begins_with_all = self.initial_events.is_none() && matches!(self.version.as_str(), "" | "0");
+        if self.token.is_some() && (self.version_match.is_some() || begins_with_all) {
+            errors.push(path.forbidden("resourceVersionMatch is forbidden when continue is provided"));
         }
         errors
     }

@@ -285,7 +285,7 @@ impl Fields {
                 continue;
             }
             let (field, value, equal) = split_operator(&part).ok_or_else(|| invalid(&part))?;
-            let value = unescape(value).ok_or_else(|| invalid(&part))?;
+            let value = unescape(value)?;
             all.push(FieldRequirement { field: field.to_owned(), value, equal });
         }
         Ok(Fields(all))
@@ -352,18 +352,25 @@ fn split_operator(term: &str) -> Option<(&str, &str, bool)> {
     None
 }
 
-/// Takes back the escapes of `\`, `,` and `=`; `None` where something else is escaped, or a bare one of them stands.
-fn unescape(value: &str) -> Option<String> {
+/// Takes back the escapes of `\`, `,` and `=`; nothing else can be escaped, and none of them stands there bare.
+fn unescape(value: &str) -> Result<String, Malformed> {
+    let wrong = |why: String| Malformed(format!("invalid field selector: {why}"));
     let mut out = String::new();
     let mut chars = value.chars();
     while let Some(c) = chars.next() {
         match c {
-            '\\' => out.push(chars.next().filter(|c| matches!(c, '\\' | ',' | '='))?),
-            ',' | '=' => return None,
+            '\\' => match chars.next() {
+                Some(escaped @ ('\\' | ',' | '=')) => out.push(escaped),
+                other => {
+                    let sequence: String = std::iter::once('\\').chain(other).collect();
+                    return Err(wrong(format!("invalid escape sequence: {sequence}")));
+                }
+            },
+            ',' | '=' => return Err(wrong(format!("unescaped character in value: {}", u32::from(c)))),
             c => out.push(c),
         }
     }
-    Some(out)
+    Ok(out)
 }
 
 #[cfg(test)]
@@ -444,9 +451,13 @@ mod tests {
             let fields = Fields::parse(selector).unwrap_or_else(|why| panic!("{selector}: {why}"));
             assert_eq!(fields.matches(field), expected, "{selector}");
         }
-        for selector in ["metadata.name", r"a=\x", "a=b=c"] {
-            let why = Fields::parse(selector).expect_err("malformed").to_string();
-            assert!(why.starts_with("invalid selector: "), "{why}");
+        for (selector, expected) in [
+            ("metadata.name", "invalid selector: 'metadata.name'; can't understand 'metadata.name'"),
+            (r"a=\x", r"invalid field selector: invalid escape sequence: \x"),
+            (r"a=b\", r"invalid field selector: invalid escape sequence: \"),
+            ("a=b=c", "invalid field selector: unescaped character in value: 61"),
+        ] {
+            assert_eq!(Fields::parse(selector).expect_err("malformed").to_string(), expected);
         }
     }
 }

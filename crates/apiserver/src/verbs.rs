@@ -28,11 +28,14 @@ fn refused(context: &Context<'_>, object: &Value, name: &str, refused: Refused) 
         Refused::Conflict(why) => Refusal::conflict(context.about_name(name), &why),
         Refused::Invalid(errors) => {
             // A custom resource is called what it says it is.
-            let kind = match context.resource.custom {
-                Some(_) => object::text(object, &["kind"]),
-                None => &context.resource.kind,
+            let (group, kind) = match context.resource.custom {
+                Some(_) => {
+                    let version = object::text(object, &["apiVersion"]);
+                    (version.split_once('/').map_or("", |(group, _)| group), object::text(object, &["kind"]))
+                }
+                None => (context.resource.group.as_str(), context.resource.kind.as_str()),
             };
-            let about = About { group: &context.resource.group, resource: kind, name };
+            let about = About { group, resource: kind, name };
             Refusal::invalid(about, &errors)
         }
         Refused::Internal(why) => Refusal::unknown(why),
@@ -61,8 +64,14 @@ fn unstored(code: StatusCode, object: &Value) -> Answer {
     answer::value(code, object)
 }
 
+/// Whether an object names an owner twice.
+fn repeats_owners(object: &Value) -> bool {
+    let owners = object["metadata"]["ownerReferences"].as_array().map_or(&[][..], Vec::as_slice);
+    owners.iter().enumerate().any(|(i, owner)| owners[..i].contains(owner))
+}
+
 /// Owners are named once; whoever names one twice is warned (2.29).
-fn without_repeated_owners(object: &mut Value) -> Option<String> {
+fn without_repeated_owners(object: &mut Value, when: &str) -> Option<String> {
     let owners = object.get_mut("metadata")?.get_mut("ownerReferences")?.as_array_mut()?;
     let mut repeated: Vec<String> = Vec::new();
     let mut kept: Vec<Value> = Vec::new();
@@ -79,7 +88,7 @@ fn without_repeated_owners(object: &mut Value) -> Option<String> {
     *owners = kept;
     (!repeated.is_empty()).then(|| {
         format!(
-            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject \
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject \
              such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
             repeated.join(", ")
         )
@@ -87,7 +96,7 @@ fn without_repeated_owners(object: &mut Value) -> Option<String> {
 }
 
 /// The object must be in the namespace that the path names, or leave it open (2.31).
-fn expect_namespace(context: &Context<'_>, object: &Value) -> Result<(), Refusal> {
+pub(crate) fn expect_namespace(context: &Context<'_>, object: &Value) -> Result<(), Refusal> {
     let own = crate::object::text(object, &["metadata", "namespace"]);
     // Objects without a namespace lose one that they were given.
     if own.is_empty() || own == context.namespace() || !context.resource.namespaced {

@@ -51,8 +51,14 @@ pub fn expect_kind(
     let own = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     let sent_kind = if text("kind").is_empty() { kind } else { text("kind") };
     let sent = if text("apiVersion").is_empty() { own.as_str() } else { text("apiVersion") };
+    // A group may be empty and yet be parted from its version.
+    let sent = sent.strip_prefix('/').unwrap_or(sent);
     if sent_kind == kind && sent == own {
         return Ok(());
+    }
+    if sent.ends_with('/') && !body_text.is_empty() {
+        let why = format!("Object 'apiVersion' is missing in '{}'", String::from_utf8_lossy(body_text));
+        return Err(format!("{sent_kind} in version \"\" cannot be handled as a {kind}: {why}"));
     }
     if sent_version_has_parts(text("apiVersion")) {
         let why = format!("unexpected GroupVersion string: {}", text("apiVersion"));
@@ -60,6 +66,12 @@ pub fn expect_kind(
     }
     let (sent_group, sent_version) = sent.split_once('/').unwrap_or(("", sent));
     let is_known = schema::Pack::v1_35().of_kind(sent_group, sent_version, sent_kind).is_some();
+    // Other versions of a kind can be read, but are not expected here.
+    if is_known && sent_kind == kind {
+        return Err(format!(
+            "the API version in the data ({sent}) does not match the expected API version ({own})"
+        ));
+    }
     let why = if is_known {
         let internal = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or(group) };
         format!("converting ({sent_version}.{sent_kind}) to ({internal}.{kind}): unknown conversion")

@@ -6,6 +6,7 @@
 //! Nothing here knows who is authenticated how, or what the kind's own rules are.
 
 mod chain;
+pub(crate) mod compiled;
 mod conditions;
 mod criteria;
 mod marks;

@@ -56,7 +56,11 @@ fn object(context: &Context<'_>, shape: Shape, object: &Value) -> Result<Value, 
         }
         Shape::Table(version) => {
             let include = include(context.query)?;
-            let printer = printer(context.resource);
+            let printer = match object["kind"].as_str() {
+                // What is shown of an object may be of another kind.
+                Some("Scale") => Printer::built_in("autoscaling", "Scale"),
+                _ => printer(context.resource),
+            };
             let row = printer.row(object, include, version, Timestamp::now());
             let meta = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
             Ok(table::table(version, &meta, Some(printer.columns()), vec![row]))

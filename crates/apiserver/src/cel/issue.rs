@@ -35,9 +35,18 @@ pub(super) fn print(source: &str, issues: &[Issue]) -> String {
             printed.push('\n');
         }
         let text = source[start..].lines().next().unwrap_or_default();
-        let mark = ".".repeat(column);
-        write!(printed, "ERROR: <input>:{line}:{}: {}\n | {text}\n | {mark}^", column + 1, issue.message)
-            .expect("writing to a string cannot fail");
+        // Below wide characters stand wide marks.
+        let is_wide = |c: char| c.len_utf8() > 1;
+        let mark: String =
+            text.chars().take(column).map(|c| if is_wide(c) { '\u{ff0e}' } else { '.' }).collect();
+        let arrow = if text.chars().nth(column).is_some_and(is_wide) { '\u{ff3e}' } else { '^' };
+        write!(
+            printed,
+            "ERROR: <input>:{line}:{}: {}\n | {text}\n | {mark}{arrow}",
+            column + 1,
+            issue.message
+        )
+        .expect("writing to a string cannot fail");
     }
     printed
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::Strategy;
 use super::forms::{self, Form};
+use crate::admission::compiled;
 use crate::registry::Resource;
 
 pub(super) struct BuiltIn {
@@ -28,6 +29,18 @@ impl BuiltIn {
 
     fn sent(&self, body: &Value) -> Value {
         self.form.map_or_else(|| body.clone(), |form| form.sent(body))
+    }
+
+    /// What is wrong with expressions is told with everything else.
+    fn with_expressions(&self, sent: &Value, judged: Result<Accepted, Refused>) -> Result<Accepted, Refused> {
+        let group = self.facts.api_version.split_once('/').map_or("", |(group, _)| group);
+        let errors = compiled::errors(group, &self.facts.kind, sent);
+        match judged {
+            judged if errors.is_empty() => judged,
+            Err(Refused::Invalid(others)) => Err(Refused::Invalid([others, errors].concat())),
+            Err(other) => Err(other),
+            Ok(_) => Err(Refused::Invalid(errors)),
+        }
     }
 
     fn seen(&self, mut accepted: Accepted) -> Accepted {
@@ -56,13 +69,15 @@ impl Strategy for BuiltIn {
     }
 
     fn create(&self, body: &Value, namespace: &str, identity: Identity) -> Result<Accepted, Refused> {
-        let accepted = endpoints::create(self.kind, &self.facts, &self.sent(body), namespace, identity)?;
-        Ok(self.seen(accepted))
+        let sent = self.sent(body);
+        let accepted = endpoints::create(self.kind, &self.facts, &sent, namespace, identity);
+        Ok(self.seen(self.with_expressions(&sent, accepted)?))
     }
 
     fn update(&self, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
         let (body, stored) = (self.sent(body), self.sent(stored));
-        Ok(self.seen(endpoints::update(self.kind, &self.facts, &body, &stored)?))
+        let accepted = endpoints::update(self.kind, &self.facts, &body, &stored);
+        Ok(self.seen(self.with_expressions(&body, accepted)?))
     }
 
     fn update_status(&self, body: &Value, stored: &Value) -> Result<Accepted, Refused> {

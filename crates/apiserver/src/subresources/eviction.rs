@@ -52,6 +52,7 @@ pub(super) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer
     };
     let read_as = if is_beta(bytes) { &BETA_EVICTIONS } else { &EVICTIONS };
     let eviction = body::read(read_as, &context.head.headers, context.query, bytes)?.object;
+    crate::verbs::expect_namespace(context, &eviction)?;
     let name = context.name();
     if object::text(&eviction, &["metadata", "name"]) != name {
         return Err(Refusal::bad_request("name in URL does not match name in Eviction object"));

@@ -1,6 +1,6 @@
 //! `pods/log`: the output of a container, from the node that has it (2.73).
 
-use http::{HeaderValue, StatusCode, header};
+use http::{StatusCode, header};
 use k8s_openapi::api::core::v1::Pod;
 use rules::pod::logs::{LogOptions, choose_container};
 use rules::wire;
@@ -21,7 +21,7 @@ pub(super) async fn get(context: &Context<'_>) -> Result<Answer, Refusal> {
     }
     let pod = read(context)?;
     let container = container(context, &pod)?;
-    let Some(node) = node_of(&pod) else { return Ok(text(answer::text(StatusCode::OK, ""))) };
+    let Some(node) = node_of(&pod) else { return Ok(nothing()) };
     let node = reach(context, node)?;
     let follows = options.follow;
     let output = node.logs(container, options).await.map_err(|why| unserved(context, why))?;
@@ -32,8 +32,10 @@ pub(super) async fn get(context: &Context<'_>) -> Result<Answer, Refusal> {
     Ok(answer::stream("text/plain", output))
 }
 
-fn text(mut answer: Answer) -> Answer {
-    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+/// A pod that is nowhere yet has no output, not even an empty one.
+fn nothing() -> Answer {
+    let mut answer = answer::text(StatusCode::NO_CONTENT, "");
+    answer.headers_mut().remove(header::CONTENT_TYPE);
     answer
 }
 

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 
 use super::Cells;
 use super::core::balancer;
-use super::value::{NONE, UNSET, age, at, count, few, joined, list, name, selector, switch, text, text_or};
+use super::value::{
+    NONE, UNSET, age, at, count, few, joined, list, name, number, selector, switch, text, text_or,
+};
 
 pub(super) fn find(group: &str, kind: &str) -> Option<(&'static str, Cells)> {
     Some(match (group, kind) {
@@ -21,6 +23,9 @@ pub(super) fn find(group: &str, kind: &str) -> Option<(&'static str, Cells)> {
         ("discovery.k8s.io", "EndpointSlice") => {
             ("Name:name|AddressType|Ports|Endpoints|Age", endpoint_slice)
         }
+        ("autoscaling", "Scale") => ("Name|Desired:integer|Available:integer|Age", |o, now| {
+            vec![name(o), json!(number(o, "spec/replicas")), json!(number(o, "status/replicas")), age(o, now)]
+        }),
         ("coordination.k8s.io", "Lease") => ("Name:name|Holder|Age", |o, now| {
             vec![name(o), json!(text(o, "spec/holderIdentity")), age(o, now)]
         }),

@@ -25,8 +25,16 @@ pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer
     if let Some(meta) = body.object["metadata"].as_object_mut() {
         meta.retain(|key, _| !GIVEN_BY_SERVER.contains(&key.as_str()));
     }
-    body.warnings.extend(verbs::without_repeated_owners(&mut body.object));
+    body.warnings.extend(verbs::without_repeated_owners(&mut body.object, ""));
     verbs::expect_namespace(context, &body.object)?;
+    // The one kind that gets a name of its own accord.
+    if (context.resource.group.as_str(), context.resource.kind.as_str()) == ("", "LimitRange")
+        && ["name", "generateName"]
+            .iter()
+            .all(|field| object::text(&body.object, &["metadata", field]).is_empty())
+    {
+        body.object["metadata"]["name"] = uuid::Uuid::new_v4().to_string().into();
+    }
     let given = object::text(&body.object, &["metadata", "name"]);
     expect_place(context, given)?;
     let generates = given.is_empty();
@@ -67,7 +75,11 @@ pub(crate) async fn attempt(
         name => name.to_owned(),
     };
     let mut warnings = warnings.to_vec();
-    let body = admission::mutated(context, Operation::Create, body, None, &mut warnings).await?;
+    let mut body = admission::mutated(context, Operation::Create, body, None, &mut warnings).await?;
+    if verbs::repeats_owners(&body) {
+        let when = " after mutating admission happens";
+        warnings.extend(verbs::without_repeated_owners(body.to_mut(), when));
+    }
     let (body, taken) = addresses::given(context, body, None).await?;
     let stored = store(context, &body, identity, &wanted_name, warnings).await;
     if stored.is_err() {

@@ -128,6 +128,18 @@ pub(crate) fn expect_preconditions(
     let wanted = |field: &str| options.value["preconditions"][field].as_str();
     let (uid, version) =
         (object::text(old, &["metadata", "uid"]), object::text(old, &["metadata", "resourceVersion"]));
+    // A namespace is marked by a rule of its own, which has other words.
+    if context.resource.plural == "namespaces" {
+        for (word, field, found) in [("UID", "uid", uid), ("ResourceVersion", "resourceVersion", version)] {
+            if let Some(wanted) = wanted(field).filter(|wanted| *wanted != found) {
+                let why = format!(
+                    "Precondition failed: {word} in precondition: {wanted}, {word} in object meta: {found}"
+                );
+                return Err(Refusal::conflict(context.about_name(name), &why));
+            }
+        }
+        return Ok(());
+    }
     // Upstream names the kind here, where it names the resource elsewhere.
     let about = About { group: &context.resource.group, resource: &context.resource.kind, name };
     if let Some(wanted) = wanted("uid").filter(|wanted| *wanted != uid) {

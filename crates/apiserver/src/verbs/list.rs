@@ -20,6 +20,14 @@ use crate::status::Refusal;
 /// How long a request waits for a state that does not exist yet.
 const CATCH_UP: Duration = Duration::from_secs(3);
 
+/// Kinds that say themselves which of their fields can be selected, and do not name the namespace that they have not.
+const WITHOUT_NAMESPACE: [(&str, &str); 4] = [
+    ("", "Namespace"),
+    ("", "Node"),
+    ("certificates.k8s.io", "CertificateSigningRequest"),
+    ("resource.k8s.io", "ResourceSlice"),
+];
+
 /// What a client selects.
 pub(crate) struct Selection {
     labels: Labels,
@@ -36,8 +44,10 @@ impl Selection {
         let fields = Fields::parse(context.query.get("fieldSelector").unwrap_or("")).map_err(bad)?;
         let is_pod = (context.resource.group.as_str(), context.resource.kind.as_str()) == ("", "Pod");
         let fields = if is_pod { fields.renamed("spec.host", "spec.nodeName") } else { fields };
+        let kind = (context.resource.group.as_str(), context.resource.kind.as_str());
         let known = |name: &str| {
-            matches!(name, "metadata.name" | "metadata.namespace")
+            name == "metadata.name"
+                || name == "metadata.namespace" && !WITHOUT_NAMESPACE.contains(&kind)
                 || context.strategy.selectable().contains(&name)
                 || context.resource.custom.as_ref().is_some_and(|custom| custom.selects(name))
         };
@@ -98,6 +108,10 @@ fn unknown_field(context: &Context<'_>, field: &str) -> Refusal {
     if context.resource.group == "batch" {
         let (field, kind) = (types::go::quote(field), &context.resource.kind);
         return Refusal::bad_request(format!("field label {field} not supported for {kind}"));
+    }
+    if context.resource.kind == "ResourceSlice" {
+        let of = format!("{}, Kind={}", context.resource.api_version(), context.resource.kind);
+        return Refusal::bad_request(format!("field label not supported for {of}: {field}"));
     }
     Refusal::bad_request(format!("field label not supported: {field}"))
 }

@@ -1,6 +1,7 @@
 //! PATCH of an object or of its status (2.36–2.40).
 
 use http::{StatusCode, header};
+use schema::pack::Shape;
 use serde_json::Value;
 
 use crate::answer::Answer;
@@ -33,7 +34,7 @@ pub(crate) const ACCEPTED_CUSTOM: [&str; 3] =
 pub(crate) async fn patch(context: &Context<'_>, bytes: &[u8], status: bool) -> Result<Answer, Refusal> {
     // Strategic merge needs a Go type, which custom resources have not; the garbage collector relies on hearing so (2.36).
     let accepted: &[&str] = if context.resource.custom.is_some() { &ACCEPTED_CUSTOM } else { &ACCEPTED };
-    let patch = match Patching::read(context, accepted, bytes)? {
+    let patch = match Patching::read(context, accepted, bytes).map_err(|why| missing_first(context, why))? {
         Patching::Apply(config, warnings) => {
             let applied = apply(context, config, bytes, status).await;
             return match applied {
@@ -48,23 +49,25 @@ pub(crate) async fn patch(context: &Context<'_>, bytes: &[u8], status: bool) -> 
     };
     change(context, status, |old| {
         let read = patch.read_again(context, context.resource, old)?;
-        expect_same_uid(context, &read.object, old)?;
         Ok(Read { object: managed::followed(context, Some(old), &read.object, status), ..read })
     })
     .await
 }
 
-/// Unlike a PUT, a patch does not mean another object by another uid; it tries to change it.
-fn expect_same_uid(context: &Context<'_>, new: &Value, old: &Value) -> Result<(), Refusal> {
-    let uid = object::text(new, &["metadata", "uid"]);
-    if uid.is_empty() || uid == object::text(old, &["metadata", "uid"]) {
-        return Ok(());
+/// Whether the object is there is asked before a patch is read, unless that is applied and could make it.
+pub(crate) fn missing_first(context: &Context<'_>, refusal: Refusal) -> Refusal {
+    let key = object::key(context.resource, context.namespace(), context.name());
+    let is_unread = refusal.code() == StatusCode::BAD_REQUEST && content_type(context) != APPLY;
+    if is_unread && context.cluster.store().get(&key).is_none() {
+        return Refusal::not_found(context.about());
     }
-    let error = rules::field::Path::new("metadata").child("uid").invalid(uid, "field is immutable");
-    let about =
-        About { group: &context.resource.group, resource: &context.resource.kind, name: context.name() };
-    // Once it is judged as an object, and once as one of its kind.
-    Err(Refusal::invalid(about, &vec![error.clone(), error]))
+    refusal
+}
+
+fn content_type<'a>(context: &'a Context<'_>) -> &'a str {
+    let content = context.head.headers.get(header::CONTENT_TYPE);
+    let content = content.and_then(|value| value.to_str().ok()).unwrap_or("");
+    content.split(';').next().unwrap_or("").trim()
 }
 
 /// What a patch makes of an object.
@@ -78,9 +81,7 @@ pub(crate) enum Patching {
 impl Patching {
     /// Reads a patch of one of the kinds that are accepted.
     pub(crate) fn read(context: &Context<'_>, accepted: &[&str], bytes: &[u8]) -> Result<Self, Refusal> {
-        let content = context.head.headers.get(header::CONTENT_TYPE);
-        let content = content.and_then(|value| value.to_str().ok()).unwrap_or("");
-        let content = content.split(';').next().unwrap_or("").trim();
+        let content = content_type(context);
         if !accepted.contains(&content) {
             // In front of built-in resources there is a router that is short of words.
             return Err(if accepted.contains(&STRATEGIC) {
@@ -116,6 +117,14 @@ fn expect_options(context: &Context<'_>, is_apply: bool) -> Result<(), Refusal> 
         }
         None => Ok(()),
     }
+}
+
+/// What an operation adds with a field twice has it twice, wherever it is added.
+fn repeated_below(operations: &Value, field: &str) -> Option<String> {
+    let (index, inner) = field.strip_prefix('[')?.split_once("].value.")?;
+    let path = operations[index.parse::<usize>().ok()?]["path"].as_str()?;
+    let place = path.trim_start_matches('/').replace('/', ".");
+    Some(format!("duplicate field {}", types::go::quote(&format!("{place}.{inner}"))))
 }
 
 /// A patch that was read.
@@ -155,6 +164,7 @@ impl Sent {
                 let (operations, unknown) = Patch::read(patch.clone(), reading).map_err(refusal)?;
                 strict = strict.iter().map(|why| format!("json patch {why}")).collect();
                 strict.extend(unknown);
+                strict.extend(repeated.iter().filter_map(|field| repeated_below(&patch, field)));
                 Kind::Operations(operations)
             }
         };
@@ -168,8 +178,11 @@ impl Sent {
         resource: &Resource,
         old: &Value,
     ) -> Result<Read, Refusal> {
-        let document = self.applied(resource, old).map_err(refusal)?;
+        let mut document = self.applied(resource, old).map_err(refusal)?;
         if matches!(self.kind, Kind::Strategic) {
+            // It is not asked what it says it is.
+            document["apiVersion"] = resource.api_version().into();
+            document["kind"] = resource.kind.clone().into();
             expect_convertible(resource, &document, || self.shown(resource, old, &document))?;
         }
         let has_version = document["apiVersion"].as_str().is_some_and(|version| !version.is_empty());
@@ -211,28 +224,56 @@ fn expect_convertible(
     shown: impl Fn() -> String,
 ) -> Result<(), Refusal> {
     const SCALARS: [&str; 5] = ["string", "bool", "int32", "int64", "float64"];
-    let Err(schema::DecodeError::Mismatch(mismatch)) = schema::decode_value(resource.of_type(), document)
-    else {
-        return Ok(());
-    };
-    let (found, expected) = (mismatch.found(), mismatch.expected());
-    let is_integer = found.strip_prefix("number").is_some_and(|digits| !digits.contains(['.', 'e', 'E']));
-    let why = match expected {
-        "string" if is_integer => "cannot convert int64 to string".to_owned(),
-        list if list.starts_with("[]") => {
+    let Err(refused) = schema::decode_value(resource.of_type(), document) else { return Ok(()) };
+    let why = match &refused {
+        schema::DecodeError::Mismatch(mismatch) => {
+            let (found, expected) = (mismatch.found(), mismatch.expected());
+            let is_integer =
+                found.strip_prefix("number").is_some_and(|digits| !digits.contains(['.', 'e', 'E']));
             let found = match found.split(' ').next().unwrap_or("") {
                 "object" => "map",
+                "array" => "slice",
                 "number" if is_integer => "int64",
                 "number" => "float64",
                 other => other,
             };
-            format!("cannot restore slice from {found}")
+            match (expected, found) {
+                ("string", "int64") | ("int32" | "int64", "float64") => {
+                    format!("cannot convert {found} to {expected}")
+                }
+                (list, _) if list.starts_with("[]") => format!("cannot restore slice from {found}"),
+                (map, _) if map.starts_with("map[") => format!("cannot restore map from {found}"),
+                (expected, _) if SCALARS.contains(&expected) => format!("unrecognized type: {expected}"),
+                _ if is_struct(resource.of_type(), mismatch.field()) => {
+                    format!("cannot restore struct from: {found}")
+                }
+                _ => return Ok(()),
+            }
         }
-        expected if SCALARS.contains(&expected) => format!("unrecognized type: {expected}"),
+        other if other.to_string().starts_with("illegal base64") => {
+            format!("error decoding from json: {other}")
+        }
         _ => return Ok(()),
     };
     let error = rules::field::Path::new("patch").invalid(shown().as_str(), why);
     Err(Refusal::invalid(About { group: "", resource: "", name: "" }, &vec![error]))
+}
+
+/// Whether a struct is at a path of field names, whatever lists and maps are on the way.
+fn is_struct(of: schema::Type, path: &str) -> bool {
+    let unwrapped = |mut of: schema::Type| loop {
+        match of.shape() {
+            Shape::Pointer(inner) | Shape::List(inner) | Shape::Map(inner) => of = inner,
+            _ => return of,
+        }
+    };
+    let found = path.split('.').try_fold(of, |of, name| Some(unwrapped(of).field(name)?.of_type()));
+    found.is_some_and(|mut of| {
+        while let Shape::Pointer(inner) = of.shape() {
+            of = inner;
+        }
+        matches!(of.shape(), Shape::Struct)
+    })
 }
 
 /// A patch that takes the version away leaves a document of no known type, in which no field is known and no name found.
@@ -282,9 +323,10 @@ fn go_map(value: &Value) -> String {
 /// The configuration that is applied: YAML, or JSON under YAML's name.
 fn configuration(context: &Context<'_>, bytes: &[u8]) -> Result<(Value, Vec<String>), Refusal> {
     let bad = |why: String| Refusal::bad_request(format!("error decoding YAML: {why}"));
-    let (config, repeated) = match serde_json::from_slice(bytes) {
-        Ok(config) => (config, Vec::new()),
-        Err(_) => {
+    let (config, repeated) = match decode::json(bytes) {
+        Ok((config, fields)) if fields.is_empty() => (config, Vec::new()),
+        // Whatever it is, it is read as YAML, which tells repeated keys by their lines.
+        _ => {
             body::yaml::read_all(bytes).map_err(|why| bad(format!("error converting YAML to JSON: {why}")))?
         }
     };
@@ -330,9 +372,7 @@ async fn apply(context: &Context<'_>, config: Value, bytes: &[u8], status: bool)
         if context.resource.custom.is_some() && is_unchanged(&applied, old) {
             return Ok(Read { object: applied, warnings: Vec::new() });
         }
-        let read = reread_applied(context, applied, sent)?;
-        expect_same_uid(context, &read.object, old)?;
-        Ok(read)
+        reread_applied(context, applied, sent)
     })
     .await
 }

@@ -18,8 +18,8 @@ use crate::crd::scale;
 use crate::registry::Resource;
 use crate::request::Verb;
 use crate::status::{About, Refusal};
-use crate::verbs::patch::{ACCEPTED, ACCEPTED_CUSTOM, Patching};
-use crate::verbs::update::change;
+use crate::verbs::patch::{ACCEPTED, ACCEPTED_CUSTOM, Patching, missing_first};
+use crate::verbs::update::{change, expect_uid};
 use crate::{managed, object};
 
 /// What the Scale of an object says that does not say how many replicas it wants: the smallest number there is.
@@ -114,7 +114,8 @@ pub(crate) async fn scale(context: &Context<'_>, bytes: &[u8]) -> Result<Answer,
         Verb::Update => {
             let read = body::read(&SCALES, &context.head.headers, context.query, bytes)?;
             expect_name(context, &read.object)?;
-            write(context, custom, &|_| {
+            write(context, custom, &|old| {
+                expect_uid(context, &read.object, old)?;
                 Ok(Read { object: read.object.clone(), warnings: read.warnings.clone() })
             })
             .await?
@@ -135,7 +136,7 @@ pub(crate) async fn scale(context: &Context<'_>, bytes: &[u8]) -> Result<Answer,
 async fn patch(context: &Context<'_>, custom: &Scaled, bytes: &[u8]) -> Result<Answer, Refusal> {
     let scales = of_scales(context);
     let accepted: &[&str] = if custom.is_built_in { &ACCEPTED } else { &ACCEPTED_CUSTOM };
-    match Patching::read(&scales, accepted, bytes)? {
+    match Patching::read(&scales, accepted, bytes).map_err(|why| missing_first(context, why))? {
         Patching::Apply(config, _) => {
             write_followed(context, custom, &|old| {
                 let applied = managed::apply(&scales, Some(old), config.clone(), false)?;
@@ -216,7 +217,9 @@ async fn write_followed(
 fn expect_name(context: &Context<'_>, scale: &Value) -> Result<(), Refusal> {
     match (object::text(scale, &["metadata", "name"]), context.name()) {
         (sent, name) if sent == name => Ok(()),
-        ("", _) => Err(Refusal::bad_request("name must be provided")),
+        ("", name) => Err(Refusal::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        ))),
         (sent, name) => Err(Refusal::bad_request(format!(
             "the name of the object ({sent}) does not match the name on the URL ({name})"
         ))),

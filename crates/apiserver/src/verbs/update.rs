@@ -18,7 +18,7 @@ use crate::{auth, body, managed, options, verbs};
 pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) -> Result<Answer, Refusal> {
     let traits = Traits::of(context.resource);
     let mut body = body::read(context.resource, &context.head.headers, context.query, bytes)?;
-    body.warnings.extend(verbs::without_repeated_owners(&mut body.object));
+    body.warnings.extend(verbs::without_repeated_owners(&mut body.object, ""));
     verbs::expect_namespace(context, &body.object)?;
     verbs::expect_name(context, &body.object)?;
     let version = match object::text(&body.object, &["metadata", "resourceVersion"]) {
@@ -62,7 +62,7 @@ async fn create(context: &Context<'_>, body: &Read) -> Result<Answer, Refusal> {
 }
 
 /// A client that says which object it means gets no other.
-fn expect_uid(context: &Context<'_>, new: &Value, old: &Value) -> Result<(), Refusal> {
+pub(crate) fn expect_uid(context: &Context<'_>, new: &Value, old: &Value) -> Result<(), Refusal> {
     let (wanted, uid) = (object::text(new, &["metadata", "uid"]), object::text(old, &["metadata", "uid"]));
     if wanted.is_empty() || wanted == uid {
         return Ok(());
@@ -88,8 +88,16 @@ pub(crate) async fn change(
         let current = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
         let old = context.read(&current).await?;
         let Read { object: wanted, mut warnings } = make(&old)?;
-        let wanted =
+        let version = object::text(&wanted, &["metadata", "resourceVersion"]);
+        if !version.is_empty() {
+            options::number(version).map_err(Refusal::unknown)?;
+        }
+        let mut wanted =
             admission::mutated(context, Operation::Update, &wanted, Some(&old), &mut warnings).await?;
+        if verbs::repeats_owners(&wanted) {
+            let when = " after mutating admission happens";
+            warnings.extend(verbs::without_repeated_owners(wanted.to_mut(), when));
+        }
         let (wanted, taken) = addresses::given(context, wanted, Some(&old)).await?;
         let accepted = match context.target.subresource.as_deref().filter(|_| status) {
             Some(subresource) => context.strategy.update_subresource(subresource, &wanted, &old),

@@ -67,6 +67,11 @@ pub(crate) async fn watch(context: &Context<'_>) -> Result<Answer, Refusal> {
             view.list(&scope).filter(|object| selection.matches(object)).cloned().collect::<Vec<_>>()
         })
         .collect();
+    if !frames.can_tell()
+        && (!initial.is_empty() || begins.is_some_and(|_| context.query.is_on("allowWatchBookmarks")))
+    {
+        return Ok(answer::stream(frames.media(), stream::iter(None)));
+    }
     let mut first = BytesMut::new();
     for object in context.shown(&initial).await? {
         frames.event(&mut first, "ADDED", &object);
@@ -169,6 +174,10 @@ impl Follower {
     }
 
     fn bookmark(&mut self, out: &mut BytesMut) {
+        if !self.frames.can_tell() {
+            self.done = true;
+            return;
+        }
         if self.bookmarks
             && let Some(revision) = self.watch.bookmark()
         {
@@ -178,6 +187,7 @@ impl Follower {
 
     async fn take(&mut self, next: Option<Result<Arc<Event>, store::error::Watch>>, out: &mut BytesMut) {
         match next {
+            Some(Ok(_)) if !self.frames.can_tell() => self.done = true,
             Some(Ok(event)) => {
                 if let Err(refusal) = self.tell(&event, out).await {
                     self.frames.error(out, &refusal);

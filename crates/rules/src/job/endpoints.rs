@@ -173,10 +173,11 @@ mod tests {
     fn u_04_another_uid_is_another_job() {
         let mut new = stored();
         new["metadata"]["uid"] = json!("other");
-        let refused = update(&new, &stored(), &Settings::default());
-        assert!(
-            matches!(refused, Err(Refused::Conflict(why)) if why.contains("Precondition failed: UID in precondition: other"))
-        );
+        let Err(Refused::Invalid(errors)) = update(&new, &stored(), &Settings::default()) else {
+            panic!("the uid is another one")
+        };
+        let why = "metadata.uid: Invalid value: \"other\": field is immutable";
+        assert_eq!(errors.iter().filter(|error| error.to_string() == why).count(), 2, "{errors:?}");
     }
 
     #[test]

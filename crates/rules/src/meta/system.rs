@@ -61,7 +61,7 @@ pub fn match_namespace(meta: &mut ObjectMeta, namespace: &str) -> Result<(), Ref
 }
 
 /// Whether an update speaks of the stored object and of its last version; what it leaves open is taken from there
-/// (U-04, API-04).
+/// (U-04, API-04). Another uid is left to be judged: only a PUT means another object by it, and that is its precondition.
 pub fn match_stored(new: &mut ObjectMeta, old: &ObjectMeta) -> Result<(), Refused> {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     let (new_name, old_name) = (text(&new.name), text(&old.name));
@@ -77,12 +77,6 @@ pub fn match_stored(new: &mut ObjectMeta, old: &ObjectMeta) -> Result<(), Refuse
         return Err(Refused::BadRequest(why));
     }
     match_namespace(new, &text(&old.namespace))?;
-    let (new_uid, old_uid) = (text(&new.uid), text(&old.uid));
-    if !new_uid.is_empty() && new_uid != old_uid {
-        let why =
-            format!("Precondition failed: UID in precondition: {new_uid}, UID in object meta: {old_uid}");
-        return Err(Refused::Conflict(why));
-    }
     let (new_version, old_version) = (text(&new.resource_version), text(&old.resource_version));
     if !new_version.is_empty() && new_version != "0" && new_version != old_version {
         return Err(Refused::Conflict(MODIFIED.to_owned()));

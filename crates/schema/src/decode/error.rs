@@ -51,6 +51,11 @@ impl Mismatch {
         self.expected
     }
 
+    /// The path to the field, without the places in lists and maps.
+    pub fn field(&self) -> &str {
+        &self.field
+    }
+
     /// For a JSON text, of which its first byte says what it is.
     pub(super) fn new(text: &[u8], expected: &'static str) -> Self {
         let found = match text[0] {

@@ -85,6 +85,8 @@ impl Strategy for Definitions {
             (wire::typed(body), wire::typed(stored));
         let mut definition = CustomResourceDefinition { spec: old.spec.clone(), ..new };
         match_stored(&mut definition.metadata, &old.metadata)?;
+        // Something is stored, whatever anybody says.
+        super::apply_defaults(&mut definition);
         accepted(super::validate_status_update(&definition, &old))?;
         Ok(self.accepted(stored.clone(), &definition))
     }

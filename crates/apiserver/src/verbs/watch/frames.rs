@@ -30,6 +30,11 @@ impl Frames {
         Ok(Frames { form: context.form, include, resource: context.resource.clone(), told_columns: false })
     }
 
+    /// Whether events can be told: a list of metadata is no form of one object, and its stream ends with the first.
+    pub(super) fn can_tell(&self) -> bool {
+        !matches!(self.form.shape, Shape::PartialList(_))
+    }
+
     /// What the stream is.
     pub(super) fn media(&self) -> &'static str {
         match self.form.media {
@@ -55,6 +60,10 @@ impl Frames {
         });
         if ends_initial {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        // An empty DaemonSet is converted like any other, and what it counts is an annotation.
+        if (self.resource.group.as_str(), self.resource.kind.as_str()) == ("apps", "DaemonSet") {
+            object["metadata"]["annotations"]["deprecated.daemonset.template.generation"] = json!("0");
         }
         self.value(out, "BOOKMARK", &object);
     }
