@@ -35,6 +35,7 @@ mod selection;
 mod service_accounts;
 mod settings;
 mod stateful_set;
+mod taint_eviction;
 mod ttl;
 
 use reconcile::{Clock, Tasks};
@@ -104,7 +105,7 @@ const CONTROLLERS: [(&str, Prepare); NAMES.len()] = [
     ("scheduler", scheduler::prepare),
     ("serviceaccount-controller", service_accounts::prepare),
     ("statefulset-controller", stateful_set::prepare),
-    ("taint-eviction-controller", node_lifecycle::prepare_eviction),
+    ("taint-eviction-controller", taint_eviction::prepare),
     ("ttl-after-finished-controller", ttl::prepare),
     ("volumeattributesclass-protection-controller", protection::prepare_classes),
 ];

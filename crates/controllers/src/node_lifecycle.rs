@@ -1,16 +1,15 @@
-//! Nodes that are not heard of: says so, keeps new pods off them, and makes the pods that are there go in time.
+//! Nodes that are not heard of: says so, and keeps new pods off them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch};
-use reconcile::{Key, Next, Queue};
-use rules::node_health::{Heard, conditions_of_lost, is_falsely_ready, leaves_at, taints};
+use reconcile::Key;
+use rules::node_health::{Heard, conditions_of_lost, is_falsely_ready, taints};
 use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
@@ -20,12 +19,8 @@ use crate::{Run, api};
 
 /// As often as Kubernetes looks.
 const PERIOD: Duration = Duration::from_secs(5);
-/// Pods that are worked on at once.
-const AT_ONCE: usize = 16;
 /// Leases of nodes are here.
 const LEASES: &str = "kube-node-lease";
-/// Events are told under this name.
-const TAINT_EVICTION: &str = "taint-eviction-controller";
 
 /// Says what the node lifecycle controller watches, and returns its work.
 pub(crate) fn prepare(context: &Context) -> Run {
@@ -106,76 +101,4 @@ async fn keep(context: &Context, node: &Node, lost: bool) -> kube::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Says what the taint eviction controller watches, and returns its work.
-pub(crate) fn prepare_eviction(context: &Context) -> Run {
-    let queue: Queue<Key> = Queue::new();
-    let (nodes, pods) = (context.kinds.nodes.wanted(), context.kinds.pods.wanted());
-    pods.index("node", |pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).into_iter().collect());
-    let line = queue.clone();
-    pods.on_change(move |change| line.add(change.key.clone()));
-    let (line, known) = (queue.clone(), pods.clone());
-    nodes.on_change(move |change| {
-        let taints = |node: Option<&Arc<Node>>| node.and_then(|node| node.spec.as_ref()?.taints.clone());
-        if taints(change.old) != taints(change.new) && known.is_ready() {
-            for pod in known.by("node", &change.key.name) {
-                line.add(Key::of(&*pod));
-            }
-        }
-    });
-    let context = context.clone();
-    Box::pin(async move {
-        nodes.ready().await;
-        pods.ready().await;
-        queue
-            .run(AT_ONCE, |key| {
-                let context = context.clone();
-                async move { evict(&context, key).await }
-            })
-            .await;
-    })
-}
-
-async fn evict(context: &Context, key: Key) -> Result<Next, Error> {
-    let Some(pod) = context.kinds.pods.get(&key) else { return Ok(Next::Done) };
-    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
-    let Some(node) = context.kinds.nodes.get(&Key::new("", node)) else { return Ok(Next::Done) };
-    let now = context.clock.now();
-    let Some(at) = leaves_at(&pod, &node, now).filter(|_| pod.metadata.deletion_timestamp.is_none()) else {
-        return Ok(Next::Done);
-    };
-    if at > now {
-        return Ok(Next::After(Duration::try_from(at.duration_since(now)).unwrap_or_default()));
-    }
-    let message = format!("Marking for deletion Pod {key}");
-    context.events.tell(TAINT_EVICTION, &*pod, "Normal", "TaintManagerEviction", message);
-    let condition = PodCondition {
-        type_: "DisruptionTarget".to_owned(),
-        status: "True".to_owned(),
-        reason: Some("DeletionByTaintManager".to_owned()),
-        message: Some("Taint manager: deleting due to NoExecute taint".to_owned()),
-        last_transition_time: Some(Time(now)),
-        ..PodCondition::default()
-    };
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &key.namespace);
-    let patch =
-        Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}}));
-    let marked = pods.patch_status(&key.name, &api::patch(), &patch).await;
-    let deleted = match marked {
-        Ok(_) => pods.delete(&key.name, &api::delete(pod.uid().as_deref(), None)).await.map(drop),
-        Err(error) => Err(error),
-    };
-    match deleted {
-        Ok(()) => Ok(Next::Done),
-        Err(error) if api::is_not_found(&error) || api::is_conflict(&error) => Ok(Next::Done),
-        Err(source) => Err(Error { pod: key, source }),
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("failed to make pod {pod} leave its node")]
-struct Error {
-    pod: Key,
-    source: kube::Error,
 }

@@ -118,27 +118,36 @@ pub fn taints(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
     (after != before).then_some(after)
 }
 
-/// When a pod has to leave its node; `None` if it may stay.
-pub fn leaves_at(pod: &Pod, node: &Node, now: Timestamp) -> Option<Timestamp> {
-    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+/// How long a pod may stay on its node after that was tainted; `None` if for as long as it likes. Of several tolerations
+/// of one taint the first counts, and of several taints the one that is tolerated for the shortest time.
+pub fn may_stay(pod: &Pod, node: &Node) -> Option<SignedDuration> {
     let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default();
-    let mut leaves: Option<Timestamp> = None;
-    for taint in taints.filter(|taint| taint.effect == "NoExecute") {
-        let tolerated: Vec<&Toleration> = tolerations.iter().filter(|it| tolerates(it, taint)).collect();
-        let since = taint.time_added.as_ref().map_or(now, |time| time.0);
-        let at = if tolerated.is_empty() {
-            Some(now)
-        } else {
-            let seconds = tolerated.iter().filter_map(|it| it.toleration_seconds).min();
-            let wait = seconds.map(|seconds| SignedDuration::from_secs(seconds.max(0)));
-            wait.map(|wait| since.checked_add(wait).unwrap_or(Timestamp::MAX))
+    let mut shortest: Option<SignedDuration> = None;
+    for taint in evicting(node) {
+        let first: Option<&Toleration> = tolerations.iter().find(|it| tolerates(it, taint));
+        let stays = match first {
+            None => SignedDuration::ZERO,
+            Some(toleration) => match toleration.toleration_seconds {
+                None => continue,
+                Some(seconds) => SignedDuration::from_secs(seconds.max(0)),
+            },
         };
-        leaves = match (leaves, at) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
+        shortest = Some(shortest.map_or(stays, |shortest| shortest.min(stays)));
     }
-    leaves
+    shortest
+}
+
+/// Since when a pod is on a tainted node, as far as the taints tell: those that people set do not, and then it is since
+/// now.
+pub fn tainted_since(pod: &Pod, node: &Node, now: Timestamp) -> Timestamp {
+    let added = evicting(node).map(|taint| taint.time_added.as_ref().map_or(now, |time| time.0)).min();
+    let created = pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::MIN, |time| time.0);
+    added.unwrap_or(now).max(created).min(now)
+}
+
+fn evicting(node: &Node) -> impl Iterator<Item = &Taint> {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.filter(|taint| taint.effect == "NoExecute")
 }
 
 /// Whether a pod says that it is ready, although its node is not.
@@ -217,15 +226,34 @@ mod tests {
 
     #[test]
     fn pods_leave_when_they_tolerate_no_longer() {
-        let taint = json!({"taints": [{"key": UNREACHABLE, "effect": "NoExecute", "timeAdded": at(100).to_string()}]});
-        let tainted = node(Some(("Unknown", 1)), taint);
+        let tainted = |taints: Value| node(Some(("Unknown", 1)), json!({"taints": taints}));
+        let unreachable =
+            json!({"key": UNREACHABLE, "effect": "NoExecute", "timeAdded": at(100).to_string()});
+        let tainted_once = tainted(json!([unreachable]));
         let pod = |tolerations: Value| -> Pod {
-            serde_json::from_value(json!({"spec": {"containers": [], "tolerations": tolerations}})).unwrap()
+            serde_json::from_value(json!({"metadata": {"creationTimestamp": at(50).to_string()},
+                "spec": {"containers": [], "tolerations": tolerations}}))
+            .unwrap()
         };
-        let tolerate = |seconds: Value| json!([{"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}]);
-        assert_eq!(leaves_at(&pod(json!([])), &tainted, at(110)), Some(at(110)));
-        assert_eq!(leaves_at(&pod(tolerate(json!(300))), &tainted, at(110)), Some(at(400)));
-        assert_eq!(leaves_at(&pod(tolerate(json!(null))), &tainted, at(110)), None);
-        assert_eq!(leaves_at(&pod(json!([])), &node(Some(("True", 1)), json!({})), at(110)), None);
+        let tolerate = |seconds: Value| json!({"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds});
+        let for_seconds = |seconds| Some(SignedDuration::from_secs(seconds));
+        let (long, ever) = (tolerate(json!(300)), tolerate(json!(null)));
+        assert_eq!(may_stay(&pod(json!([])), &tainted_once), for_seconds(0));
+        assert_eq!(may_stay(&pod(json!([long])), &tainted_once), for_seconds(300));
+        assert_eq!(may_stay(&pod(json!([ever])), &tainted_once), None);
+        assert_eq!(may_stay(&pod(json!([ever, long])), &tainted_once), None, "the first toleration counts");
+        assert_eq!(may_stay(&pod(json!([long, ever])), &tainted_once), for_seconds(300));
+        assert_eq!(may_stay(&pod(json!([])), &node(Some(("True", 1)), json!({}))), None);
+        let tainted_twice = tainted(json!([unreachable, {"key": "mine", "effect": "NoExecute"}]));
+        assert_eq!(may_stay(&pod(json!([ever])), &tainted_twice), for_seconds(0));
+        let mine = json!({"key": "mine", "operator": "Exists", "tolerationSeconds": 5});
+        assert_eq!(may_stay(&pod(json!([long, mine])), &tainted_twice), for_seconds(5));
+
+        let mut young = pod(json!([]));
+        assert_eq!(tainted_since(&young, &tainted_once, at(110)), at(100));
+        let by_people = tainted(json!([{"key": "mine", "effect": "NoExecute"}]));
+        assert_eq!(tainted_since(&young, &by_people, at(110)), at(110));
+        young.metadata.creation_timestamp = Some(Time(at(105)));
+        assert_eq!(tainted_since(&young, &tainted_once, at(110)), at(105));
     }
 }
