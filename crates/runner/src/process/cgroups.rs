@@ -3,7 +3,10 @@
 //! Everything is below the cgroup that the node itself is in, so that whatever limits the node limits its pods too. Where
 //! that was is kept in the node's directory: the next start may be in another one.
 
+mod unified;
+
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
     thread,
@@ -14,6 +17,8 @@ use k8s_openapi::api::core::v1::ResourceRequirements;
 use rustix::process::{Pid, Signal, kill_process};
 use types::Quantity;
 
+/// What limits need of version 2.
+const CONTROLLERS: [&str; 2] = ["cpu", "memory"];
 /// The CPU time that quotas count in.
 const PERIOD: u64 = 100_000;
 /// The smallest quota that the kernel takes.
@@ -45,16 +50,18 @@ impl Cgroups {
     pub(crate) fn find(name: &str) -> Result<Cgroups, String> {
         let own = fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|error| error.to_string())?;
-        let (version, places) = places(&own, &mounts)?;
-        let found = Cgroups { version, bases: places.iter().map(|place| place.join(name)).collect() };
-        if version == Version::Two {
-            delegate(&places[0])?;
+        let (version, mut places) = places(&own, &mounts)?;
+        if version == Version::Two
+            && let (Some(mount), Some(place)) = (mounted(&mounts, "cgroup2", None), places.first_mut())
+        {
+            *place = unified::place(&mount, place, &CONTROLLERS)?;
         }
+        let found = Cgroups { version, bases: places.iter().map(|place| place.join(name)).collect() };
         for base in &found.bases {
             fs::create_dir_all(base).map_err(|error| format!("{}: {error}", base.display()))?;
         }
         if version == Version::Two {
-            delegate(&found.bases[0])?;
+            unified::delegate(&found.bases[0], &CONTROLLERS)?;
         }
         Ok(found)
     }
@@ -71,13 +78,7 @@ impl Cgroups {
         for directory in &cgroup.directories {
             fs::create_dir_all(directory)?;
         }
-        for (file, value) in limits(self.version, resources) {
-            let has =
-                cgroup.directories.iter().map(|directory| directory.join(&file)).find(|file| file.exists());
-            if let Some(file) = has {
-                fs::write(file, value)?;
-            }
-        }
+        cgroup.write(limits(self.version, resources))?;
         Ok(cgroup)
     }
 }
@@ -85,6 +86,17 @@ impl Cgroups {
 impl Cgroup {
     pub(crate) fn directories(&self) -> &[PathBuf] {
         &self.directories
+    }
+
+    fn write(&self, values: BTreeMap<&'static str, String>) -> io::Result<()> {
+        for (file, value) in values {
+            let mut places = self.directories.iter().map(|directory| directory.join(file));
+            if let Some(place) = places.find(|place| place.exists()) {
+                let failed = |error: io::Error| io::Error::new(error.kind(), format!("{file}: {error}"));
+                fs::write(place, value).map_err(failed)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether the kernel has ended a process in here because there was no memory left for it.
@@ -142,31 +154,20 @@ fn places(own: &str, mounts: &str) -> Result<(Version, Vec<PathBuf>), String> {
         .lines()
         .filter_map(|line| line.split_once(':').and_then(|(_, rest)| rest.split_once(':')))
         .collect();
-    let mounted = |kind: &str, option: Option<&str>| {
-        mounts.lines().find_map(|line| {
-            let (left, right) = line.split_once(" - ")?;
-            let mut right = right.split(' ');
-            let fits = right.next() == Some(kind)
-                && option.is_none_or(|option| {
-                    right.nth(1).is_some_and(|all| all.split(',').any(|one| one == option))
-                });
-            fits.then(|| PathBuf::from(left.split(' ').nth(4).unwrap_or_default()))
-        })
-    };
     let below = |mount: PathBuf, path: &str| mount.join(path.trim_start_matches('/'));
     if let (Some(mount), Some((_, path))) =
-        (mounted("cgroup2", None), own.iter().find(|(controllers, _)| controllers.is_empty()))
+        (mounted(mounts, "cgroup2", None), own.iter().find(|(controllers, _)| controllers.is_empty()))
     {
         let place = below(mount, path);
         let controllers = fs::read_to_string(place.join("cgroup.controllers")).unwrap_or_default();
-        if ["cpu", "memory"].iter().all(|one| controllers.split_whitespace().any(|other| other == *one)) {
+        if CONTROLLERS.iter().all(|one| controllers.split_whitespace().any(|other| other == *one)) {
             return Ok((Version::Two, vec![place]));
         }
     }
     let mut places = Vec::new();
     for controller in ["memory", "cpu", "pids"] {
         let path = own.iter().find(|(all, _)| all.split(',').any(|one| one == controller));
-        if let (Some((_, path)), Some(mount)) = (path, mounted("cgroup", Some(controller))) {
+        if let (Some((_, path)), Some(mount)) = (path, mounted(mounts, "cgroup", Some(controller))) {
             let place = below(mount, path);
             if !places.contains(&place) {
                 places.push(place);
@@ -180,15 +181,21 @@ fn places(own: &str, mounts: &str) -> Result<(Version, Vec<PathBuf>), String> {
     }
 }
 
-/// Lets the cgroups below have limits of their own.
-fn delegate(directory: &Path) -> Result<(), String> {
-    let file = directory.join("cgroup.subtree_control");
-    fs::write(&file, "+cpu +memory").map_err(|error| format!("{}: {error}", file.display()))
+/// Where a hierarchy of this kind, with this option, is mounted.
+fn mounted(mounts: &str, kind: &str, option: Option<&str>) -> Option<PathBuf> {
+    mounts.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        let mut right = right.split(' ');
+        let fits = right.next() == Some(kind)
+            && option
+                .is_none_or(|option| right.nth(1).is_some_and(|all| all.split(',').any(|one| one == option)));
+        fits.then(|| PathBuf::from(left.split(' ').nth(4).unwrap_or_default()))
+    })
 }
 
 /// What to write into which file.
-fn limits(version: Version, resources: Option<&ResourceRequirements>) -> Vec<(String, String)> {
-    let of = |list: Option<&std::collections::BTreeMap<String, _>>, name: &str| {
+fn limits(version: Version, resources: Option<&ResourceRequirements>) -> BTreeMap<&'static str, String> {
+    let of = |list: Option<&BTreeMap<String, _>>, name: &str| {
         list.and_then(|list| list.get(name))
             .and_then(|quantity: &k8s_openapi::apimachinery::pkg::api::resource::Quantity| {
                 quantity.0.parse::<Quantity>().ok()
@@ -220,7 +227,7 @@ fn limits(version: Version, resources: Option<&ResourceRequirements>) -> Vec<(St
             Version::Two => limits.extend([("memory.max", bytes), ("memory.swap.max", "0".to_owned())]),
         }
     }
-    limits.into_iter().map(|(file, value)| (file.to_owned(), value)).collect()
+    limits.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -253,7 +260,7 @@ mod tests {
             lines(Version::Two),
             ["cpu.max=50000 100000", "cpu.weight=10", "memory.max=67108864", "memory.swap.max=0"]
         );
-        assert_eq!(limits(Version::Two, None), [("cpu.weight".to_owned(), "1".to_owned())]);
+        assert_eq!(limits(Version::Two, None), BTreeMap::from([("cpu.weight", "1".to_owned())]));
     }
 
     #[test]
