@@ -186,6 +186,7 @@ impl Life {
             }
             (self.started, self.changed) = (Some(now), true);
         }
+        self.resize(pod);
         loop {
             let mut again = self.act(&script, now);
             if self.ending.is_none() {
@@ -249,6 +250,7 @@ impl Life {
         match step {
             Step::Start(index) => {
                 self.start(script, index, now);
+                self.resize(pod);
                 true
             }
             Step::BackOff { container, seconds } => {
@@ -287,6 +289,22 @@ impl Life {
         self.changed = true;
     }
 
+    /// A simulation has whatever its pod says, at once.
+    fn resize(&mut self, pod: &Pod) {
+        let specified = || {
+            let all = pod.spec.iter();
+            all.flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()))
+        };
+        for container in self.containers.iter_mut().filter(|container| container.is_running()) {
+            let wanted =
+                specified().find(|one| one.name == container.name).and_then(|one| one.resources.as_ref());
+            if container.resources.as_ref() != wanted {
+                container.resources = wanted.cloned();
+                self.changed = true;
+            }
+        }
+    }
+
     fn stop(&mut self, pod: &Pod, script: &Script, index: usize, now: Timestamp) -> bool {
         if self.acts[index].stopping {
             return false;
@@ -316,6 +334,7 @@ impl Life {
             pod,
             containers: &self.containers,
             ending: self.ending.as_ref(),
+            resize: None,
             over: self.over,
             started: self.started,
             ip: self.started.is_some().then_some(self.ip.as_str()),

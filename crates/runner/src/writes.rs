@@ -22,9 +22,12 @@ pub(crate) enum Written {
 pub(crate) async fn status(client: &Client, pod: &Pod, status: &PodStatus) -> kube::Result<Written> {
     let mut value = serde_json::to_value(status).map_err(kube::Error::SerdeError)?;
     // Conditions are merged by their type: what one does not say any more has to be taken out of the old one.
-    let conditions = value.get_mut("conditions").and_then(Value::as_array_mut);
-    for condition in conditions.into_iter().flatten() {
-        without_others(condition);
+    if let Some(conditions) = value.get_mut("conditions").and_then(Value::as_array_mut) {
+        conditions.iter_mut().for_each(without_others);
+        let known = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let says = |kind: &str| status.conditions.iter().flatten().any(|one| one.type_ == kind);
+        let gone = known.filter(|one| !says(&one.type_));
+        conditions.extend(gone.map(|one| json!({ "$patch": "delete", "type": one.type_ })));
     }
     without_others(&mut value);
     let patch = Patch::Strategic(json!({ "metadata": { "uid": pod.metadata.uid }, "status": value }));

@@ -6,12 +6,21 @@ use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use super::{
     container::{Container, Kind},
     phase::Phase,
-    plan, status,
+    plan,
+    resize::{self, Unsettled},
+    status,
 };
 
 /// Conditions that this node owns; all others on a pod are kept as they are.
-const OWNED: [&str; 5] =
-    ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+const OWNED: [&str; 7] = [
+    "PodReadyToStartContainers",
+    "Initialized",
+    "Ready",
+    "ContainersReady",
+    "PodScheduled",
+    resize::PENDING,
+    resize::IN_PROGRESS,
+];
 
 /// Says that a pod was cut short by something that was no fault of its own.
 const DISRUPTION: &str = "DisruptionTarget";
@@ -24,6 +33,8 @@ pub(super) struct Facts<'a> {
     pub(super) phase: Phase,
     /// Reason and message of what has cut the pod short.
     pub(super) disruption: Option<(&'a str, &'a str)>,
+    /// What keeps the pod from the resources that it asks for.
+    pub(super) resize: Option<&'a Unsettled>,
     /// The pod's own surroundings (namespaces, volumes) are there.
     pub(super) sandboxed: bool,
     pub(super) now: Timestamp,
@@ -45,6 +56,9 @@ pub(super) fn of(facts: &Facts<'_>) -> Vec<PodCondition> {
     if let Some((reason, message)) = facts.disruption {
         all.retain(|one| one.type_ != DISRUPTION);
         ours.insert(0, (DISRUPTION, Word::because(true, reason, message.to_owned())));
+    }
+    if let Some(resize) = facts.resize {
+        ours.push((resize.condition, Word::because(true, resize.reason, resize.message.clone())));
     }
     for (kind, word) in ours {
         let holds = if word.holds { "True" } else { "False" };

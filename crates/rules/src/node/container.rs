@@ -2,7 +2,9 @@
 
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodSpec},
+    api::core::v1::{
+        ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodSpec, ResourceRequirements,
+    },
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
@@ -30,6 +32,8 @@ pub struct Container {
     pub last: Option<Exit>,
     /// The id of the present instance, with its scheme.
     pub id: Option<String>,
+    /// What the present instance was given, which is not always what the pod says now.
+    pub resources: Option<ResourceRequirements>,
     /// Whether the present instance has come up: its `postStart` is done and its startup probe has succeeded.
     pub started: bool,
     /// Whether its readiness probe, if it has one, succeeds.
@@ -134,6 +138,7 @@ impl Container {
             state: State::New,
             last: None,
             id: None,
+            resources: None,
             started: false,
             ready: false,
             unhealthy: false,
@@ -247,6 +252,7 @@ fn remember(container: &mut Container, status: &ContainerStatus) {
     container.restarts = status.restart_count;
     container.image_id.clone_from(&status.image_id);
     container.id.clone_from(&status.container_id);
+    container.resources.clone_from(&status.resources);
     container.last = status.last_state.as_ref().and_then(terminated);
     match status.state.as_ref() {
         Some(ContainerState { terminated: Some(exit), .. }) => container.state = State::Exited(exit_of(exit)),

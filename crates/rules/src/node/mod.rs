@@ -6,6 +6,7 @@
 //!
 //! - [`container`]: what is known of one container; [`restart`]: whether and when it runs again.
 //! - [`plan`]: the next steps of a pod; [`ending`]: why a pod has to end.
+//! - [`resize`]: whether a pod that runs may have other resources.
 //! - [`phase`], [`conditions`], [`status`]: what the pod's status says.
 //! - [`probe`]: from single probes to what they mean.
 //! - [`environment`] with [`expand()`](expand::expand) and [`downward`]: the variables of a container; [`volume`]: the files of a volume.
@@ -23,6 +24,7 @@ pub mod image;
 pub mod phase;
 pub mod plan;
 pub mod probe;
+pub mod resize;
 pub mod restart;
 pub mod script;
 pub mod status;

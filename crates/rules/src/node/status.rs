@@ -15,6 +15,7 @@ use super::{
     ending::Ending,
     phase::{self, Phase},
     plan,
+    resize::Unsettled,
 };
 
 /// Everything a pod's status follows from.
@@ -26,6 +27,8 @@ pub struct Seen<'a> {
     pub containers: &'a [Container],
     /// Why it has to end, if it has to.
     pub ending: Option<&'a Ending>,
+    /// What keeps it from the resources that it asks for.
+    pub resize: Option<&'a Unsettled>,
     /// Nothing runs, and nothing will again ([`plan::Plan::over`]).
     pub over: bool,
     /// When the node took it.
@@ -60,6 +63,7 @@ pub fn of(seen: &Seen<'_>) -> PodStatus {
             Some(Ending::Disrupted { reason, message }) => Some((reason, message)),
             _ => None,
         },
+        resize: seen.resize,
         sandboxed: seen.sandboxed && !seen.over,
         now: seen.now,
     };
@@ -139,7 +143,7 @@ fn container(one: &Container, spec: &PodSpec) -> ContainerStatus {
     let specified = spec.containers.iter().chain(spec.init_containers.iter().flatten());
     let specified = specified.into_iter().find(|container| container.name == one.name);
     let created = one.id.is_some();
-    let resources = specified.and_then(|container| container.resources.clone()).filter(|_| created);
+    let resources = one.resources.clone().filter(|_| created);
     let mounts = specified.and_then(|container| container.volume_mounts.as_ref()).map(|mounts| {
         let mount = |mount: &k8s_openapi::api::core::v1::VolumeMount| VolumeMountStatus {
             name: mount.name.clone(),

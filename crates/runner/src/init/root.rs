@@ -15,7 +15,7 @@ use rustix::{
     },
 };
 
-use super::{Doing as _, Failure, Mount, Order, Root, Source};
+use super::{Doing as _, Failure, Isolation, Mount, Order, Root, Source};
 
 /// Where the host's files are while the container's are being put together.
 const HOST: &str = "/.ferry-host";
@@ -36,6 +36,9 @@ pub(super) fn enter(order: &Order) -> Result<(), Failure> {
         private_directory(Path::new("/tmp"), 0o1777)?;
     }
     system_directories(order.user.privileged)?;
+    if order.isolation == Isolation::Full && !order.user.privileged {
+        own_cgroups(&order.cgroups)?;
+    }
     for hidden in root.hidden.iter().filter(|_| is_host(root)) {
         if hidden.is_dir() {
             private_directory(hidden, 0o700)?;
@@ -147,6 +150,35 @@ fn bind_disks(root: &Root) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The files by which a controller of version 1 is known, and what its directory is called.
+const CONTROLLERS: [(&str, &str); 3] =
+    [("memory.limit_in_bytes", "memory"), ("cpu.shares", "cpu"), ("pids.max", "pids")];
+
+/// Shows a container its own limits where programs look for them: in a tree of version 2, or one per controller.
+fn own_cgroups(cgroups: &[PathBuf]) -> Result<(), Failure> {
+    let top = Path::new("/sys/fs/cgroup");
+    let Some(first) = cgroups.first().filter(|_| top.is_dir()) else { return Ok(()) };
+    let here = |path: &Path| PathBuf::from(format!("{HOST}{}", path.display()));
+    let show = |from: &Path, to: &Path| {
+        mount_bind(from, to).doing(|| format!("failed to show the cgroup {}", from.display()))?;
+        read_only(to)
+    };
+    if here(first).join("cgroup.controllers").exists() {
+        return show(&here(first), top);
+    }
+    let careful = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("tmpfs", top, "tmpfs", careful, c"mode=0755,size=64k")
+        .doing(|| format!("failed to mount {}", top.display()))?;
+    for from in cgroups.iter().map(|path| here(path)) {
+        for (_, name) in CONTROLLERS.iter().filter(|(file, _)| from.join(file).exists()) {
+            let to = top.join(name);
+            fs::create_dir_all(&to).doing(|| format!("failed to make {}", to.display()))?;
+            show(&from, &to)?;
+        }
+    }
+    read_only(top)
 }
 
 /// What a system has besides its files: processes, devices, and what the kernel tells.

@@ -15,8 +15,12 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container as Specified, LifecycleHandler, Pod, PodSpec, Probe};
 use reconcile::Key;
 use rules::node::{
-    Container, Ending, Exit, State, Step, container, downward::Place as Downward, ending, plan,
-    probe::Purpose, restart, status,
+    Container, Ending, Exit, State, Step, container,
+    downward::Place as Downward,
+    ending, plan,
+    probe::Purpose,
+    resize::{self, Unsettled},
+    restart, status,
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -65,6 +69,8 @@ pub(super) struct Actor {
     retries: BTreeMap<usize, Timestamp>,
     started: Option<Timestamp>,
     ending: Option<Ending>,
+    /// What keeps it from the resources that it asks for.
+    unsettled: Option<Unsettled>,
     /// When everything has to have ended.
     deadline: Option<Instant>,
     stage: Stage,
@@ -118,6 +124,7 @@ impl Actor {
             instances: BTreeMap::new(),
             retries: BTreeMap::new(),
             ending: None,
+            unsettled: None,
             deadline: None,
             stage: Stage::Living,
             removals: JoinSet::new(),
@@ -225,6 +232,7 @@ impl Actor {
                     return earlier(again, Some(retry));
                 }
                 again = earlier(again, self.renew);
+                again = earlier(again, self.resize(now));
             }
             let mut moved = false;
             for step in plan.steps {
@@ -323,6 +331,54 @@ impl Actor {
         }
     }
 
+    /// Gives containers that run the resources that the pod says, if it can have them. Returns when to look again.
+    fn resize(&mut self, now: Timestamp) -> Option<Timestamp> {
+        let node = &self.shared.host.settings;
+        let others = || {
+            let is_other = |pod: &&Arc<Pod>| {
+                let spec = pod.spec.as_ref();
+                pod.metadata.uid != self.pod.metadata.uid
+                    && !ending::is_final(pod)
+                    && spec.is_some_and(|spec| spec.node_name.as_ref() == Some(&node.name))
+            };
+            let pods = self.shared.pods.all();
+            let specs = pods.iter().filter(is_other).filter_map(|pod| pod.spec.as_ref());
+            specs.map(resize::Requests::of).fold(resize::Requests::default(), resize::Requests::and)
+        };
+        let decision = resize::decide(&self.pod, &self.containers, &node.capacity, others);
+        self.unsettled = None;
+        let changes = match decision {
+            resize::Decision::Settled => return None,
+            resize::Decision::Pending(unsettled) => {
+                self.unsettled = Some(unsettled);
+                return later(now, RETRY);
+            }
+            resize::Decision::Change(changes) => changes,
+        };
+        let mut again = None;
+        for resize::Change { container: index, resources, restart } in changes {
+            let Some(instance) = self.instances.get(&index) else { continue };
+            if restart {
+                if !instance.is_stopping() {
+                    self.containers[index].unhealthy = true;
+                    self.stop(index, None);
+                }
+                continue;
+            }
+            let resized = instance.cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.resize(&resources));
+            match resized {
+                Ok(()) => self.containers[index].resources = Some(resources),
+                Err(error) => {
+                    let message = format!("{}: {error}", self.containers[index].name);
+                    let condition = resize::IN_PROGRESS;
+                    self.unsettled = Some(Unsettled { condition, reason: "Error", message });
+                    again = later(now, RETRY);
+                }
+            }
+        }
+        again
+    }
+
     async fn start(&mut self, index: usize) {
         let now = self.now();
         let Some(specified) = self.specified(index) else { return };
@@ -362,6 +418,7 @@ impl Actor {
         match started {
             Ok(instance) => {
                 container.start(id, image, now);
+                container.resources.clone_from(&specified.resources);
                 let message = format!("Started container {}", specified.name);
                 self.shared.events.normal(&self.pod, Some(&specified.name), "Started", message);
                 self.instances.insert(index, instance);
@@ -567,6 +624,7 @@ impl Actor {
             pod: &self.pod,
             containers: &self.containers,
             ending: self.ending.as_ref(),
+            resize: self.unsettled.as_ref(),
             over: self.stage != Stage::Living,
             started: self.started,
             ip: self.started.is_some().then_some(self.ip.as_str()),

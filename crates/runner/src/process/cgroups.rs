@@ -88,6 +88,13 @@ impl Cgroup {
         &self.directories
     }
 
+    /// Gives what is in here other limits.
+    pub(crate) fn resize(&self, resources: &ResourceRequirements) -> io::Result<()> {
+        let mut all = without_limits(self.version);
+        all.extend(limits(self.version, Some(resources)));
+        self.write(all)
+    }
+
     fn write(&self, values: BTreeMap<&'static str, String>) -> io::Result<()> {
         for (file, value) in values {
             let mut places = self.directories.iter().map(|directory| directory.join(file));
@@ -191,6 +198,15 @@ fn mounted(mounts: &str, kind: &str, option: Option<&str>) -> Option<PathBuf> {
                 .is_none_or(|option| right.nth(1).is_some_and(|all| all.split(',').any(|one| one == option)));
         fits.then(|| PathBuf::from(left.split(' ').nth(4).unwrap_or_default()))
     })
+}
+
+/// What to write into which file where there is no limit.
+fn without_limits(version: Version) -> BTreeMap<&'static str, String> {
+    let files: &[(&str, &str)] = match version {
+        Version::One => &[("cpu.cfs_quota_us", "-1"), ("memory.limit_in_bytes", "-1")],
+        Version::Two => &[("cpu.max", "max"), ("memory.max", "max")],
+    };
+    files.iter().map(|(file, value)| (*file, (*value).to_owned())).collect()
 }
 
 /// What to write into which file.

@@ -101,6 +101,14 @@ impl Bed {
         self.pods().create(&PostParams::default(), &pod).await.expect("a new pod")
     }
 
+    /// Asks for other resources for the container of a pod that runs.
+    pub(crate) async fn resize(&self, name: &str, resources: Value) {
+        let patch = json!({ "spec": { "containers": [{ "name": "main", "resources": resources }] } });
+        let patch = Patch::Strategic(patch);
+        let asked = self.pods().patch_subresource("resize", name, &PatchParams::default(), &patch).await;
+        asked.expect("a pod that can be resized");
+    }
+
     pub(crate) async fn delete(&self, name: &str) {
         self.pods().delete(name, &DeleteParams::default()).await.expect("deletion");
     }

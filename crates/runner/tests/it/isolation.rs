@@ -105,3 +105,55 @@ async fn a_plain_node_says_so_and_shows_volumes_below_a_directory() {
     let (_, _) = bed.output(&local, bed.script("strays", &script, json!({}), json!({}))).await;
     assert_eq!(crate::stopping::count_processes(&mark), 0, "what has left its parent ends too");
 }
+
+#[tokio::test]
+async fn a_container_that_runs_gets_other_limits_and_sees_them() {
+    let Some(bed) = Bed::new("resize").await else { return };
+    let local = bed.local(|_| {}).await;
+    let (limits, message) = condition(&bed, "LimitsEnforced").await;
+    let (isolated, _) = condition(&bed, "PodsIsolated").await;
+    if (limits.as_str(), isolated.as_str()) != ("True", "True") {
+        eprintln!("NOT TESTED: {message}");
+        return;
+    }
+    let quota = "cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/cpu.max 2>/dev/null | cut -d' ' -f1";
+    let script = "exec sleep 1000";
+    let resources = |cpu: &str| json!({ "limits": { "cpu": cpu }, "requests": { "cpu": cpu } });
+    let own = |cpu: &str, policy: &str| {
+        let policy = json!([{ "resourceName": "cpu", "restartPolicy": policy }]);
+        json!({ "resources": resources(cpu), "resizePolicy": policy })
+    };
+    let gentle = bed.script("gentle", script, own("200m", "NotRequired"), json!({}));
+    let more = json!({ "restartPolicy": "OnFailure", "terminationGracePeriodSeconds": 1 });
+    let harsh = bed.script("harsh", script, own("200m", "RestartContainer"), more);
+    let has = |cpu: &'static str, restarts: i64| {
+        move |pod: Option<&k8s_openapi::api::core::v1::Pod>| {
+            pod.is_some_and(|pod| {
+                let main = container(pod, "main");
+                let has = main["state"]["running"].is_object()
+                    && main["resources"] == json!({ "limits": { "cpu": cpu }, "requests": { "cpu": cpu } });
+                has && main["allocatedResources"]["cpu"] == cpu && main["restartCount"] == restarts
+            })
+        }
+    };
+    for (pod, name, restarts) in [(gentle, "gentle", 0), (harsh, "harsh", 1)] {
+        bed.create(pod).await;
+        bed.until(name, has("200m", 0)).await.expect("the pod");
+        assert_eq!(bed.exec(&local, name, quota).await, (0, "20000\n".to_owned()), "{name}");
+        bed.resize(name, resources("300m")).await;
+        bed.until(name, has("300m", restarts)).await.expect("the pod");
+        assert_eq!(bed.exec(&local, name, quota).await, (0, "30000\n".to_owned()), "{name}");
+    }
+    bed.resize("gentle", resources("5000")).await;
+    let waits = |pod: Option<&k8s_openapi::api::core::v1::Pod>| {
+        let status = pod.and_then(|pod| pod.status.as_ref());
+        let mut conditions =
+            status.and_then(|status| status.conditions.as_deref()).unwrap_or_default().iter();
+        conditions.any(|it| it.type_ == "PodResizePending" && it.reason.as_deref() == Some("Infeasible"))
+    };
+    let pod = bed.until("gentle", waits).await.expect("the pod");
+    assert_eq!(container(&pod, "main")["resources"], resources("300m"), "it keeps what it has");
+    bed.resize("gentle", resources("100m")).await;
+    let pod = bed.until("gentle", has("100m", 0)).await.expect("the pod");
+    assert!(!waits(Some(&pod)), "{:?}", pod.status);
+}

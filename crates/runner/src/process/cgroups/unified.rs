@@ -210,5 +210,9 @@ mod tests {
         let greedy =
             Command::new("sh").args(["-c", &script]).stdout(Stdio::null()).status().expect("a process");
         assert!(!greedy.success() && cgroup.had_no_memory(), "{greedy}");
+        cgroup.resize(&resources("32Mi")).expect("other limits");
+        assert_eq!(says("memory.max"), format!("{}\n", 32 << 20));
+        cgroup.resize(&ResourceRequirements::default()).expect("no limits");
+        assert_eq!((says("cpu.max"), says("memory.max")), ("max 100000\n".to_owned(), "max\n".to_owned()));
     }
 }
