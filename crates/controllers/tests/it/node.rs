@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use reconcile::{Clock, Tasks};
 use serde_json::json;
 
@@ -51,4 +51,40 @@ async fn p_4_8_a_silent_node_loses_its_pods() {
     })
     .await;
     assert_eq!(reason, "DeletionByTaintManager");
+}
+
+/// A taint that a person sets does not say since when it is there.
+#[tokio::test]
+async fn p_4_8_a_pod_leaves_when_it_tolerates_a_taint_no_longer_and_stays_if_that_is_removed_before() {
+    let client = &Client::new(api_server().await, "default");
+    let mut tasks = Tasks::new();
+    let names = "taint-eviction-controller".parse().expect("names");
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node = |taints: serde_json::Value| json!({"spec": {"taints": taints}});
+    for name in ["kept", "freed"] {
+        let mut object = node(json!([{"key": "mine", "effect": "NoExecute"}]));
+        object["metadata"] = json!({"name": name});
+        let object: Node = serde_json::from_value(object).expect("a node");
+        nodes.create(&PostParams::default(), &object).await.expect("created");
+        // Those that are let off would have to go before those that are not.
+        let short = if name == "kept" { 6 } else { 4 };
+        for (pod, seconds) in [("long", 3600), ("short", short)] {
+            let tolerations = json!([{"key": "mine", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}]);
+            let spec = json!({"nodeName": name, "tolerations": tolerations, "containers": [{"name": "main", "image": "x"}]});
+            create::<Pod>(client, json!({"metadata": {"name": format!("{pod}-{name}")}, "spec": spec})).await;
+        }
+    }
+    controllers::start(client.clone(), &names, controllers::Settings::default(), Clock::system(), &mut tasks);
+    let freed = Patch::Merge(node(json!(null)));
+    nodes.patch("freed", &PatchParams::default(), &freed).await.expect("freed");
+    let is_going = |name: &'static str| async move {
+        api::<Pod>(client).get(name).await.expect("a pod").metadata.deletion_timestamp.is_some()
+    };
+    eventually("the pod whose time is over is told to go", || async {
+        is_going("short-kept").await.then_some(())
+    })
+    .await;
+    for name in ["long-kept", "short-freed", "long-freed"] {
+        assert!(!is_going(name).await, "{name}");
+    }
 }
