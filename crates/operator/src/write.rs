@@ -28,11 +28,8 @@ impl Context {
     ) -> Result<Workload, kube::Error> {
         let body = patch::admission(of, status, manner);
         let answer = self.apply_workload_status(of, body, ADMISSION_MANAGER).await?;
-        if !patch::left_over(status, &answer) {
-            return Ok(answer);
-        }
         // Others had written what is to go, too: what only one owner takes back stays (G-19).
-        let status = json!({ "conditions": status.conditions, "requeueState": status.requeue_state });
+        let Some(status) = patch::left_over(status, &answer) else { return Ok(answer) };
         let body =
             json!({ "metadata": { "resourceVersion": answer.metadata.resource_version }, "status": status });
         self.patch_workload_status(of, body).await

@@ -10,13 +10,13 @@ use kube::{
 };
 use reconcile::{Key, Next, Tasks};
 use rules::{
-    dispatch::{Adapter, Because, Check, Observed, Owner, Plan, Step, local},
+    dispatch::{Adapter, Because, Check, HELD, Observed, Owner, Plan, Step, local},
     workload::patch::{self, ADMISSION_MANAGER, Manner},
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{debug, info};
-use types::kueue::{CheckState, Workload};
+use types::kueue::{CheckState, Workload, WorkloadStatus};
 
 use super::{
     Error, Shared,
@@ -110,7 +110,7 @@ async fn apply(shared: &Shared, key: &Key, seen: &Observed, plan: &Plan) -> Resu
 
 /// Writes the status of a Workload on the version that was decided on. It is written as Kueue would write it; where
 /// somebody else wrote the list of nominated clusters, which is not taken back that way, what changes is named.
-async fn write(shared: &Shared, old: &Workload, new: &Workload, changes: Value) -> Result<(), Error> {
+async fn write(shared: &Shared, old: &Workload, new: &Workload, mut changes: Value) -> Result<(), Error> {
     let namespace = old.metadata.namespace.as_deref().unwrap_or_default();
     let name = old.metadata.name.as_deref().unwrap_or_default();
     let api: Api<Workload> = Api::namespaced(shared.client.clone(), namespace);
@@ -120,16 +120,31 @@ async fn write(shared: &Shared, old: &Workload, new: &Workload, changes: Value) 
         Patch::Apply(patch::admission(old, &status, Manner::Strict)),
     );
     let call = api.patch_status(name, &params, &body);
-    let answer = match within(shared.settings.deadline, "write a Workload", MANAGER, call).await {
-        Err(error) if error.code() == Some(422) => {
-            let (params, body) = (params_of(), Patch::Merge(changes));
-            let call = api.patch_status(name, &params, &body);
-            within(shared.settings.deadline, "write a Workload", MANAGER, call).await
+    let version = match within(shared.settings.deadline, "write a Workload", MANAGER, call).await {
+        Err(error) if error.code() == Some(422) => old.metadata.resource_version.clone(),
+        Err(error) => return Err(error),
+        Ok(answer) if is_left_over(&status, &answer) => answer.metadata.resource_version.clone(),
+        Ok(answer) => {
+            shared.workloads.put(answer);
+            return Ok(());
         }
-        answer => answer,
     };
-    shared.workloads.put(answer?);
+    changes["metadata"]["resourceVersion"] = json!(version);
+    let (params, body) = (params_of(), Patch::Merge(changes));
+    let call = api.patch_status(name, &params, &body);
+    shared.workloads.put(within(shared.settings.deadline, "write a Workload", MANAGER, call).await?);
     Ok(())
+}
+
+/// Whether a cluster, those that were nominated, or the record are still there although they were to go: somebody else
+/// had written them, too, and what only one owner takes back stays (MK-DISP-14).
+fn is_left_over(wanted: &WorkloadStatus, got: &Workload) -> bool {
+    let is_held = |status: &WorkloadStatus| status.conditions.iter().any(|it| it.type_ == HELD);
+    got.status.as_ref().is_some_and(|got| {
+        got.cluster_name != wanted.cluster_name
+            || got.nominated_cluster_names != wanted.nominated_cluster_names
+            || is_held(got) != is_held(wanted)
+    })
 }
 
 /// Shows the status of a job. Says whether nobody else was faster.

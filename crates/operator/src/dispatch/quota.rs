@@ -41,7 +41,8 @@ pub(super) fn start(shared: &Arc<Shared>, queues: Queues, tasks: &mut Tasks) {
         queues.cluster_queues.ready().await;
         queues.local_queues.ready().await;
         loop {
-            let mut asked_for = false;
+            // A queue may get its check at any time (MK-QA-05).
+            let mut asked_for = shared.configs.all().iter().any(|config| is_requested(config));
             for queue in queues.cluster_queues.all() {
                 let Some(check) = check_of(&shared, &queue) else {
                     if said(&queue).is_some() {

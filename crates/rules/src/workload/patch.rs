@@ -97,13 +97,28 @@ fn object(workload: &Workload, manner: Manner, status: Value) -> Value {
     json!({ "apiVersion": API_VERSION, "kind": "Workload", "metadata": named, "status": status })
 }
 
-/// Conditions of admission that are still there although they were taken away: somebody else had written them, too.
-pub fn left_over(wanted: &WorkloadStatus, got: &Workload) -> bool {
-    let got = got.status.as_ref();
+/// What is still there although it was taken away, because somebody else had written it, too: as a merge patch of the
+/// status that takes it away from all. `None` if nothing is. An eviction takes back to whom a Workload was offered and who
+/// got it, whoever wrote that (MK-DISP-14).
+pub fn left_over(wanted: &WorkloadStatus, got: &Workload) -> Option<Value> {
+    let none = WorkloadStatus::default();
+    let got = got.status.as_ref().unwrap_or(&none);
     let stays = |kind: &&str| {
         condition::find(&wanted.conditions, kind).is_none()
-            && got.is_some_and(|got| condition::find(&got.conditions, kind).is_some())
+            && condition::find(&got.conditions, kind).is_some()
     };
-    ADMISSION_CONDITIONS.iter().any(stays)
-        || wanted.requeue_state.is_none() && got.is_some_and(|got| got.requeue_state.is_some())
+    let mut left = Map::new();
+    if ADMISSION_CONDITIONS.iter().any(stays) || wanted.requeue_state.is_none() && got.requeue_state.is_some()
+    {
+        left.insert("conditions".to_owned(), json!(wanted.conditions));
+        left.insert("requeueState".to_owned(), json!(wanted.requeue_state));
+    }
+    let is_evicted = condition::is_true(&wanted.conditions, EVICTED);
+    if is_evicted && wanted.nominated_cluster_names.is_empty() && !got.nominated_cluster_names.is_empty() {
+        left.insert("nominatedClusterNames".to_owned(), Value::Null);
+    }
+    if is_evicted && wanted.cluster_name.is_none() && got.cluster_name.is_some() {
+        left.insert("clusterName".to_owned(), Value::Null);
+    }
+    (!left.is_empty()).then_some(Value::Object(left))
 }

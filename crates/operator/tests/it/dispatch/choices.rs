@@ -92,7 +92,7 @@ async fn pending_workloads_follow_the_configuration() -> anyhow::Result<()> {
     fleet.clean().await
 }
 
-/// MK-AC-01…04 as the configuration changes.
+/// MK-AC-01, MK-AC-02, MK-AC-04, MK-API-04 as the configuration changes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checks_follow_the_configuration() -> anyhow::Result<()> {
     let fleet = Box::pin(Fleet::embedded()).await?;
@@ -112,7 +112,7 @@ async fn checks_follow_the_configuration() -> anyhow::Result<()> {
     says("True Active: The admission check is active").await
 }
 
-/// MK-DISP-09…12: one cluster at a time, in the order of the configuration, and a restart begins no round anew.
+/// MK-DISP-09, MK-DISP-10, MK-DISP-11, MK-DISP-12: one cluster at a time, in the order of the configuration, and a restart begins no round anew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_incremental_dispatcher_asks_a_few() -> anyhow::Result<()> {
     let mut fleet = Box::pin(Fleet::embedded()).await?;
@@ -138,7 +138,7 @@ async fn the_incremental_dispatcher_asks_a_few() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// MK-DISP-13…15: somebody else says who is asked, under whatever name he writes.
+/// MK-DISP-13, MK-DISP-14, MK-DISP-15, MK-DISP-16: somebody else says who is asked, under whatever name he writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_external_dispatcher_decides() -> anyhow::Result<()> {
     let mut fleet = Box::pin(Fleet::embedded()).await?;
@@ -162,6 +162,26 @@ async fn an_external_dispatcher_decides() -> anyhow::Result<()> {
         Vec::<String>::new(),
         "the list is cleared, whoever wrote it"
     );
+    // MK-DISP-16: nor does anything of it stay after an eviction, so that it can be said anew.
+    let queue =
+        json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "team"}});
+    fleet.manager.patch(queue.clone(), json!({"spec": {"stopPolicy": "HoldAndDrain"}})).await?;
+    fleet.clean().await?;
+    eventually("its quota is free", async || {
+        let workload = fleet.manager.workload("told").await?;
+        Ok(workload.filter(|it| it.status.as_ref().is_some_and(|status| status.admission.is_none())))
+    })
+    .await?;
+    assert_eq!(fleet.cluster_of("told").await?, None);
+    assert_eq!(nominated(&fleet, "told").await?, Vec::<String>::new());
+    fleet.manager.patch(queue, json!({"spec": {"stopPolicy": "None"}})).await?;
+    eventually("it has quota again", async || {
+        let workload = fleet.manager.workload("told").await?;
+        Ok(workload.filter(|it| it.status.as_ref().is_some_and(|status| status.admission.is_some())))
+    })
+    .await?;
+    say(&["west"]).await?;
+    assert_eq!(fleet.running("told").await?, "west");
     fleet.check();
     Ok(())
 }
@@ -198,7 +218,7 @@ async fn dispatch_is_counted() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// MK-QA-01…05: where it is asked for, the manager's quota is what its workers offer together.
+/// MK-QA-01, MK-QA-03, MK-QA-04, MK-QA-05, MK-CQ-05, MK-WRK-11: where it is asked for, the manager's quota is what its workers offer together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn quota_follows_the_workers() -> anyhow::Result<()> {
     let fleet = Box::pin(Fleet::embedded()).await?;
@@ -222,7 +242,13 @@ async fn quota_follows_the_workers() -> anyhow::Result<()> {
     let resources = json!([{"name": "cpu", "nominalQuota": "500m"}]);
     let groups =
         json!([{"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": resources}]}]);
-    fleet.workers["east"].patch(queue, json!({"spec": {"resourceGroups": groups}})).await?;
+    fleet.workers["east"].patch(queue.clone(), json!({"spec": {"resourceGroups": groups}})).await?;
+    says("10500m QuotaAutomated").await?;
+    // MK-QA-02, MK-QA-05: a queue that leads to no workers says nothing of them, and one that does again says so again.
+    let checks = |all: Value| json!({"spec": {"admissionChecksStrategy": all}});
+    fleet.manager.patch(queue.clone(), checks(json!(null))).await?;
+    says("10500m nothing").await?;
+    fleet.manager.patch(queue, checks(json!({"admissionChecks": [{"name": "mk"}]}))).await?;
     says("10500m QuotaAutomated").await?;
     fleet.manager.patch(config, json!({"spec": {"quotaManagement": "Manual"}})).await?;
     says("10500m NotRequested").await
