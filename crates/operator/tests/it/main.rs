@@ -4,6 +4,7 @@ mod definitions;
 mod deploy;
 mod differential;
 mod dispatch;
+mod multikueue_api;
 mod rbac;
 mod scale;
 mod scenarios;
