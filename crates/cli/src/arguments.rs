@@ -57,7 +57,7 @@ pub(crate) struct Demo {
 /// ends on SIGTERM and SIGINT.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  ferry up\n  ferry up --worker east --worker west --data ./fleet --port-base 7000"
+    after_help = "Example:\n  ferry up\n  ferry up --worker east --worker west --data ./fleet --port-base 7000\n  ferry up --kubeconfig ~/.kube/config --merge"
 )]
 pub(crate) struct Up {
     /// How many workers there are, called worker1, worker2 and so on.
@@ -76,9 +76,14 @@ pub(crate) struct Up {
     #[arg(long)]
     pub(crate) ephemeral: bool,
 
-    /// Where to write the kubeconfig, with a context for each cluster [default: beside the data].
+    /// Where to write the kubeconfig, with a context for each cluster [default: beside the data]. A file with contexts of
+    /// other clusters is not touched, unless --merge is given.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// Add the contexts to those that the kubeconfig has, which stay, as does the current one.
+    #[arg(long, requires = "kubeconfig")]
+    pub(crate) merge: bool,
 
     /// What becomes of pods.
     #[arg(long, value_enum, default_value_t = PodRuntime::Process)]

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::arguments::Check;
 use crate::manifest;
+use crate::output;
 
 /// Prints a verdict for each object and returns the worst of them.
 pub(crate) fn run(check: &Check) -> anyhow::Result<ExitCode> {
@@ -22,7 +23,7 @@ pub(crate) fn run(check: &Check) -> anyhow::Result<ExitCode> {
         for document in manifest::read(file)? {
             let verdict = judge(&document, &settings);
             refused |= matches!(verdict, Verdict::Refused(_));
-            println!("{}: {}: {verdict}", file.display(), title(&document));
+            output::line(format!("{}: {}: {verdict}", file.display(), title(&document)))?;
         }
     }
     Ok(if refused { ExitCode::from(1) } else { ExitCode::SUCCESS })

@@ -8,25 +8,31 @@ use fleet::ClusterSettings;
 use rules::node::image::Images;
 
 use crate::arguments::{self, PodRuntime, ReservedManagedBy};
+use crate::failure::Hint as _;
+use crate::output;
 use crate::process;
+use crate::up;
 
 /// Serves until SIGTERM or SIGINT. Prints one line when the cluster can be used.
 pub(crate) fn run(arguments: &arguments::Cluster) -> anyhow::Result<ExitCode> {
-    process::run(async {
+    process::serve(async {
         let stopped = process::stopped()?;
-        let cluster = fleet::Cluster::start(settings(arguments)?).await?;
+        let cluster = up::advised(fleet::Cluster::start(settings(arguments)?).await, "--port")?;
         let kubeconfig = arguments.kubeconfig.clone().unwrap_or_else(|| default_kubeconfig(arguments));
         let kubeconfig = std::path::absolute(&kubeconfig).unwrap_or(kubeconfig);
-        apiserver::credentials::write_kubeconfig(&kubeconfig, &cluster.kubeconfig(cluster.name()))
-            .context("failed to tell how to reach the cluster")?;
-        println!(
-            "cluster {} is ready at {}: export KUBECONFIG={}",
-            cluster.name(),
-            cluster.url(),
-            kubeconfig.display()
-        );
-        stopped.await;
+        let told = apiserver::credentials::write_kubeconfig(&kubeconfig, &cluster.kubeconfig(cluster.name()));
+        if told.is_ok() {
+            output::announce(format!(
+                "cluster {} is ready at {}: export KUBECONFIG={}",
+                cluster.name(),
+                cluster.url(),
+                kubeconfig.display()
+            ));
+            stopped.await;
+        }
         cluster.stop().await;
+        told.context("failed to tell how to reach the cluster")
+            .hint("--kubeconfig FILE says where to write it")?;
         Ok(ExitCode::SUCCESS)
     })
 }

@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             Some(Format::Json) => output::json(&json!({ "items": rows }))?,
             Some(Format::Yaml) => output::yaml(&json!({ "items": rows }))?,
             Some(Format::Name) => rows.iter().try_for_each(|row| output::line(&row.name))?,
-            None if rows.is_empty() => eprintln!("there are no worker clusters; ferry join adds one"),
+            None if rows.is_empty() => output::note("there are no worker clusters; ferry join adds one"),
             None | Some(Format::Wide) => table(rows, arguments.output.is_some()).print()?,
         }
         Ok(ExitCode::SUCCESS)

@@ -14,6 +14,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use crate::failure::{Code, Failure, Hint as _};
+use crate::names;
 use crate::up;
 
 pub(crate) use worker::within;
@@ -75,9 +76,14 @@ impl Options {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await;
         let config = config.map_err(|error| {
-            let contexts: Vec<&str> = kubeconfig.contexts.iter().map(|it| it.name.as_str()).collect();
-            Failure::new(Code::Error, format!("failed to use the kubeconfig: {}", reconcile::chain(&error)))
-                .hint(format!("contexts that there are: {}", contexts.join(", ")))
+            let contexts: Vec<String> = kubeconfig.contexts.iter().map(|it| it.name.clone()).collect();
+            let wanted = self.context.as_ref().or(kubeconfig.current_context.as_ref());
+            if let Some(wanted) = wanted.filter(|wanted| !contexts.contains(wanted)) {
+                return no_context(wanted, &contexts);
+            }
+            let message = format!("failed to use the kubeconfig: {}", reconcile::chain(&error));
+            let hint = names::hint("contexts", "", &contexts, "there is no context in it");
+            Failure::new(Code::Error, message).hint(hint)
         })?;
         self.connect(config, kubeconfig, &files)
     }
@@ -128,14 +134,23 @@ impl Options {
 }
 
 fn read_from(path: &Path) -> anyhow::Result<(Kubeconfig, Vec<PathBuf>)> {
-    let read = Kubeconfig::read_from(path).with_context(|| format!("failed to read {}", path.display()));
-    let kubeconfig = read.hint("--kubeconfig and KUBECONFIG say which file to use")?;
+    let failed = || format!("failed to read {}", path.display());
+    let hint = "--kubeconfig and KUBECONFIG say which file to use";
+    // The reason in the system's own words; what follows would wrap them.
+    std::fs::read(path).with_context(failed).hint(hint)?;
+    let kubeconfig = Kubeconfig::read_from(path).with_context(failed).hint(hint)?;
     Ok((kubeconfig, vec![path.to_owned()]))
 }
 
 fn home_kubeconfig() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty())?;
     Some(PathBuf::from(home).join(".kube/config"))
+}
+
+fn no_context(wanted: &str, there: &[String]) -> Failure {
+    let hint = names::hint("contexts", wanted, there, "there is no context in the kubeconfig");
+    let hint = format!("{hint}; KUBECONFIG=a:b puts two files together");
+    Failure::new(Code::NotFound, format!("there is no context {wanted}")).hint(hint)
 }
 
 fn no_cluster() -> Failure {

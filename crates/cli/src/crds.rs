@@ -9,7 +9,7 @@ use operator::definitions::{Conversion, all};
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
     for definition in all(&Conversion::Embedded) {
         let text = serde_saphyr::to_string(&definition).context("failed to print a definition")?;
-        println!("---\n{}", text.trim_end());
+        crate::output::line(format!("---\n{}", text.trim_end()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

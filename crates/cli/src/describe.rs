@@ -70,7 +70,7 @@ async fn describe(manager: &Manager, found: &Found) -> anyhow::Result<()> {
     let heading = if earlier == 0 {
         "Events".to_owned()
     } else {
-        format!("Events ({earlier} earlier ones: ferry events)")
+        format!("Events ({earlier} more before: ferry events {})", found.view.title())
     };
     section(palette, &heading, told)
 }

@@ -46,7 +46,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         if which.dry_run {
             let manager = which.options.manager().await?;
             let there = Layout::read(&manager.client).await?.on(&which.cluster).count();
-            output::line(format!("{}: {there} Jobs would be stopped and queue again", which.cluster))?;
+            output::line(format!(
+                "{}: {} would be stopped and queue again",
+                which.cluster,
+                output::count(there, "Job")
+            ))?;
             return Ok(ExitCode::SUCCESS);
         }
         empty(which, arguments.timeout).await?;
@@ -81,7 +85,7 @@ async fn until_empty(cluster: &str, workloads: &Cache<Workload>, changed: &Notif
             return;
         }
         if told != there {
-            eprintln!("{cluster}: {there} Jobs are still there");
+            output::note(format!("{cluster}: still there: {}", output::count(there, "Job")));
             told = there;
         }
         changed.notified().await;

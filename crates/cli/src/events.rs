@@ -66,12 +66,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             table.row(told.row(Timestamp::now()));
         }
         if table.is_empty() && !arguments.watch {
-            eprintln!("nothing was told, or it is forgotten by now");
+            output::note("nothing was told, or it is forgotten by now");
             return Ok(ExitCode::SUCCESS);
         }
         output::print(&table.text(Palette::stdout(), true))?;
         if arguments.watch {
-            watch(&sources, &manager.namespace, view.as_ref(), told, table).await?;
+            process::while_read(watch(&sources, &manager.namespace, view.as_ref(), told, table), ()).await?;
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -92,9 +92,9 @@ async fn sources(manager: &Manager, view: Option<&View>) -> anyhow::Result<Vec<(
         clusters.into_iter().filter_map(|cluster| cluster.metadata.name).collect()
     };
     for name in names {
-        match manager.worker(&name).await {
+        match manager.reader(&name).await {
             Ok(worker) => sources.push((worker.name, worker.client)),
-            Err(error) => eprintln!("warning: {}", crate::failure::text(&error)),
+            Err(error) => output::note(format!("warning: {}", crate::failure::text(&error))),
         }
     }
     Ok(sources)
@@ -112,7 +112,7 @@ async fn gather(sources: &[(String, kube::Client)], namespace: &str, view: Optio
         let api: Api<Event> = Api::namespaced(client.clone(), namespace);
         match within(cluster, "list events", api.list(&ListParams::default())).await {
             Ok(list) => all.extend(list.items.iter().map(|event| Told::read(cluster, event))),
-            Err(error) => eprintln!("warning: {}", crate::failure::text(&error)),
+            Err(error) => output::note(format!("warning: {}", crate::failure::text(&error))),
         }
     }
     all.retain(|told| view.is_none_or(|view| told.is_about(view)));
@@ -140,21 +140,15 @@ async fn watch(
             })
             .start(&mut tasks);
     }
-    let stopped = process::stopped()?;
-    tokio::pin!(stopped);
     let mut shown: BTreeSet<Told> = shown.into_iter().collect();
-    loop {
-        let told = tokio::select! {
-            biased;
-            () = &mut stopped => return Ok(()),
-            Some(told) = heard.recv() => told,
-        };
+    while let Some(told) = heard.recv().await {
         if view.is_none_or(|view| told.is_about(view)) && !shown.contains(&told) {
             table.row(told.row(Timestamp::now()));
             output::print(&table.text(Palette::stdout(), false))?;
             shown.insert(told);
         }
     }
+    Ok(())
 }
 
 impl Told {

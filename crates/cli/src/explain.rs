@@ -5,23 +5,26 @@ mod holes;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client};
 use rules::quota::readiness;
 use serde_json::{Value, json};
 use types::Amount;
-use types::kueue::{AdmissionCheck, ClusterQueue, MultiKueueCluster, MultiKueueConfig, Workload};
+use types::kueue::{
+    AdmissionCheck, ClusterQueue, MultiKueueCluster, MultiKueueConfig, ResourceFlavor, Workload,
+};
 
 use crate::connect::{Manager, Options, within};
 use crate::events::HERE;
 use crate::failure::{Code, Failure};
 use crate::jobs::{self, Found, cluster_objects, objects};
-use crate::output::{self, Cell, Format, Table, Tone};
+use crate::output::{self, Cell, Structure, Table, Tone};
 use crate::process;
 use crate::quota::Share;
 use crate::view::{Status, View};
@@ -39,9 +42,9 @@ pub(crate) struct Arguments {
     /// The Job, by name, or `kind/name` for other kinds.
     job: String,
 
-    /// How to show it: json or yaml.
+    /// How to show it, in place of a table.
     #[arg(short, long, value_enum, value_name = "FORMAT")]
-    output: Option<Format>,
+    output: Option<Structure>,
 
     #[command(flatten)]
     connection: Options,
@@ -52,6 +55,8 @@ struct Line {
     cluster: String,
     answer: Result<Answer, String>,
     hole: Option<Hole>,
+    /// What this user may not read there, so that the answer goes without it.
+    unread: Vec<&'static str>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
@@ -64,9 +69,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             _ => Vec::new(),
         };
         match arguments.output {
-            Some(Format::Json) => output::json(&value(&found.view, &lines))?,
-            Some(Format::Yaml) => output::yaml(&value(&found.view, &lines))?,
-            Some(Format::Name | Format::Wide) | None => show(&manager, &found, &lines, now).await?,
+            Some(Structure::Json) => output::json(&value(&found.view, &lines))?,
+            Some(Structure::Yaml) => output::yaml(&value(&found.view, &lines))?,
+            None => show(&manager, &found, &lines, now).await?,
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -74,14 +79,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 /// The management cluster, and every worker that the Job may be sent to.
 async fn lines(manager: &Manager, workload: &Workload, now: Timestamp) -> anyhow::Result<Vec<Line>> {
-    let here = read(&manager.client, workload).await?;
+    let (here, mut unread) = read(&manager.client, workload).await?;
     let answer = here.ask(workload, now);
     let queue = here.cluster_queues.iter().find(|it| it.metadata.name == answer.cluster_queue);
     let workers = workers(manager, queue).await?;
     let largest_pod = answer.pods.iter().map(|(_, pod)| pod).max().cloned().unwrap_or_default();
     // Where Jobs are sent elsewhere, no pods run.
-    let hole = if workers.is_empty() { hole(&manager.client, HERE, &largest_pod).await } else { None };
-    let mut lines = vec![Line { cluster: HERE.to_owned(), answer: Ok(answer), hole }];
+    let hole =
+        if workers.is_empty() { hole(&manager.client, HERE, &largest_pod, &mut unread).await } else { None };
+    let mut lines = vec![Line { cluster: HERE.to_owned(), answer: Ok(answer), hole, unread }];
     // Once it is on a worker, the others have no say in it.
     let on = workload.status.as_ref().and_then(|status| status.cluster_name.as_ref());
     let asked = workers.iter().filter(|it| on.is_none() || it.metadata.name.as_ref() == on);
@@ -104,47 +110,101 @@ async fn at_worker(
     if let Some(lost) = active.filter(|it| it.status != "True") {
         let since = output::age(lost.last_transition_time.0, now);
         let answer = Err(format!("not connected for {since}: {}", lost.message));
-        return Line { cluster: name, answer, hole: None };
+        return Line { cluster: name, answer, hole: None, unread: Vec::new() };
     }
     let asked = async {
-        let worker = manager.worker(&name).await?;
-        let books = read(&worker.client, workload).await.with_context(|| format!("failed to ask {name}"))?;
-        let hole = hole(&worker.client, &name, pod).await;
-        anyhow::Ok((books.ask(workload, now), hole))
+        let worker = manager.reader(&name).await?;
+        let read = read(&worker.client, workload).await.with_context(|| format!("failed to ask {name}"));
+        let (books, mut unread) = read?;
+        let hole = hole(&worker.client, &name, pod, &mut unread).await;
+        anyhow::Ok((books.ask(workload, now), hole, unread))
     };
     match asked.await {
-        Ok((answer, hole)) => Line { cluster: name, answer: Ok(answer), hole },
-        Err(error) => Line { cluster: name, answer: Err(crate::failure::text(&error)), hole: None },
+        Ok((answer, hole, unread)) => Line { cluster: name, answer: Ok(answer), hole, unread },
+        Err(error) => {
+            let answer = Err(crate::failure::text(&error));
+            Line { cluster: name, answer, hole: None, unread: Vec::new() }
+        }
     }
 }
 
-/// Everything on a cluster that a decision depends on.
-async fn read(client: &Client, workload: &Workload) -> anyhow::Result<Books> {
+/// Everything on a cluster that a decision depends on, and what of it this user may not read. What a manager's credentials
+/// on its workers do not cover is taken to be as simple as it can be.
+async fn read(client: &Client, workload: &Workload) -> anyhow::Result<(Books, Vec<&'static str>)> {
     let name = workload.metadata.namespace.as_deref().unwrap_or_default();
-    let namespace: Api<Namespace> = Api::all(client.clone());
-    let (local_queues, cluster_queues, cohorts, flavors, workloads, limits) = tokio::try_join!(
-        objects(client, None),
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let (local_queues, cluster_queues, workloads) =
+        tokio::try_join!(objects(client, None), cluster_objects(client), objects(client, None))?;
+    let (cohorts, flavors, limits, namespace) = tokio::join!(
         cluster_objects(client),
         cluster_objects(client),
-        cluster_objects(client),
-        objects(client, None),
         objects(client, Some(name)),
-    )?;
-    let namespace = within("the cluster", "read a namespace", namespace.get_opt(name)).await?;
-    let namespace = namespace.map(|it| it.metadata.labels.unwrap_or_default());
-    Ok(Books { local_queues, cluster_queues, cohorts, flavors, workloads, limits, namespace })
+        within("the cluster", "read a namespace", namespaces.get_opt(name)),
+    );
+    let mut unread = Vec::new();
+    let cohorts = if_allowed(cohorts, "cohorts", &mut unread)?.unwrap_or_default();
+    let limits = if_allowed(limits, "limit ranges", &mut unread)?.unwrap_or_default();
+    let flavors =
+        if_allowed(flavors, "flavors", &mut unread)?.unwrap_or_else(|| plain_flavors(&cluster_queues));
+    let namespace = match if_allowed(namespace, "the namespace", &mut unread)? {
+        Some(there) => there.map(|it| it.metadata.labels.unwrap_or_default()),
+        None => Some(BTreeMap::new()),
+    };
+    let books = Books { local_queues, cluster_queues, cohorts, flavors, workloads, limits, namespace };
+    Ok((books, unread))
+}
+
+/// What was read; `None`, and a word about it, if that is not allowed.
+fn if_allowed<T>(
+    read: anyhow::Result<T>,
+    what: &'static str,
+    unread: &mut Vec<&'static str>,
+) -> anyhow::Result<Option<T>> {
+    match read {
+        Err(error) if crate::failure::is_forbidden(&error) => {
+            unread.push(what);
+            Ok(None)
+        }
+        read => read.map(Some),
+    }
+}
+
+/// The flavors that queues name, as if they asked nothing of nodes or pods.
+fn plain_flavors(queues: &[ClusterQueue]) -> Vec<ResourceFlavor> {
+    let groups = queues.iter().flat_map(|queue| &queue.spec.resource_groups);
+    let names: BTreeSet<&str> =
+        groups.flat_map(|group| &group.flavors).map(|flavor| flavor.name.as_str()).collect();
+    names
+        .into_iter()
+        .map(|name| {
+            let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+            ResourceFlavor { metadata, ..ResourceFlavor::default() }
+        })
+        .collect()
 }
 
 /// The largest hole, if the user may see the nodes.
-async fn hole(client: &Client, cluster: &str, pod: &BTreeMap<String, Amount>) -> Option<Hole> {
+async fn hole(
+    client: &Client,
+    cluster: &str,
+    pod: &BTreeMap<String, Amount>,
+    unread: &mut Vec<&'static str>,
+) -> Option<Hole> {
     if pod.is_empty() {
         return None;
     }
     let nodes: Api<Node> = Api::all(client.clone());
     let pods: Api<Pod> = Api::all(client.clone());
     let params = kube::api::ListParams::default();
-    let nodes = within(cluster, "list nodes", nodes.list(&params)).await.ok()?;
-    let pods = within(cluster, "list pods", pods.list(&params)).await.ok()?;
+    let (nodes, pods) = tokio::join!(
+        within(cluster, "list nodes", nodes.list(&params)),
+        within(cluster, "list pods", pods.list(&params)),
+    );
+    // Whatever the reason is, the quota is told without it.
+    let (Ok(nodes), Ok(pods)) = (nodes, pods) else {
+        unread.push("nodes");
+        return None;
+    };
     holes::largest(&nodes.items, &pods.items, pod)
 }
 
@@ -276,12 +336,22 @@ fn row(line: &Line, now: Timestamp) -> Vec<Cell> {
         answer.shares.iter().map(free).collect::<Vec<_>>().join(", ").into(),
         line.hole.as_ref().map(hole_text).unwrap_or_default().into(),
         answer.since.map(|since| output::age(since, now)).unwrap_or_default().into(),
-        answer.why.clone().into(),
+        reason(line, answer).into(),
     ]
 }
 
+/// Why, and what could not be taken into account.
+fn reason(line: &Line, answer: &Answer) -> String {
+    if line.unread.is_empty() {
+        return answer.why.clone();
+    }
+    format!("{} (without {}, which you may not read)", answer.why, line.unread.join(", "))
+}
+
 fn hole_text(hole: &Hole) -> String {
-    let fits = if hole.pods == i64::MAX { String::new() } else { format!(" ({} pods)", hole.pods) };
+    // As many as one likes is no number.
+    let fits = usize::try_from(hole.pods).ok().filter(|_| hole.pods != i64::MAX);
+    let fits = fits.map(|pods| format!(" ({})", output::count(pods, "pod"))).unwrap_or_default();
     let free = amounts(&hole.free);
     format!("{}{}{}{fits}", free, if free.is_empty() { "" } else { " on " }, hole.node)
 }
@@ -317,6 +387,7 @@ fn value(view: &View, lines: &[Line]) -> Value {
                     "waiting": answer.position.map(|(_, all)| all),
                     "since": answer.since,
                     "why": answer.why,
+                    "unread": line.unread,
                 })
             }
         })

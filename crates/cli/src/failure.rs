@@ -8,6 +8,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use crate::output;
+
 /// What an exit status means. The numbers are part of the interface; `ferry --help` lists them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
@@ -91,9 +93,9 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         // Whoever read the output has enough of it.
         return ExitCode::SUCCESS;
     }
-    eprintln!("error: {}", text(error));
+    output::note(format!("error: {}", text(error)));
     if let Some(hint) = hint_of(error) {
-        eprintln!("hint: {hint}");
+        output::note(format!("hint: {hint}"));
     }
     code_of(error).into()
 }
@@ -102,6 +104,9 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
 pub(crate) fn text(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
+        if matches!(cause.downcast_ref::<kube::Error>(), Some(kube::Error::Service(_))) {
+            continue; // It says no more than what caused it.
+        }
         let said = match cause.downcast_ref::<kube::Error>() {
             Some(kube::Error::Api(status)) => Some(status.message.clone()),
             _ => None,
@@ -163,6 +168,11 @@ fn status_of(error: &anyhow::Error) -> Option<u16> {
         Some(kube::Error::Api(status)) => Some(status.code),
         _ => None,
     })
+}
+
+/// Whether the cluster does not let this user do it.
+pub(crate) fn is_forbidden(error: &anyhow::Error) -> bool {
+    status_of(error) == Some(403)
 }
 
 fn is_unreachable(error: &anyhow::Error) -> bool {

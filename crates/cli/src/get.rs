@@ -12,15 +12,16 @@ use crate::connect::{Manager, Options};
 use crate::failure::{Code, Failure};
 use crate::jobs::{self, Found};
 use crate::live::Live;
+use crate::names;
 use crate::output::{self, Cell, Format, Palette, Table, Tone};
 use crate::process;
 use crate::quota;
-use crate::view::View;
+use crate::view::{Status, View};
 
 /// Show Jobs with their progress, their queue and the cluster that they run on; or queues, or clusters.
 ///
 /// A Job is Queued (waits for quota), Dispatching (waits for a worker), Starting, Running, Stopping, Held, Complete, Failed,
-/// Deleting, or External (left to a controller that is not here). Other kinds of jobs are shown as far as their Workload
+/// Deleting, or External (left to a controller that is not here); -w also shows those that were Deleted. Other kinds of jobs are shown as far as their Workload
 /// tells. With -o json or yaml, every item is such a line and not the object; kubectl has those.
 #[derive(clap::Args)]
 #[command(
@@ -68,10 +69,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     process::run(async {
         let manager = arguments.connection.manager().await?;
         match arguments.what {
-            What::Jobs if arguments.watch => watch(arguments, &manager).await?,
+            What::Jobs if arguments.watch => process::while_read(watch(arguments, &manager), ()).await?,
             What::Jobs => jobs(arguments, &manager).await?,
             _ if arguments.watch => {
-                return Err(Failure::new(Code::Error, "only Jobs can be watched").into());
+                return Err(Failure::new(Code::Error, "only Jobs can be watched")
+                    .hint("ferry top -w shows queues and clusters anew whenever a Job changes")
+                    .into());
             }
             What::Queues => queues(arguments, &manager).await?,
             What::Clusters => clusters(arguments, &manager).await?,
@@ -90,15 +93,15 @@ impl Arguments {
     }
 
     /// Whoever asks for something by name wants to know that it is not there.
-    fn expect_names(&self, seen: impl Iterator<Item = String>) -> anyhow::Result<()> {
-        let seen: Vec<String> = seen.collect();
-        match self.names.iter().find(|name| !seen.contains(name)) {
-            Some(missing) => {
-                let message = format!("there is no {missing}");
-                Err(Failure::new(Code::NotFound, message).hint("-A looks in all namespaces").into())
-            }
-            None => Ok(()),
-        }
+    fn expect_names(&self, what: &str, mut all: Vec<String>, namespace: Option<&str>) -> anyhow::Result<()> {
+        let Some(missing) = self.names.iter().find(|name| !all.contains(name)) else { return Ok(()) };
+        all.sort();
+        all.dedup();
+        let place = namespace.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default();
+        let message = format!("there is no {what} {missing}{place}");
+        let none = if namespace.is_some() { "-A looks in all namespaces" } else { "ferry join adds one" };
+        let hint = names::hint(&format!("{what}s"), missing, &all, none);
+        Err(Failure::new(Code::NotFound, message).hint(hint).into())
     }
 
     fn headings(&self) -> Vec<&'static str> {
@@ -138,11 +141,48 @@ impl Arguments {
     }
 }
 
+/// How wide columns are at least while Jobs are watched: later ones are known by other names.
+const WIDTHS: [usize; 6] = [12, 16, 11, 16, 8, 8];
+
+impl Arguments {
+    /// Whether the same is shown of both, but for what only time changes.
+    fn says_the_same(&self, one: &View, other: &View) -> bool {
+        let row = |view: &View| self.row(view, view.created.unwrap_or_default());
+        match self.output {
+            Some(Format::Json | Format::Yaml) => one == other,
+            _ => row(one) == row(other),
+        }
+    }
+
+    fn print_changed(&self, views: &[&View], table: &mut Table, is_first: bool) -> anyhow::Result<()> {
+        match self.output {
+            Some(Format::Json) => views.iter().try_for_each(|view| {
+                output::line(serde_json::to_string(view).context("failed to write JSON")?)
+            }),
+            Some(Format::Yaml) => views.iter().try_for_each(|view| {
+                output::line("---")?;
+                output::yaml(view)
+            }),
+            Some(Format::Name) => views.iter().try_for_each(|view| output::line(view.title())),
+            None | Some(Format::Wide) => {
+                for view in views {
+                    table.row(self.row(view, Timestamp::now()));
+                }
+                if is_first || !views.is_empty() {
+                    output::print(&table.text(Palette::stdout(), is_first))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
 async fn jobs(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()> {
     let namespace = arguments.namespace(manager);
     let mut found = jobs::list(&manager.client, namespace).await?;
+    let called = found.iter().flat_map(|found| [found.view.title(), found.view.name.clone()]).collect();
+    arguments.expect_names("Job", called, namespace)?;
     found.retain(|found| arguments.is_wanted(&found.view.title()) || arguments.is_wanted(&found.view.name));
-    arguments.expect_names(found.iter().flat_map(|found| [found.view.title(), found.view.name.clone()]))?;
     let views: Vec<&View> = found.iter().map(|found| &found.view).collect();
     match arguments.output {
         Some(Format::Json) => output::json(&json!({ "items": views })),
@@ -164,58 +204,38 @@ fn print(table: Table, what: &str, namespace: Option<&str>) -> anyhow::Result<()
         return table.print();
     }
     match namespace {
-        Some(namespace) => eprintln!("no {what} in namespace {namespace}"),
-        None => eprintln!("no {what}"),
+        Some(namespace) => output::note(format!("no {what} in namespace {namespace}")),
+        None => output::note(format!("no {what}")),
     }
     Ok(())
 }
 
-/// Prints a line for each Job, and another one whenever it says something else.
+/// Prints a line for each Job, and another one whenever it says something else; the last one when it is deleted.
 async fn watch(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()> {
     let live = Live::start(&manager.client, arguments.namespace(manager)).await?;
-    let stopped = process::stopped()?;
-    tokio::pin!(stopped);
-    let mut table = Table::new(arguments.headings());
-    let mut shown: BTreeMap<(String, String), View> = BTreeMap::new();
+    let widths: &[usize] = if arguments.all_namespaces { &WIDTHS } else { &WIDTHS[1..] };
+    let mut table = Table::new(arguments.headings()).at_least(widths);
+    let mut shown: BTreeMap<String, View> = BTreeMap::new();
     let mut is_first = true;
     loop {
-        let now = Timestamp::now();
-        let mut views = Vec::new();
-        for Found { view, .. } in live.found() {
-            let key = (view.namespace.clone(), view.title());
-            if !arguments.is_wanted(&key.1) && !arguments.is_wanted(&view.name) {
-                continue;
-            }
-            if shown.get(&key) != Some(&view) {
-                table.row(arguments.row(&view, now));
-                views.push(view.clone());
-                shown.insert(key, view);
-            }
-        }
-        match arguments.output {
-            Some(Format::Json) => {
-                for view in &views {
-                    output::line(serde_json::to_string(view).context("failed to write JSON")?)?;
-                }
-            }
-            Some(Format::Yaml) => {
-                for view in &views {
-                    output::line("---")?;
-                    output::yaml(view)?;
-                }
-            }
-            Some(Format::Name) => views.iter().try_for_each(|view| output::line(view.title()))?,
-            None | Some(Format::Wide) if is_first || !views.is_empty() => {
-                output::print(&table.text(Palette::stdout(), is_first))?;
-            }
-            None | Some(Format::Wide) => {}
-        }
+        let now: BTreeMap<String, View> = live
+            .found()
+            .into_iter()
+            .map(|Found { view, .. }| (view.uid.clone(), view))
+            .filter(|(_, view)| arguments.is_wanted(&view.title()) || arguments.is_wanted(&view.name))
+            .collect();
+        let gone = shown.iter().filter(|(uid, _)| !now.contains_key(*uid));
+        let gone: Vec<View> =
+            gone.map(|(_, view)| View { status: Status::Deleted, ..view.clone() }).collect();
+        let changed = now.iter().filter(|(uid, view)| {
+            shown.get(*uid).is_none_or(|before| !arguments.says_the_same(before, view))
+        });
+        let mut changed: Vec<&View> = changed.map(|(_, view)| view).chain(&gone).collect();
+        changed.sort_by_key(|view| (view.namespace.clone(), view.title()));
+        arguments.print_changed(&changed, &mut table, is_first)?;
         is_first = false;
-        tokio::select! {
-            biased;
-            () = &mut stopped => return Ok(()),
-            () = live.changed() => {}
-        }
+        shown = now;
+        live.changed().await;
     }
 }
 
@@ -224,8 +244,8 @@ async fn queues(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()> 
     let local = jobs::objects::<LocalQueue>(&manager.client, namespace);
     let (mut local, all) = tokio::try_join!(local, jobs::cluster_objects::<ClusterQueue>(&manager.client))?;
     let name = |queue: &LocalQueue| queue.metadata.name.clone().unwrap_or_default();
+    arguments.expect_names("queue", local.iter().map(name).collect(), namespace)?;
     local.retain(|queue| arguments.is_wanted(&name(queue)));
-    arguments.expect_names(local.iter().map(name))?;
     match arguments.output {
         Some(Format::Json) => return output::json(&json!({ "items": local })),
         Some(Format::Yaml) => return output::yaml(&json!({ "items": local })),
@@ -266,8 +286,8 @@ pub(crate) fn used(queue: &ClusterQueue) -> String {
 async fn clusters(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()> {
     let (mut clusters, found) = tokio::try_join!(manager.clusters(), jobs::list(&manager.client, None))?;
     let name = |cluster: &MultiKueueCluster| cluster.metadata.name.clone().unwrap_or_default();
+    arguments.expect_names("cluster", clusters.iter().map(name).collect(), None)?;
     clusters.retain(|cluster| arguments.is_wanted(&name(cluster)));
-    arguments.expect_names(clusters.iter().map(name))?;
     match arguments.output {
         Some(Format::Json) => return output::json(&json!({ "items": clusters })),
         Some(Format::Yaml) => return output::yaml(&json!({ "items": clusters })),

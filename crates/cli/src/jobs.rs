@@ -9,6 +9,7 @@ use types::kueue::Workload;
 
 use crate::connect::Manager;
 use crate::failure::{Code, Failure};
+use crate::names;
 use crate::view::{View, owner, stands_for};
 
 /// A Job, whatever its kind, and its Workload.
@@ -56,11 +57,9 @@ pub(crate) async fn find(manager: &Manager, name: &str) -> anyhow::Result<Found>
     let all = list(&manager.client, Some(&manager.namespace)).await?;
     pick(&all, name).cloned().ok_or_else(|| {
         let message = format!("there is no Job {name} in namespace {}", manager.namespace);
-        let names: Vec<String> = all.iter().map(|found| found.view.title()).take(8).collect();
-        let hint = match names.as_slice() {
-            [] => "ferry get jobs -A shows those of all namespaces; -n chooses one".to_owned(),
-            names => format!("Jobs that are there: {}", names.join(", ")),
-        };
+        let there: Vec<String> = all.iter().map(|found| found.view.title()).collect();
+        let none = "ferry get jobs -A shows those of all namespaces; -n chooses one";
+        let hint = names::hint("Jobs", name, &there, none);
         Failure::new(Code::NotFound, message).hint(hint).into()
     })
 }

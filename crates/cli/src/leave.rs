@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         };
         let running = layout.on(name).count();
         if running > 0 && !arguments.force {
-            let message = format!("{running} Jobs are on {name}");
+            let message = format!("{name} still has {}", output::count(running, "Job"));
             return Err(Failure::new(Code::No, message).hint(format!("ferry drain {name}")).into());
         }
         let worker = manager.administered(cluster).await;
@@ -83,13 +83,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             Err(error) => Err(error),
         };
         if let Err(error) = revoked {
-            eprintln!(
+            output::note(format!(
                 "note: the manager's account on {name} was not taken away ({}); with access to it: kubectl delete \
                  clusterrole,clusterrolebinding {account}; kubectl -n {} delete serviceaccount,secret {account}",
                 crate::failure::text(&error),
                 manager.operator_namespace,
                 account = access.name(),
-            );
+            ));
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -128,6 +128,6 @@ async fn wait_until_clean(manager: &Manager, cluster: &str) {
         }
     };
     if tokio::time::timeout(CLEANED, clean).await.is_err() {
-        eprintln!("note: copies of Workloads are left on {cluster}");
+        output::note(format!("note: copies of Workloads are left on {cluster}"));
     }
 }

@@ -15,8 +15,9 @@ use kube::api::LogParams;
 
 use crate::connect::{Manager, Options, within};
 use crate::failure::{Code, Failure};
-use crate::jobs;
+use crate::jobs::{self, Found};
 use crate::kept;
+use crate::names;
 use crate::output::{self, Palette, Tone};
 use crate::pods;
 use crate::process;
@@ -84,9 +85,11 @@ pub(crate) struct What {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     process::run(async {
         let manager = arguments.connection.manager().await?;
-        let view = jobs::find(&manager, &arguments.job).await?.view;
+        let found = jobs::find(&manager, &arguments.job).await?;
+        arguments.what.expect_of(&found)?;
+        let view = found.view;
         if arguments.follow && !view.status.has_ended() {
-            follow(&manager, &view, &arguments.what).await?;
+            process::while_read(follow(&manager, &view, &arguments.what), ()).await?;
             return Ok(ExitCode::SUCCESS);
         }
         if !print_all(&manager, &view, &arguments.what).await? {
@@ -173,6 +176,35 @@ fn nothing(view: &View) -> Failure {
 }
 
 impl What {
+    /// That the Job can have what is asked for: its pods may be gone, but what they were to be is known.
+    fn expect_of(&self, found: &Found) -> anyhow::Result<()> {
+        let Some(spec) = found.job.as_ref().and_then(|job| job.spec.as_ref()) else { return Ok(()) };
+        let title = found.view.title();
+        if let Some(index) = self.index {
+            let count = spec.completions.filter(|_| spec.completion_mode.as_deref() == Some("Indexed"));
+            let Some(count) = count else {
+                let message = format!("{title} has no indexes: its completionMode is not Indexed");
+                return Err(Failure::new(Code::NotFound, message).hint("leave --index out").into());
+            };
+            if !(0..count).contains(&index) {
+                let message = format!("{title} has no index {index}");
+                let hint = format!("its indexes are 0 to {}", count - 1);
+                return Err(Failure::new(Code::NotFound, message).hint(hint).into());
+            }
+        }
+        let pod = spec.template.spec.clone().unwrap_or_default();
+        let all = pod.containers.into_iter().chain(pod.init_containers.into_iter().flatten());
+        let all: Vec<String> = all.map(|container| container.name).collect();
+        match self.container.as_ref().filter(|wanted| !all.contains(wanted)) {
+            None => Ok(()),
+            Some(wanted) => {
+                let message = format!("the pods of {title} have no container {wanted}");
+                let hint = names::hint("containers", wanted, &all, "");
+                Err(Failure::new(Code::NotFound, message).hint(hint).into())
+            }
+        }
+    }
+
     pub(crate) fn is_wanted(&self, pod: &ObjectMeta) -> bool {
         self.index.is_none_or(|index| pods::index_of(pod) == Some(index))
     }

@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde_json::Value;
 
+use crate::failure::Hint as _;
+
 /// All documents of a file; `-` is standard input. JSON is YAML, and a List is its items.
 pub(crate) fn read(file: &Path) -> anyhow::Result<Vec<Value>> {
     let failed = || format!("failed to read {}", file.display());
@@ -13,9 +15,9 @@ pub(crate) fn read(file: &Path) -> anyhow::Result<Vec<Value>> {
     if file == Path::new("-") {
         std::io::stdin().read_to_string(&mut text).with_context(failed)?;
     } else {
-        text = std::fs::read_to_string(file).with_context(failed)?;
+        text = std::fs::read_to_string(file).with_context(failed).hint("`-` reads standard input")?;
     }
-    parse(&text).with_context(failed)
+    parse(&text).with_context(failed).hint("it has to be YAML or JSON")
 }
 
 fn parse(text: &str) -> anyhow::Result<Vec<Value>> {

@@ -16,11 +16,12 @@ use reconcile::{Clock, Tasks};
 use tokio::net::TcpListener;
 
 use crate::arguments;
+use crate::output;
 use crate::process;
 
 /// Acts until SIGTERM or SIGINT, or until somebody else does. Prints one line when it begins.
 pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
-    process::run(async {
+    process::serve(async {
         let stopped = process::stopped()?;
         tokio::pin!(stopped);
         let wanted = Wanted::of(arguments)?;
@@ -62,8 +63,8 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
             () = async {
                 operator.ready().await;
                 match served {
-                    Some(address) => println!("operator is ready on {url}, and serves metrics at http://{address}/metrics"),
-                    None => println!("operator is ready on {url}"),
+                    Some(address) => output::announce(format!("operator is ready on {url}, and serves metrics at http://{address}/metrics")),
+                    None => output::announce(format!("operator is ready on {url}")),
                 }
                 std::future::pending::<()>().await;
             } => None,
@@ -101,7 +102,7 @@ impl Wanted {
         };
         if let Some(file) = file {
             for warning in &file.warnings {
-                eprintln!("warning: {warning}");
+                output::note(format!("warning: {warning}"));
             }
             let service = |namespace: &str| Reach::Service {
                 namespace: namespace.to_owned(),

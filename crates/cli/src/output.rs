@@ -22,6 +22,15 @@ pub(crate) enum Format {
     Name,
 }
 
+/// What `-o` can be told where there is no table with more columns and nothing with a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Structure {
+    /// As JSON.
+    Json,
+    /// As YAML.
+    Yaml,
+}
+
 /// What a text says, by its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Tone {
@@ -121,6 +130,14 @@ impl Table {
         Table { widths: vec![0; headings.len()], headings, rows: Vec::new() }
     }
 
+    /// With columns that are at least so wide, for rows that are not known yet.
+    pub(crate) fn at_least(mut self, widths: &[usize]) -> Table {
+        for (width, least) in self.widths.iter_mut().zip(widths) {
+            *width = (*width).max(*least);
+        }
+        self
+    }
+
     pub(crate) fn row(&mut self, row: impl Into<Vec<Cell>>) {
         self.rows.push(row.into());
     }
@@ -173,6 +190,21 @@ fn or_dash(cell: Cell) -> Cell {
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("failed to write the answer")
+}
+
+/// Says something beside the answer, on standard error. Whoever does not want to hear it misses nothing else.
+pub(crate) fn note(text: impl AsRef<str>) {
+    let _ = writeln!(std::io::stderr(), "{}", text.as_ref());
+}
+
+/// Says that something is there to be used. It is so even if nobody reads it.
+pub(crate) fn announce(text: impl AsRef<str>) {
+    let _ = line(text);
+}
+
+/// So many of something: `1 Job`, `2 Jobs`.
+pub(crate) fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Writes a line to standard output.
@@ -233,6 +265,8 @@ mod tests {
         );
         table.row(["c", "Failed"].map(Cell::from));
         assert_eq!(table.text(PLAIN, false), "c             Failed\n", "later rows stay in line");
+        let mut empty = Table::new(["NAME", "STATUS"]).at_least(&[11]);
+        assert_eq!(empty.text(PLAIN, true), "NAME          STATUS\n", "and under headings that came first");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use kube::{Api, Client, ResourceExt as _};
 use rules::job;
 
 use crate::connect::{Manager, within};
+use crate::failure::{self, Hint as _};
 use crate::view::View;
 
 /// Where the pods of a Job are: on a worker, or where the Job is.
@@ -27,7 +28,18 @@ impl Place {
     /// The pods of a Job that are here, by index and age.
     pub(crate) async fn list(&self, view: &View) -> anyhow::Result<Vec<Pod>> {
         let params = ListParams::default().labels(&selector(view));
-        let list = within(&self.cluster, "list pods", self.pods(view).list(&params)).await?;
+        let list = within(&self.cluster, "list pods", self.pods(view).list(&params)).await;
+        let list = match list {
+            Err(error) if view.cluster.is_some() && failure::is_forbidden(&error) => {
+                let cluster = &self.cluster;
+                return Err(error).hint(format!(
+                    "add a context named {cluster} or {} to your kubeconfig; or let an administrator join it with \
+                     --logs: ferry join CONTEXT --name {cluster} --logs",
+                    fleet::context(cluster)
+                ));
+            }
+            list => list?,
+        };
         let mut pods = list.items;
         if view.kind == "Pod" {
             pods.retain(|pod| pod.name_any() == view.name);
@@ -43,7 +55,7 @@ impl Place {
 pub(crate) async fn place(manager: &Manager, view: &View) -> anyhow::Result<Place> {
     match &view.cluster {
         Some(cluster) => {
-            let worker = manager.worker(cluster).await?;
+            let worker = manager.reader(cluster).await?;
             Ok(Place { cluster: worker.name, client: worker.client })
         }
         None => Ok(Place { cluster: "the management cluster".to_owned(), client: manager.client.clone() }),

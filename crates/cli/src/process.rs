@@ -1,18 +1,72 @@
-//! What every long-running command does: a runtime, logs, and an end when it is told to.
+//! What every command that talks to clusters does: a runtime, logs, and an end when it is told to.
 
 use std::future::Future;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-/// Runs a command's work to its end, with logs.
+use crate::failure::Code;
+
+/// Runs a verb to its end, with logs; or until it is interrupted, which its exit status tells.
 pub(crate) fn run(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
-    log("warn");
-    let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
-    runtime.block_on(work)
+    let runtime = runtime()?;
+    let done = runtime.block_on(async {
+        let stopped = stopped()?;
+        tokio::select! {
+            biased;
+            () = stopped => Ok(Code::Interrupted.into()),
+            done = work => done,
+        }
+    });
+    // A name that is still being looked up is nobody's business any more.
+    runtime.shutdown_background();
+    done
+}
+
+/// Runs what goes on until it is told to stop, and stops in its own way.
+pub(crate) fn serve(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    runtime()?.block_on(work)
+}
+
+/// Goes on with something for as long as somebody reads standard output. Who waits for the next line would not notice
+/// otherwise that nobody wants it.
+pub(crate) async fn while_read<T>(
+    work: impl Future<Output = anyhow::Result<T>>,
+    unread: T,
+) -> anyhow::Result<T> {
+    tokio::select! {
+        biased;
+        done = work => done,
+        () = closed_stdout() => Ok(unread),
+    }
+}
+
+/// Waits until standard output is a pipe or a terminal that nobody reads any more.
+async fn closed_stdout() {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let stdout = std::io::stdout();
+        // Errors and hang-ups are told without being asked for.
+        let mut looked_at = [PollFd::new(&stdout, PollFlags::empty())];
+        while poll(&mut looked_at, None) == Err(Errno::INTR) {}
+        // Whoever no longer listens has ended for another reason.
+        tell.send(())
+    });
+    if told.await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn runtime() -> anyhow::Result<Runtime> {
+    // What keeps a client from its cluster is said once, at the end.
+    log("warn,kube_client::client::builder=off");
+    Runtime::new().context("failed to start the runtime")
 }
 
 /// Sends logs to standard error, as much as `RUST_LOG` asks for.

@@ -6,6 +6,8 @@ use anyhow::Context as _;
 use clap::CommandFactory as _;
 
 use crate::arguments::Arguments;
+use crate::failure::{Code, Failure};
+use crate::names;
 use crate::output;
 
 /// The command under the name by which it was started: `kubectl ferry` where kubectl finds it as a plugin.
@@ -14,6 +16,12 @@ pub(crate) fn command() -> clap::Command {
     let name = started_as.as_deref().and_then(|path| path.file_stem()).and_then(|name| name.to_str());
     let command = Arguments::command();
     if name == Some("kubectl-ferry") { command.bin_name("kubectl ferry") } else { command }
+}
+
+/// How this command was called, so that what is shown can be typed: by its name, or by its path where that was used.
+pub(crate) fn called() -> String {
+    let started_as = std::env::args().next().filter(|name| !name.is_empty());
+    started_as.map_or_else(|| "ferry".to_owned(), |name| name.replace("kubectl-ferry", "kubectl ferry"))
 }
 
 /// Print a script by which a shell completes this command.
@@ -48,8 +56,12 @@ pub(crate) fn man(arguments: &Man) -> anyhow::Result<ExitCode> {
     let command = match &arguments.verb {
         None => command,
         Some(verb) => {
-            let found = command.find_subcommand(verb);
-            found.with_context(|| format!("there is no verb {verb}"))?.clone()
+            let verbs: Vec<String> = command.get_subcommands().map(|it| it.get_name().to_owned()).collect();
+            let found = command.find_subcommand(verb).cloned();
+            found.ok_or_else(|| {
+                let hint = names::hint("verbs", verb, &verbs, "");
+                Failure::new(Code::NotFound, format!("there is no verb {verb}")).hint(hint)
+            })?
         }
     };
     let mut page = Vec::new();

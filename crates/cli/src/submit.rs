@@ -72,7 +72,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             documents.extend(manifest::read(file)?);
         }
         if documents.is_empty() {
-            return Err(Failure::new(Code::Error, "there is nothing in it to submit").into());
+            return Err(Failure::new(Code::Error, "there is nothing in it to submit")
+                .hint("every document names apiVersion, kind and metadata.name")
+                .into());
         }
         let manager = arguments.connection.manager().await?;
         let mut submitted = Vec::new();
@@ -89,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         if let [.., last] = submitted.as_slice()
             && !arguments.dry_run
         {
-            eprintln!("hint: ferry wait {0}; ferry logs {0} -f; ferry explain {0}", called(last));
+            output::note(format!("hint: ferry wait {0}; ferry logs {0} -f; ferry explain {0}", called(last)));
         }
         Ok(ExitCode::SUCCESS)
     })

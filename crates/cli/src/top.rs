@@ -45,22 +45,21 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let manager = arguments.connection.manager().await?;
         let namespace = (!arguments.all_namespaces).then_some(manager.namespace.as_str());
         let live = Live::start(&manager.client, namespace).await?;
-        let stopped = process::stopped()?;
-        tokio::pin!(stopped);
-        loop {
-            let text = page(arguments, &manager, &live.found()).await?;
-            let clear = arguments.watch && std::io::stdout().is_terminal();
-            output::print(&if clear { format!("\x1b[2J\x1b[H{text}") } else { text })?;
-            if !arguments.watch {
-                return Ok(ExitCode::SUCCESS);
-            }
-            tokio::select! {
-                biased;
-                () = &mut stopped => return Ok(ExitCode::SUCCESS),
-                () = live.changed() => {}
-            }
+        if !arguments.watch {
+            output::print(&page(arguments, &manager, &live.found()).await?)?;
+            return Ok(ExitCode::SUCCESS);
         }
+        process::while_read(watch(arguments, &manager, &live), ExitCode::SUCCESS).await
     })
+}
+
+async fn watch(arguments: &Arguments, manager: &Manager, live: &Live) -> anyhow::Result<ExitCode> {
+    let clear = if std::io::stdout().is_terminal() { "\x1b[2J\x1b[H" } else { "" };
+    loop {
+        let text = page(arguments, manager, &live.found()).await?;
+        output::print(&format!("{clear}{text}"))?;
+        live.changed().await;
+    }
 }
 
 async fn page(arguments: &Arguments, manager: &Manager, found: &[Found]) -> anyhow::Result<String> {

@@ -7,11 +7,14 @@ use anyhow::Context as _;
 use fleet::{Fleet, Quota, Runtime, Settings};
 
 use crate::arguments::{self, PodRuntime};
+use crate::failure::{Code, Failure, Hint as _};
+use crate::kubeconfig;
+use crate::output;
 use crate::process;
 
 /// Runs a fleet until SIGTERM or SIGINT. Prints how to reach it when it can be used.
 pub(crate) fn run(arguments: &arguments::Up) -> anyhow::Result<ExitCode> {
-    process::run(async {
+    process::serve(async {
         let stopped = process::stopped()?;
         let scratch = scratch()?;
         let data = match (&arguments.data, arguments.ephemeral) {
@@ -20,26 +23,72 @@ pub(crate) fn run(arguments: &arguments::Up) -> anyhow::Result<ExitCode> {
             (None, false) => Some(default_data()?),
         };
         let settings = settings(arguments, data.clone(), scratch.path());
-        let fleet = Fleet::start(&settings).await?;
-        let kubeconfig = arguments.kubeconfig.clone();
-        let kubeconfig =
-            kubeconfig.unwrap_or_else(|| kubeconfig_in(data.as_deref().unwrap_or(scratch.path())));
-        let kubeconfig = std::path::absolute(&kubeconfig).unwrap_or(kubeconfig);
-        write_kubeconfig(&fleet, &kubeconfig)?;
-        for cluster in std::iter::once(fleet.manager()).chain(fleet.workers()) {
-            println!("{:<12} {}  context {}", cluster.name(), cluster.url(), fleet::context(cluster.name()));
+        expect_ports(&settings)?;
+        let path = arguments.kubeconfig.clone();
+        let path = path.unwrap_or_else(|| kubeconfig_in(data.as_deref().unwrap_or(scratch.path())));
+        let path = std::path::absolute(&path).unwrap_or(path);
+        if arguments.kubeconfig.is_some() {
+            kubeconfig::expect_writable(&path, &contexts(&settings), arguments.merge)?;
         }
-        println!("fleet is ready: export KUBECONFIG={}", kubeconfig.display());
-        stopped.await;
+        let fleet = advised(Fleet::start(&settings).await, "--port-base")?;
+        let told = kubeconfig::write(&path, &fleet.kubeconfig(), arguments.merge);
+        if told.is_ok() {
+            announce(&fleet, &path, arguments.merge);
+            stopped.await;
+        }
         fleet.stop().await;
+        told.hint("--kubeconfig FILE says where to write it")?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// Writes how the clusters of a fleet are reached, for its owner only.
-pub(crate) fn write_kubeconfig(fleet: &Fleet, path: &Path) -> anyhow::Result<()> {
-    apiserver::credentials::write_kubeconfig(path, &fleet.kubeconfig())
-        .context("failed to tell how to reach the fleet")
+fn announce(fleet: &Fleet, kubeconfig: &Path, is_merged: bool) {
+    let clusters = || std::iter::once(fleet.manager()).chain(fleet.workers());
+    let width = clusters().map(|cluster| cluster.name().len()).max().unwrap_or(0);
+    for cluster in clusters() {
+        let context = fleet::context(cluster.name());
+        output::announce(format!("{:<width$}   {}   context {context}", cluster.name(), cluster.url()));
+    }
+    if is_merged {
+        let file = kubeconfig.display();
+        let manager = fleet::context(fleet::MANAGER);
+        output::announce(format!(
+            "fleet is ready: its contexts are in {file}, for example --context {manager}"
+        ));
+    } else {
+        output::announce(format!("fleet is ready: export KUBECONFIG={}", kubeconfig.display()));
+    }
+}
+
+fn contexts(settings: &Settings) -> Vec<String> {
+    let names = std::iter::once(fleet::MANAGER).chain(settings.workers.iter().map(String::as_str));
+    names.map(fleet::context).collect()
+}
+
+/// That there is a port for each cluster.
+fn expect_ports(settings: &Settings) -> anyhow::Result<()> {
+    let last = usize::from(settings.port_base) + settings.workers.len();
+    if settings.port_base == 0 || u16::try_from(last).is_ok() {
+        return Ok(());
+    }
+    let message = format!("--port-base {}: there is no port {last} for the last worker", settings.port_base);
+    let hint = format!("at most {}, or 0 for any free ports", usize::from(u16::MAX) - settings.workers.len());
+    Err(Failure::new(Code::Error, message).hint(hint).into())
+}
+
+/// What to do about a cluster that did not start; `port` is the option that chooses where it listens.
+pub(crate) fn advised<T>(started: Result<T, fleet::Error>, port: &str) -> anyhow::Result<T> {
+    use fleet::Error as E;
+    let hint = match &started {
+        Err(E::Store { .. } | E::Credentials { .. } | E::Nodes { .. }) => {
+            "if it runs already, use it or stop it first; --data DIR keeps another one elsewhere, --ephemeral nothing"
+                .to_owned()
+        }
+        Err(E::Serve { .. }) => format!("another {port}, or 0 for any free one; or stop who listens there"),
+        Err(E::Name { .. } | E::NoWorkers) => "--worker NAME, once for each, or --workers N".to_owned(),
+        _ => return Ok(started?),
+    };
+    started.hint(hint)
 }
 
 /// A directory that goes with this process.

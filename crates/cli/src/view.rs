@@ -36,6 +36,8 @@ pub(crate) enum Status {
     Failed,
     /// It is being deleted.
     Deleting,
+    /// It is gone, as only those see it who watched it.
+    Deleted,
     /// Somebody who is not here is to run it, and has said nothing yet.
     External,
 }
@@ -52,6 +54,7 @@ impl Status {
             Status::Complete => "Complete",
             Status::Failed => "Failed",
             Status::Deleting => "Deleting",
+            Status::Deleted => "Deleted",
             Status::External => "External",
         }
     }
@@ -62,7 +65,7 @@ impl Status {
             Status::Failed => Tone::Bad,
             Status::Running | Status::Starting | Status::Dispatching => Tone::Busy,
             Status::Queued | Status::Held | Status::Stopping => Tone::Waiting,
-            Status::Deleting | Status::External => Tone::Dim,
+            Status::Deleting | Status::Deleted | Status::External => Tone::Dim,
         }
     }
 

@@ -16,7 +16,7 @@ use crate::view::{Status, View};
 ///
 /// Says one line for each when it is where it was wanted.
 ///
-/// Exit status: 0 if all got there, 1 if one ended otherwise, 3 if one is not there, 4 if it took too long.
+/// Exit status: 0 if all got there, 1 if one ended otherwise, 3 if one is not there, 4 if it took too long, 130 if it was interrupted.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  ferry wait render\n  ferry wait render train --timeout 1h\n  ferry wait render --for running"
@@ -104,8 +104,6 @@ pub(crate) async fn until(
 }
 
 async fn watch(live: &Live, jobs: &[(String, String)], aim: Aim) -> anyhow::Result<ExitCode> {
-    let stopped = process::stopped()?;
-    tokio::pin!(stopped);
     let mut left = jobs.to_vec();
     let mut missed = false;
     loop {
@@ -129,11 +127,7 @@ async fn watch(live: &Live, jobs: &[(String, String)], aim: Aim) -> anyhow::Resu
         if left.is_empty() {
             return Ok(if missed { Code::No.into() } else { ExitCode::SUCCESS });
         }
-        tokio::select! {
-            biased;
-            () = &mut stopped => return Ok(Code::Interrupted.into()),
-            () = live.changed() => {}
-        }
+        live.changed().await;
     }
 }
 

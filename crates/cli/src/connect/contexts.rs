@@ -2,10 +2,11 @@
 
 use anyhow::Context as _;
 use k8s_openapi::ByteString;
-use kube::Client;
+use kube::{Api, Client};
+use types::kueue::MultiKueueCluster;
 
-use super::Manager;
 use super::worker::{Worker, client_of};
+use super::{Manager, no_context};
 use crate::failure::{Code, Failure};
 use crate::join::{CONTEXT, access::Address};
 
@@ -26,13 +27,8 @@ impl Manager {
             known.and_then(|context| context.context.as_ref()).map(|context| context.cluster.clone());
         let named = self.kubeconfig.clusters.iter().find(|it| Some(&it.name) == cluster.as_ref());
         let Some(at) = named.and_then(|named| named.cluster.as_ref()) else {
-            let contexts: Vec<&str> = self.kubeconfig.contexts.iter().map(|it| it.name.as_str()).collect();
-            return Err(Failure::new(Code::NotFound, format!("there is no context {name}"))
-                .hint(format!(
-                    "contexts that there are: {}; KUBECONFIG=a:b puts two files together",
-                    contexts.join(", ")
-                ))
-                .into());
+            let contexts: Vec<String> = self.kubeconfig.contexts.iter().map(|it| it.name.clone()).collect();
+            return Err(no_context(name, &contexts).into());
         };
         if at.insecure_skip_tls_verify == Some(true) {
             let message = format!("context {name} does not check the certificate of its cluster");
@@ -57,11 +53,18 @@ impl Manager {
         Ok((self.by_context(name).await?, address))
     }
 
+    /// A worker, to read what the operator has no business with: logs, events, flavors. As the user is there himself, if
+    /// he has a context for it; else by the kubeconfig that the operator uses.
+    pub(crate) async fn reader(&self, name: &str) -> anyhow::Result<Worker> {
+        let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
+        match api.get_opt(name).await.context("failed to read the MultiKueueCluster")? {
+            Some(cluster) => self.administered(&cluster).await,
+            None => self.worker(name).await,
+        }
+    }
+
     /// A worker as its administrator: by the context that it was joined with, else by any other way to it.
-    pub(crate) async fn administered(
-        &self,
-        cluster: &types::kueue::MultiKueueCluster,
-    ) -> anyhow::Result<Worker> {
+    pub(crate) async fn administered(&self, cluster: &MultiKueueCluster) -> anyhow::Result<Worker> {
         let name = cluster.metadata.name.clone().unwrap_or_default();
         let annotations = cluster.metadata.annotations.as_ref();
         let joined = annotations.and_then(|annotations| annotations.get(CONTEXT));

@@ -14,16 +14,6 @@ pub(super) enum Expected {
     Untouched,
 }
 
-impl Expected {
-    pub(super) fn why(self) -> &'static str {
-        match self {
-            Expected::OnWorker => "queued, dispatched to a worker, status mirrored back",
-            Expected::Here => "names no queue: runs where it is",
-            Expected::Untouched => "managedBy names somebody who is not here: left alone",
-        }
-    }
-}
-
 /// All of them.
 pub(super) fn all() -> Vec<(Job, Expected)> {
     let queued = json!({ "kueue.x-k8s.io/queue-name": fleet::QUEUE });

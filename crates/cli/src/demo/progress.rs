@@ -66,9 +66,12 @@ impl Progress {
         let palette = Palette::stderr();
         let mut out = std::io::stderr().lock();
         let is_terminal = out.is_terminal();
-        if is_terminal && !self.shown.is_empty() {
-            // Back to the first bar; what is longer than its line is cleared below.
-            let _ = write!(out, "\x1b[{}A", self.shown.len());
+        if is_terminal {
+            // Back to the first bar. What is longer than a line is cut off: were it to go on in the next one, there would
+            // be more lines than bars.
+            let up =
+                if self.shown.is_empty() { String::new() } else { format!("\x1b[{}A", self.shown.len()) };
+            let _ = write!(out, "{up}\x1b[?7l");
         }
         for view in views {
             let before = self.shown.iter().find(|before| before.name == view.name);
@@ -81,6 +84,9 @@ impl Progress {
             } else {
                 Ok(())
             };
+        }
+        if is_terminal {
+            let _ = write!(out, "\x1b[?7h");
         }
         self.shown = views.to_vec();
     }

@@ -15,7 +15,6 @@ use crate::connect::Manager;
 use crate::live::Live;
 use crate::output;
 use crate::pods::{self, Place};
-use crate::process;
 use crate::view::{Status, View};
 
 /// How long pods of a Job that has ended may still have something to say.
@@ -26,8 +25,6 @@ const LINES: usize = 1024;
 /// Prints what the pods of a Job write, until it has ended or is gone.
 pub(crate) async fn follow(manager: &Manager, view: &View, what: &What) -> anyhow::Result<()> {
     let live = Live::start(&manager.client, Some(&view.namespace)).await?;
-    let stopped = process::stopped()?;
-    tokio::pin!(stopped);
     let (tell, mut lines) = mpsc::channel(LINES);
     let mut sources: BTreeMap<Option<String>, Source> = BTreeMap::new();
     let mut last = None;
@@ -46,7 +43,6 @@ pub(crate) async fn follow(manager: &Manager, view: &View, what: &What) -> anyho
         }
         tokio::select! {
             biased;
-            () = &mut stopped => return Ok(()),
             Some(line) = lines.recv() => output::line(line)?,
             () = live.changed() => {}
         }
@@ -62,12 +58,8 @@ pub(crate) async fn follow(manager: &Manager, view: &View, what: &What) -> anyho
         }
         anyhow::Ok(())
     };
-    tokio::select! {
-        biased;
-        () = &mut stopped => return Ok(()),
-        // A pod that does not end by itself is no reason to wait forever.
-        done = tokio::time::timeout(LAST_WORDS, rest) => done.unwrap_or(Ok(()))?,
-    }
+    // A pod that does not end by itself is no reason to wait forever.
+    tokio::time::timeout(LAST_WORDS, rest).await.unwrap_or(Ok(()))?;
     // Pods that were gone before they could be read.
     let read: HashSet<String> = sources.values().flat_map(Source::read).collect();
     let last = last.unwrap_or_else(|| view.clone());
@@ -156,7 +148,7 @@ impl Readers {
             Ok(stream) => stream,
             Err(error) => {
                 let why = crate::failure::text(&error.into());
-                eprintln!("failed to read the log of pod {pod}: {why}");
+                output::note(format!("failed to read the log of pod {pod}: {why}"));
                 return;
             }
         };

@@ -10,7 +10,9 @@ use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, Config};
-use serde_json::json;
+use serde_json::{Value, json};
+
+use crate::verbs::{command, said};
 
 #[test]
 fn the_demonstration_ends_as_it_should() {
@@ -67,18 +69,21 @@ async fn jobs(data: &Path, context: &str) -> Api<Job> {
     Api::default_namespaced(Client::try_from(config).expect("a client"))
 }
 
+fn job(name: &str) -> Value {
+    let container = json!({ "name": "c", "image": "i", "command": ["true"] });
+    json!({
+        "metadata": { "name": name, "labels": { "kueue.x-k8s.io/queue-name": "fleet" } },
+        "spec": { "template": { "spec": { "restartPolicy": "Never", "containers": [container] } } },
+    })
+}
+
 #[tokio::test]
 async fn a_fleet_is_kept_through_kill_9() {
     let data = tempfile::tempdir().expect("a directory");
     let fleet = Up::start(data.path());
     let manager = jobs(data.path(), "ferry-manager").await;
-    let container = json!({ "name": "c", "image": "i", "command": ["true"] });
-    let job = json!({
-        "metadata": { "name": "kept", "labels": { "kueue.x-k8s.io/queue-name": "fleet" } },
-        "spec": { "template": { "spec": { "restartPolicy": "Never", "containers": [container] } } },
-    });
     manager
-        .create(&PostParams::default(), &serde_json::from_value(job).expect("a Job"))
+        .create(&PostParams::default(), &serde_json::from_value(job("kept")).expect("a Job"))
         .await
         .expect("created");
     let done = await_condition(manager.clone(), "kept", conditions::is_job_completed());
@@ -90,10 +95,82 @@ async fn a_fleet_is_kept_through_kill_9() {
     let second = up(data.path()).output().expect("ferry runs");
     assert_eq!(second.status.code(), Some(2));
     let said = String::from_utf8_lossy(&second.stderr);
-    assert!(said.contains("is in use"), "{said}");
+    assert!(said.contains("is in use") && said.contains("hint: if it runs already"), "{said}");
+
+    // Something runs when the end comes.
+    let mut running = job("running");
+    running["spec"]["template"]["metadata"] =
+        json!({ "annotations": { "sim.ferry.dev/duration-ms": "forever" } });
+    let running = serde_json::from_value(running).expect("a Job");
+    manager.create(&PostParams::default(), &running).await.expect("created");
+    let mirror = |job: Option<&Job>| job.and_then(|job| job.status.as_ref()?.active) == Some(1);
+    let worker = jobs(data.path(), "ferry-east").await;
+    let runs = await_condition(worker, "running", mirror);
+    let before =
+        tokio::time::timeout(Duration::from_secs(60), runs).await.expect("in time").expect("a watch");
 
     drop(fleet);
     let _again = Up::start(data.path());
+    let worker = jobs(data.path(), "ferry-east").await;
+    let runs = await_condition(worker, "running", mirror);
+    let after = tokio::time::timeout(Duration::from_secs(60), runs).await.expect("in time").expect("a watch");
+    let uid = |job: Option<Job>| job.and_then(|job| job.metadata.uid).expect("a uid");
+    assert_eq!(uid(before), uid(after), "what ran goes on, and is not started anew");
     let kept = jobs(data.path(), "ferry-manager").await.get("kept").await.expect("it is still there");
     assert_eq!(kept.status.and_then(|status| status.succeeded), Some(1));
+}
+
+/// What keeps a fleet from starting is said with what to do about it, and nothing goes on running.
+#[test]
+fn a_fleet_that_cannot_start_says_why() {
+    let home = tempfile::tempdir().expect("a directory");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().expect("an address").port().to_string();
+    let file = home.path().join("file");
+    std::fs::write(&file, "").expect("a file");
+    let others = home.path().join("others");
+    std::fs::write(&others, "{contexts: [{name: prod}]}").expect("a file");
+    let (file, others) = (file.to_str().expect("a path"), others.to_str().expect("a path"));
+    let inside = format!("{file}/kubeconfig");
+    let ephemeral = ["--ephemeral", "--runtime", "simulated"];
+    for (arguments, error, hint) in [
+        (vec!["--workers", "0"], "at least one worker", "--worker NAME"),
+        (vec!["--worker", "manager"], "already a cluster of this name", "--worker NAME"),
+        (vec!["--port-base", "65534"], "there is no port 65536", "at most 65533"),
+        (vec!["--port-base", &taken], "Address already in use", "another --port-base"),
+        (vec!["--kubeconfig", &inside], "kubeconfig", "--kubeconfig FILE"),
+        (vec!["--kubeconfig", others], "has contexts of other clusters: prod", "--merge"),
+    ] {
+        let said = said(command(home.path()).arg("up").args(ephemeral).args(arguments), "");
+        said.refused(2, error, hint);
+    }
+    let said = said(command(home.path()).args(["up", "--data", file]), "");
+    said.refused(2, "Not a directory", "--data DIR");
+}
+
+#[test]
+fn contexts_are_merged_only_on_request() {
+    let home = tempfile::tempdir().expect("a directory");
+    let file = home.path().join("config");
+    std::fs::write(&file, "current-context: prod\ncontexts:\n- name: prod\n").expect("a file");
+    let mut up = command(home.path());
+    up.args(["up", "--ephemeral", "--runtime", "simulated", "--workers", "1", "--merge", "--kubeconfig"])
+        .arg(&file);
+    let mut child = up.stdout(Stdio::piped()).spawn().expect("ferry starts");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let ready = lines.map_while(Result::ok).find(|line| line.starts_with("fleet is ready"));
+    let _up = Up(child);
+    assert!(ready.is_some_and(|line| line.ends_with("--context ferry-manager")));
+    let config = Kubeconfig::read_from(&file).expect("a kubeconfig");
+    let contexts: Vec<&str> = config.contexts.iter().map(|context| context.name.as_str()).collect();
+    assert_eq!(contexts, ["prod", "ferry-manager", "ferry-worker1"]);
+    assert_eq!(config.current_context.as_deref(), Some("prod"));
+    let path = file.to_str().expect("a path");
+    let shown = said(
+        command(home.path())
+            .args(["get", "clusters", "-o", "name", "--context", "ferry-manager"])
+            .args(["--kubeconfig", path]),
+        "",
+    );
+    assert_eq!(shown.expect(0), "worker1\n");
 }

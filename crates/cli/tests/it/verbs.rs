@@ -10,8 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 /// A running `ferry up` in a directory of its own, told to stop when this is dropped.
-struct Fleet {
-    home: tempfile::TempDir,
+pub(crate) struct Fleet {
+    pub(crate) home: tempfile::TempDir,
     up: Child,
 }
 
@@ -25,22 +25,22 @@ impl Drop for Fleet {
 
 /// What a command said.
 #[derive(Debug)]
-struct Said {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Said {
     #[track_caller]
-    fn expect(self, code: i32) -> String {
+    pub(crate) fn expect(self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{}\n{}", self.stdout, self.stderr);
         self.stdout
     }
 
     /// That it failed with this status, and said this, and what to do about it.
     #[track_caller]
-    fn refused(&self, code: i32, error: &str, hint: &str) {
+    pub(crate) fn refused(&self, code: i32, error: &str, hint: &str) {
         assert_eq!(self.code, Some(code), "{self:?}");
         let (said, hinted) = self.stderr.split_once("hint: ").unwrap_or((&self.stderr, ""));
         assert!(said.contains(error) && hinted.contains(hint), "{}", self.stderr);
@@ -48,7 +48,7 @@ impl Said {
 }
 
 impl Fleet {
-    fn start() -> Fleet {
+    pub(crate) fn start() -> Fleet {
         let home = tempfile::tempdir().expect("a directory");
         let mut up = command(home.path());
         up.args(["up", "--worker", "east", "--worker", "west"]).stdout(Stdio::piped());
@@ -63,17 +63,17 @@ impl Fleet {
         self.home.path().join("ferry/kubeconfig")
     }
 
-    fn run(&self, arguments: &[&str]) -> Said {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Said {
         self.with_input(arguments, "")
     }
 
-    fn with_input(&self, arguments: &[&str], input: &str) -> Said {
+    pub(crate) fn with_input(&self, arguments: &[&str], input: &str) -> Said {
         let mut command = command(self.home.path());
         said(command.args(arguments), input)
     }
 
     /// Submits a Job of one pod.
-    fn submit(&self, name: &str, cpu: &str, script: &str) {
+    pub(crate) fn submit(&self, name: &str, cpu: &str, script: &str) {
         let manifest = job(name, cpu, script, json!({ "backoffLimit": 0 }));
         let said = self.with_input(&["submit", "-", "--queue", "fleet"], &manifest);
         assert!(said.expect(0).contains(&format!("job {name} submitted to queue fleet")));
@@ -89,13 +89,13 @@ impl Fleet {
 }
 
 /// The command, with a fleet of its own if there is one, and without anything of the user's.
-fn command(home: &Path) -> Command {
+pub(crate) fn command(home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ferry"));
     command.env("XDG_DATA_HOME", home).env("HOME", home).env_remove("KUBECONFIG");
     command
 }
 
-fn said(command: &mut Command, input: &str) -> Said {
+pub(crate) fn said(command: &mut Command, input: &str) -> Said {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("ferry starts");
     // Whoever reads no input has closed it.
@@ -105,7 +105,7 @@ fn said(command: &mut Command, input: &str) -> Said {
     Said { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-fn job(name: &str, cpu: &str, script: &str, mut spec: Value) -> String {
+pub(crate) fn job(name: &str, cpu: &str, script: &str, mut spec: Value) -> String {
     let failures = "metadata.annotations['batch.kubernetes.io/job-index-failure-count']";
     let container = json!({
         "name": "main", "image": "busybox", "command": ["sh", "-c", script],
@@ -152,7 +152,11 @@ fn to_the_end(fleet: &Fleet) {
     let manifest = job("frames", "100m", "echo frame $JOB_COMPLETION_INDEX; echo done", spec);
     let would = fleet.with_input(&["submit", "-", "--dry-run"], &manifest).expect(0);
     assert_eq!(would, "job frames would be submitted\n");
-    fleet.run(&["get", "jobs", "frames"]).refused(3, "there is no frames", "-A");
+    fleet.run(&["get", "jobs", "frames"]).refused(
+        3,
+        "there is no Job frames in namespace default",
+        "replaced",
+    );
 
     let stdout = fleet.with_input(&["submit", "-", "--queue", "fleet", "--logs"], &manifest).expect(0);
     for index in 0..3 {
@@ -169,6 +173,8 @@ fn to_the_end(fleet: &Fleet) {
         "done\n"
     );
 
+    fleet.run(&["logs", "frames", "--index", "3"]).refused(3, "frames has no index 3", "0 to 2");
+    fleet.run(&["logs", "frames", "-c", "mian"]).refused(3, "have no container mian", "did you mean main?");
     let item = fleet.json(&["get", "jobs", "frames"])["items"][0].clone();
     assert_eq!((&item["status"], &item["queue"]), (&json!("Complete"), &json!("fleet")));
     assert_eq!(item["progress"]["completedIndexes"], "0-2");
@@ -275,7 +281,19 @@ fn what_is_not_there(fleet: &Fleet) {
     let text = fleet.run(&["explain", "lost"]).expect(0);
     assert!(text.contains("there is no queue nowhere in namespace default; there is fleet"), "{text}");
     fleet.run(&["cancel", "lost"]).expect(0);
-    fleet.run(&["get", "jobs", "--context", "nowhere"]).refused(2, "nowhere", "");
+    fleet.run(&["describe", "framse"]).refused(3, "there is no Job framse", "did you mean frames?");
+    fleet.run(&["get", "queues", "fleat"]).refused(3, "there is no queue fleat in", "did you mean fleet?");
+    fleet.run(&["get", "clusters", "north"]).refused(3, "there is no cluster north", "east, west");
+    fleet.run(&["get", "queues", "-w"]).refused(2, "only Jobs can be watched", "ferry top -w");
+    fleet.run(&["get", "jobs", "--context", "ferry-eest"]).refused(
+        3,
+        "ferry-eest",
+        "did you mean ferry-east?",
+    );
+    fleet.run(&["submit", "nowhere.yaml"]).refused(2, "failed to read nowhere.yaml", "standard input");
+    fleet.with_input(&["submit", "-"], "{").refused(2, "failed to read -", "YAML or JSON");
+    fleet.with_input(&["submit", "-"], "---").refused(2, "nothing in it", "apiVersion");
+    fleet.run(&["man", "lgos"]).refused(3, "there is no verb lgos", "did you mean logs?");
 }
 
 /// A user without leave to read the kubeconfigs of workers is told so; a context of his own serves as well.
@@ -363,6 +381,7 @@ fn nobody_answers() {
     std::fs::write(&file, config.to_string()).expect("a file");
     let refused = said(command(home.path()).args(["get", "jobs"]).env("KUBECONFIG", &file), "");
     refused.refused(2, "failed to list", "is the cluster up?");
+    assert_eq!(refused.stderr.lines().count(), 2, "an error and a hint: {}", refused.stderr);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! `ferry install`, `join`, `leave`, `clusters`, `cordon`, `drain` and `doctor`.
 
 mod embedded;
+mod kubelet;
 pub(crate) mod site;
+mod users;
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::{Node, Secret};
@@ -48,6 +50,17 @@ async fn place_of(sites: &Sites, name: &str, not: Option<&str>) -> anyhow::Resul
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clusters_join_work_and_leave() -> anyhow::Result<()> {
     let Some(mut sites) = Sites::start(&["manager", "east", "west"]).await? else { return Ok(()) };
+
+    // Without definitions there is nothing to look at, and that is said. What names an unknown controller is looked at later.
+    let output = sites.run(&["doctor"])?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("manager lacks the definitions of admissionchecks.kueue.x-k8s.io"), "{said}");
+    assert!(said.contains("hint: ferry install --context manager"), "{said}");
+    let mut elsewhere = job("elsewhere", false);
+    elsewhere["metadata"] = json!({ "name": "elsewhere", "namespace": "default" });
+    elsewhere["spec"]["managedBy"] = json!("example.com/nobody");
+    apply(&sites.client("manager"), elsewhere).await?;
 
     // What would be done is said and not done; what was done is not done again.
     let said = sites.said(&["install", "--context", "manager", "--dry-run"])?;
@@ -109,6 +122,7 @@ async fn clusters_join_work_and_leave() -> anyhow::Result<()> {
     assert!(said.contains("Jobs in queues wait for their quota"), "{said}");
     assert!(said.contains("the credentials for worker west suffice"), "{said}");
 
+    users::verbs(&sites).await?;
     move_a_job(&sites).await?;
     find_what_is_wrong(&sites).await?;
     leave(&sites)
@@ -132,7 +146,7 @@ async fn move_a_job(sites: &Sites) -> anyhow::Result<()> {
     assert!(said.contains(&format!("hint: ferry drain {first}")), "{said}");
 
     let said = sites.said(&["drain", &first, "--dry-run"])?;
-    assert!(said.contains("1 Jobs would be stopped"), "{said}");
+    assert!(said.contains("1 Job would be stopped"), "{said}");
     let said = sites.said(&["drain", &first])?;
     assert!(said.ends_with(&format!("{first} is empty\n")), "{said}");
     let second = place_of(sites, "long", Some(&first)).await?;
@@ -175,16 +189,37 @@ async fn find_what_is_wrong(sites: &Sites) -> anyhow::Result<()> {
     let bad = Patch::Merge(json!({ "stringData": { "kubeconfig": "{" } }));
     secrets.patch("west-kubeconfig", &PatchParams::default(), &bad).await?;
 
+    let labels = json!({ "control-plane": "controller-manager" });
+    let pod = json!({ "containers": [{ "name": "manager", "image": "kueue" }] });
+    apply(
+        &manager,
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": { "name": "kueue-controller-manager", "namespace": "kueue-system" },
+            "spec": {
+                "selector": { "matchLabels": labels },
+                "template": { "metadata": { "labels": labels }, "spec": pod },
+            },
+        }),
+    )
+    .await?;
+
     let said = eventually("the operator has noticed", async || {
         let output = sites.run(&["doctor"])?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        Ok((output.status.code() == Some(1) && said.contains("InsecureKubeConfig")).then_some(said))
+        // Whoever a Job names has a minute to show himself.
+        let is_seen = said.contains("InsecureKubeConfig") && said.contains("example.com/nobody");
+        Ok((output.status.code() == Some(1) && is_seen).then_some(said))
     })
     .await?;
     for expected in [
         "worker east lacks queue team/team",
         "hint: ferry join CONTEXT --name east --mirror-namespace team",
         "worker west is not connected",
+        "hint: ferry join CONTEXT --name west makes a new kubeconfig",
+        "two programs want to act on queues: ferry and kueue-controller-manager",
+        "hint: only the one with the Lease does; stop the other: kubectl -n kueue-system scale deployment",
+        "job default/elsewhere is managed by example.com/nobody, who has done nothing about it",
         "job team/lost is to run on a worker (managedBy: kueue.x-k8s.io/multikueue), but names no queue",
     ] {
         assert!(said.contains(expected), "{expected} is missing: {said}");

@@ -12,11 +12,14 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use testkit::{Behaviour, ControlPlane, Simulator};
 
+use super::kubelet::Kubelet;
+
 /// How long anything may take, on a machine on which everything is being built at once.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Some clusters. Everything ends when this is dropped.
 pub(crate) struct Sites {
+    _kubelets: Vec<Kubelet>,
     operators: Vec<Child>,
     _pods: Vec<Simulator>,
     planes: Vec<ControlPlane>,
@@ -42,7 +45,7 @@ impl Sites {
             "serviceaccount-controller",
             "serviceaccount-token-controller",
         ];
-        let (mut planes, mut pods) = (Vec::new(), Vec::new());
+        let (mut planes, mut pods, mut kubelets) = (Vec::new(), Vec::new(), Vec::new());
         for _ in names {
             let builder = ControlPlane::builder().controller_manager(controllers);
             let Some(plane) = builder.for_test().await else { return Ok(None) };
@@ -52,6 +55,7 @@ impl Sites {
                 if stays { Behaviour::runs() } else { Behaviour::exits(0) }
             };
             pods.push(plane.simulator().decide(decide).start().await?);
+            kubelets.push(Kubelet::start(&plane.client()).await?);
             planes.push(plane);
         }
         let directory = tempfile::tempdir()?;
@@ -63,7 +67,14 @@ impl Sites {
             push(&mut all, "contexts", json!({ "name": name, "context": { "cluster": name, "user": name } }));
         }
         std::fs::write(directory.path().join("kubeconfig"), all.to_string())?;
-        Ok(Some(Sites { operators: Vec::new(), _pods: pods, planes, names: names.to_vec(), directory }))
+        Ok(Some(Sites {
+            _kubelets: kubelets,
+            operators: Vec::new(),
+            _pods: pods,
+            planes,
+            names: names.to_vec(),
+            directory,
+        }))
     }
 
     /// A context for each.

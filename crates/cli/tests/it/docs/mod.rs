@@ -3,6 +3,7 @@
 mod blocks;
 
 use std::fmt::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use serde_json::json;
 use testkit::Binary;
 
 use crate::administration::site::{Sites, apply};
+use crate::terminal::on_terminal;
 use blocks::{matches, steps};
 
 /// How long the commands of one document may take together.
@@ -178,8 +180,18 @@ fn has_function(directory: &Path, name: &str) -> bool {
 /// The demonstration as it was recorded by `UPDATE_DOCS=1 cargo test -p cli --test it docs::the_demonstration`.
 #[test]
 fn the_demonstration_is_the_one_that_is_shown() {
-    let output = Command::new(env!("CARGO_BIN_EXE_ferry")).arg("demo").output().expect("ferry runs");
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let directory = tempfile::tempdir().expect("a directory");
+    let answer = directory.path().join("answer");
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_ferry"));
+    // As it is called once it is installed; and its progress on a terminal that is narrower than its lines.
+    demo.arg0("ferry").arg("demo").env_remove("NO_COLOR");
+    let stdout = std::fs::File::create(&answer).expect("a file");
+    let (code, progress) = on_terminal(&mut demo, 40, Some(stdout));
+    assert_eq!(code, Some(0), "{progress}");
+    assert!(progress.contains("[########################]") && progress.contains("\x1b[5A"), "{progress:?}");
+    let wraps = progress.split("\x1b[?7l").skip(1).all(|bars| bars.contains("\x1b[?7h"));
+    assert!(wraps, "a terminal is left as it was: {progress:?}");
+    let printed = std::fs::read_to_string(&answer).expect("an answer");
     let path = docs().join("demo.txt");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, &printed).expect("our own tree");

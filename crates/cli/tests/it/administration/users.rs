@@ -1,0 +1,105 @@
+//! What users ask, on real clusters: with contexts of their own for the workers, and with none.
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+
+use super::site::{Sites, ferry, job, succeeded};
+
+pub(super) async fn verbs(sites: &Sites) -> anyhow::Result<()> {
+    let submit = |mut job: Value, cpu: &str| -> anyhow::Result<()> {
+        job["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
+        let name = job["metadata"]["name"].as_str().context("a name")?.to_owned();
+        let file = sites.kubeconfig().with_file_name(format!("{name}.yaml"));
+        std::fs::write(&file, job.to_string())?;
+        let said = sites.said(&["submit", file.to_str().context("a path")?])?;
+        assert_eq!(said, format!("job {name} submitted to queue team\n"));
+        Ok(())
+    };
+    submit(job("greets", true), "1")?;
+    let said = sites.said(&["wait", "greets", "-n", "team", "--for", "running", "--timeout", "150s"])?;
+    assert_eq!(said, "greets is Running\n");
+    let of =
+        |arguments: &[&str]| -> anyhow::Result<Value> { Ok(serde_json::from_str(&sites.said(arguments)?)?) };
+    let shown = of(&["get", "jobs", "greets", "-n", "team", "-o", "json"])?;
+    let cluster = shown["items"][0]["cluster"].as_str().context("a cluster")?.to_owned();
+    let row = sites.said(&["get", "jobs", "-n", "team"])?;
+    let words: Vec<&str> = row.lines().nth(1).context("a row")?.split_whitespace().collect();
+    assert_eq!(words[..2], ["greets", "Running"]);
+    assert!(words[2..].ends_with(&["team", cluster.as_str(), words[words.len() - 1]]), "{row}");
+
+    let logs = sites.said(&["logs", "greets", "-n", "team"])?;
+    assert!(logs.starts_with("[greets-") && logs.ends_with("/c\n"), "{logs}");
+    assert!(logs.contains("] written by team/greets-"), "{logs}");
+    let page = sites.said(&["describe", "greets", "-n", "team"])?;
+    assert!(page.contains(&format!("Pods on {cluster}:\n")), "{page}");
+    let events = sites.said(&["events", "greets", "-n", "team"])?;
+    assert!(
+        events.lines().any(|line| line.contains(&cluster) && line.contains("SuccessfulCreate")),
+        "{events}"
+    );
+
+    // One that needs all there is waits for the other, and is told so with numbers.
+    submit(job("big", true), "4")?;
+    let explained = super::site::eventually("it waits", async || {
+        let explained = of(&["explain", "big", "-n", "team", "-o", "json"])?;
+        Ok((explained["clusters"][0]["answer"] == "Waits").then_some(explained))
+    })
+    .await?;
+    let here = &explained["clusters"][0];
+    assert_eq!(
+        (&here["needs"]["cpu"], &here["free"]["cpu"], &here["position"]),
+        (&json!("4"), &json!("3"), &json!(1))
+    );
+    assert!(here["why"].as_str().is_some_and(|why| why.contains("when greets ends")), "{explained}");
+    let clusters = explained["clusters"].as_array().context("clusters")?;
+    assert_eq!(clusters.iter().map(|it| &it["cluster"]).collect::<Vec<_>>(), ["manager", "east", "west"]);
+    for worker in &clusters[1..] {
+        let expected = if worker["cluster"] == cluster.as_str() { ("Waits", "3") } else { ("Fits", "4") };
+        assert_eq!(
+            (&worker["answer"], &worker["free"]["cpu"]),
+            (&json!(expected.0), &json!(expected.1)),
+            "{explained}"
+        );
+        assert_eq!(
+            (&worker["largestHole"]["node"], &worker["unread"]),
+            (&json!("simulated"), &json!([])),
+            "{explained}"
+        );
+    }
+    let text = sites.said(&["explain", "big", "-n", "team"])?;
+    assert!(text.starts_with("big is Queued, 1 of 1 in ClusterQueue team, waiting for "), "{text}");
+
+    with_the_credentials_of_the_operator(sites, &cluster)?;
+    let said = sites.said(&["cancel", "big", "greets", "-n", "team"])?;
+    assert!(said.contains("big is gone") && said.contains("greets is gone"), "{said}");
+    Ok(())
+}
+
+/// A user whose kubeconfig has only the manager reads workers as the operator does, who needs no more than he must.
+fn with_the_credentials_of_the_operator(sites: &Sites, cluster: &str) -> anyhow::Result<()> {
+    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(sites.kubeconfig())?)?;
+    for list in ["clusters", "users", "contexts"] {
+        config[list].as_array_mut().context("a list")?.retain(|item| item["name"] == "manager");
+    }
+    let file = sites.kubeconfig().with_file_name("manager-only");
+    std::fs::write(&file, config.to_string())?;
+    let run = |arguments: &[&str]| ferry(&file).args(arguments).output();
+
+    let text = succeeded(&["explain"], &run(&["explain", "big", "-n", "team", "-o", "json"])?)?;
+    let explained: Value = serde_json::from_str(&text)?;
+    let workers = explained["clusters"].as_array().context("clusters")?;
+    let worker = workers.iter().find(|it| it["cluster"] == cluster).context("the worker")?;
+    assert_eq!((&worker["answer"], &worker["free"]["cpu"]), (&json!("Waits"), &json!("3")), "{explained}");
+    let unread = worker["unread"].as_array().context("what is not read")?;
+    assert!(unread.contains(&json!("flavors")) && unread.contains(&json!("nodes")), "{explained}");
+
+    let refused = run(&["logs", "greets", "-n", "team"])?;
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(5), "{said}");
+    assert!(said.contains(&format!("ferry join CONTEXT --name {cluster} --logs")), "{said}");
+    // What the hint says helps.
+    sites.said(&["join", cluster, "--logs"])?;
+    let logs = succeeded(&["logs"], &run(&["logs", "greets", "-n", "team"])?)?;
+    assert!(logs.contains("] written by team/greets-"), "{logs}");
+    sites.said(&["join", cluster]).map(drop)
+}
