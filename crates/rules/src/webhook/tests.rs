@@ -65,7 +65,7 @@ fn jf_6_a_job_without_queue_is_left_alone_unless_all_are_managed() {
 
 /// MK-WH-02.
 #[test]
-fn jf_6_the_default_queue_is_for_those_who_name_none() {
+fn jf_6_lq_6_the_default_queue_is_for_those_who_name_none() {
     let plain = job(json!({ "name": "j" }), json!({}));
     let around =
         Surroundings { in_managed_namespace: true, has_default_queue: true, ..Surroundings::default() };
@@ -562,4 +562,43 @@ fn ray_jobs_in_queues_bring_their_own_cluster_and_take_it_with_them() {
     let head = serde_json::json!({ "workerGroupSpecs": [{ "groupName": "head" }] });
     let head = serde_json::json!({ "shutdownAfterJobFinishes": true, "rayClusterSpec": head });
     check(head, "spec.rayClusterSpec.workerGroupSpecs[0].groupName: Forbidden: \"head\" is reserved");
+}
+
+#[test]
+fn jf_24_a_running_job_keeps_the_workload_that_was_made_for_it() {
+    let made = |name: &str, suspend: bool| {
+        let annotations = json!({ "kueue.x-k8s.io/prebuilt-workload-name": name });
+        job(json!({ "name": "j", "annotations": annotations }), json!({ "suspend": suspend }))
+    };
+    check(
+        Kind::Job,
+        &made("b", false),
+        Some(&made("a", false)),
+        &[
+            "metadata.annotations[kueue.x-k8s.io/prebuilt-workload-name]: Invalid value: \"b\": field is immutable",
+        ],
+    );
+    check(Kind::Job, &made("b", true), Some(&made("a", true)), &[]);
+}
+
+#[test]
+fn wl_9_what_a_passed_check_changes_about_pods_stays() {
+    let with = |state: &str, value: &str| {
+        workload(json!({ "admissionChecks": [{
+            "name": "check", "state": state, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "podSetUpdates": [{ "name": "main", "labels": { "key": value } }],
+        }] }))
+    };
+    check(Kind::Workload, &with("Ready", "a"), None, &[]);
+    check(Kind::Workload, &with("Ready", "b"), Some(&with("Pending", "a")), &[]);
+    let (errors, _) = validate(&review(Kind::Workload, &with("Ready", "b"), Some(&with("Ready", "a"))))
+        .expect("a Workload");
+    assert_eq!(
+        errors.iter().map(|error| error.path.as_str()).collect::<Vec<_>>(),
+        ["status.admissionChecks[0].podSetUpdates"]
+    );
+    let mut unknown = with("Pending", "a");
+    unknown["status"]["admissionChecks"][0]["podSetUpdates"][0]["name"] = json!("other");
+    let (errors, _) = validate(&review(Kind::Workload, &unknown, None)).expect("a Workload");
+    assert_eq!(errors.len(), 1, "{errors:?}");
 }

@@ -1,3 +1,5 @@
+mod matching;
+
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -162,7 +164,7 @@ fn running() -> Life {
 
 /// MK-QR-01.
 #[test]
-fn jf_11_to_15_the_workload_of_a_job() {
+fn jf_11_jf_12_jf_13_jf_15_the_workload_of_a_job() {
     let mut life = life();
     life.job.metadata.annotations =
         Some([("provreq.kueue.x-k8s.io/x".into(), "y".into()), ("other".into(), "z".into())].into());
@@ -270,7 +272,7 @@ fn sm_t4_an_evicted_job_stops_and_gives_back_its_quota_when_nothing_runs() {
 }
 
 #[test]
-fn g_15_a_stop_that_was_interrupted_goes_on() {
+fn jf_53_g_15_a_stop_that_was_interrupted_goes_on() {
     let before = life().template();
     let mut life = running();
     life.job.status = Some(from(json!({ "startTime": "2026-01-01T00:00:11Z" })));
@@ -496,7 +498,7 @@ fn jf_63_pods_are_ready_or_not() {
 
 /// MK-WRK-02, MK-WRK-03, MK-WRK-05, MK-INT-03.
 #[test]
-fn jf_20_to_23_prebuilt_workloads() {
+fn jf_20_jf_21_jf_22_jf_23_prebuilt_workloads() {
     let mut life = life();
     life.job
         .metadata

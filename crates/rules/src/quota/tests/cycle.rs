@@ -250,3 +250,29 @@ fn qm_8_a_quota_cut_evicts_nobody_and_a_queue_that_comes_back_finds_its_workload
     let plan = decide(&snapshot, &scenario.heads, &Policy::default(), at);
     assert_eq!(plan.to_string(), "admit ns/w to q with mainx1 cpu=1@default\n");
 }
+
+#[test]
+fn sc_4_the_full_size_if_it_fits_or_can_be_made_to_fit() {
+    let scenario = |low: i64| {
+        super::scenario::scenario().queue(queue("q", quota(4)).within(LowerPriority)).running(
+            "q",
+            &workload("low", 3).priority(low),
+            3,
+        )
+    };
+    check(
+        "SC-4 fits",
+        &scenario(0).head("q", workload("w", 1)),
+        &["admit ns/w to q with mainx1 cpu=1@default"],
+    );
+    check(
+        "SC-4 preempts",
+        &scenario(-1).head("q", workload("w", 4)),
+        &["preempt ns/low (InClusterQueue) for ns/w to q…"],
+    );
+    check(
+        "SC-4 neither",
+        &scenario(0).head("q", workload("w", 4)),
+        &["keep ns/w out of q, because couldn't…"],
+    );
+}

@@ -22,13 +22,15 @@ fn flavored() -> Scenario {
 }
 
 #[test]
-fn fa_v1_the_first_flavor_that_fits() {
+fn fa_2_fa_v1_the_first_flavor_that_fits() {
     let scenario = flavored().queue(two(2, 4)).head("q", workload("w", 3));
     check("FA-V1", &scenario, &["admit ns/w to q with mainx1 cpu=3@ondemand"]);
+    let scenario = flavored().queue(two(4, 4)).head("q", workload("w", 3));
+    check("FA-2", &scenario, &["admit ns/w to q with mainx1 cpu=3@spot"]);
 }
 
 #[test]
-fn fa_v2_borrowing_or_the_next_flavor() {
+fn fa_7_fa_v2_borrowing_or_the_next_flavor() {
     let scenario = |when_can_borrow| {
         let mut queue = two(2, 4).part_of("cohort");
         queue.fungibility.when_can_borrow = when_can_borrow;
@@ -46,7 +48,7 @@ fn fa_v2_borrowing_or_the_next_flavor() {
 }
 
 #[test]
-fn fa_v3_preemption_or_the_next_flavor() {
+fn fa_7_fa_v3_preemption_or_the_next_flavor() {
     let scenario = |when_can_preempt| {
         let mut queue = two(4, 4).within(LowerPriority);
         queue.fungibility.when_can_preempt = when_can_preempt;
@@ -389,4 +391,24 @@ fn ta_2_and_ta_8_topology_is_left_to_who_places() {
         &["keep ns/w out of q, because failed to assign flavors to pod set main: \
            workload requires Topology, but there is no TAS cache information"],
     );
+}
+
+#[test]
+fn fa_6_a_flavor_is_as_good_as_the_worst_of_its_resources() {
+    let flavor = |name: &str, cpu: i64, gpu: i64| FlavorQuotas {
+        name: name.into(),
+        resources: [
+            ("cpu".into(), quota(cpu)),
+            ("gpu".into(), Quota { nominal: amount("gpu", gpu), ..Quota::default() }),
+        ]
+        .into(),
+    };
+    let group = ResourceGroup {
+        covered: ["cpu".into(), "gpu".into()].into(),
+        flavors: vec![flavor("spot", 9, 0), flavor("ondemand", 1, 1)],
+    };
+    let queue = ClusterQueue { groups: vec![group], ..ClusterQueue::new("q") };
+    let both = workload("w", 0).asking(vec![pods(1, &[("cpu", 1), ("gpu", 1)])]);
+    let scenario = flavored().queue(queue).head("q", both);
+    check("FA-6", &scenario, &["admit ns/w to q with mainx1 cpu=1@ondemand gpu=1@ondemand"]);
 }

@@ -5,7 +5,7 @@ use crate::quota::config::{
 };
 
 #[test]
-fn pr_v1_only_who_is_needed_goes() {
+fn pr_7_pr_v1_only_who_is_needed_goes() {
     let scenario = scenario()
         .queue(queue("q", quota(4)).within(LowerPriority))
         .running("q", &workload("a", 1).priority(-2), 1)
@@ -74,7 +74,7 @@ fn pr_v4_and_pr_v5_preempting_while_borrowing() {
 }
 
 #[test]
-fn pr_v6_who_is_closer_to_the_quota_has_the_better_right() {
+fn pr_2_pr_v6_who_is_closer_to_the_quota_has_the_better_right() {
     let scenario = |policy: ReclaimWithinCohort, into: &str, priority: i64, theirs: i64| {
         scenario()
             .cohort(super::scenario::cohort("x", Some("root"), quota(0)))
@@ -95,7 +95,7 @@ fn pr_v6_who_is_closer_to_the_quota_has_the_better_right() {
 }
 
 #[test]
-fn pr_v7_nobody_falls_below_its_own_quota() {
+fn pr_6_pr_v7_nobody_falls_below_its_own_quota() {
     let scenario = scenario()
         .queue(queue("a", quota(4)).part_of("cohort").reclaim(Any))
         .queue(queue("b", quota(2)).part_of("cohort"))
@@ -111,7 +111,7 @@ fn pr_v7_nobody_falls_below_its_own_quota() {
 }
 
 #[test]
-fn pr_v8_who_turns_out_not_to_be_needed_stays() {
+fn pr_7_pr_v8_who_turns_out_not_to_be_needed_stays() {
     let scenario = reclaim((6, 6), |a| a.reclaim(Any).within(LowerPriority))
         .running("a", &workload("a1", 5).priority(-1), 5)
         .running("b", &workload("b1", 7).priority(5), 7)
@@ -150,4 +150,42 @@ fn pr_9_the_message_says_for_whom_and_from_where() {
         "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 3 more needed. \
          Pending the preemption of 1 workload(s)"
     );
+}
+
+#[test]
+fn pr_5_when_room_may_be_made_by_borrowing() {
+    // Nobody else has to go: it may borrow what its own leave.
+    let own = reclaim((2, 4), |a| a.within(LowerPriority))
+        .running("a", &workload("low", 5).priority(-1), 5)
+        .running("a", &workload("same", 1), 1)
+        .head("a", workload("new", 2));
+    check("PR-5 own", &own, &["preempt ns/low (InClusterQueue) for ns/new to a…"]);
+    // Who has used up its own takes nothing back from others.
+    let using = |used: i64| {
+        reclaim((3, 3), |a| a.reclaim(Any))
+            .queue(queue("c", quota(2)).part_of("cohort"))
+            .running("a", &workload("own", used), used)
+            .running("b", &workload("theirs", 8 - used), 8 - used)
+            .head("a", workload("new", 1))
+    };
+    check("PR-5 below", &using(2), &["preempt ns/theirs (InCohortReclamation) for ns/new to a…"]);
+    check("PR-5 used up", &using(3), &["keep ns/new out of a, because couldn't assign…"]);
+}
+
+#[test]
+fn pr_8_the_reason_says_whose_right_was_the_better() {
+    let within = scenario()
+        .queue(queue("q", quota(1)).within(LowerPriority))
+        .running("q", &workload("low", 1).priority(-1), 1)
+        .head("q", workload("new", 1));
+    check("PR-8 own", &within, &["preempt ns/low (InClusterQueue) for…"]);
+    let back = reclaim((1, 0), |a| a.reclaim(Any))
+        .running("b", &workload("low", 1), 1)
+        .head("a", workload("new", 1));
+    check("PR-8 reclaim", &back, &["preempt ns/low (InCohortReclamation) for…"]);
+    let borrowing = reclaim((3, 9), |a| a.reclaim(ReclaimLower).borrow_within(None))
+        .running("b", &workload("lower", 6).priority(-5), 6)
+        .running("b", &workload("low", 6), 6)
+        .head("a", workload("new", 5).priority(10));
+    check("PR-8 borrowing", &borrowing, &["preempt ns/lower (InCohortReclaimWhileBorrowing) for…"]);
 }

@@ -183,3 +183,19 @@ fn qu_13_those_who_ask_for_the_same_follow_each_other() {
     queue.requeue(second_one, Requeue::NoCandidates, second(0));
     assert_eq!((queue.len(), queue.pop()), ((0, 4), None));
 }
+
+#[test]
+fn qu_1_a_workload_is_in_one_place_at_a_time() {
+    let mut queue = queue_of(BestEffortFifo, &[waiting("a", 0, 0), waiting("a", 0, 0), waiting("b", 0, 1)]);
+    assert_eq!(queue.len(), (2, 0));
+    let popped = queue.pop().expect("it is in line");
+    assert_eq!((popped.workload.key.clone(), queue.len()), (key("a"), (2, 0)));
+    queue.push(popped.clone(), second(0));
+    assert_eq!(queue.in_order().len(), 1, "it is not in line while it is looked at");
+    queue.requeue(popped, Requeue::NoFit, second(0));
+    assert_eq!(queue.len(), (1, 1));
+    queue.retry(second(0), |_| true);
+    assert_eq!(queue.len(), (2, 0));
+    queue.remove(&key("a"));
+    assert_eq!(names(queue), ["b"]);
+}

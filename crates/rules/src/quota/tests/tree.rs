@@ -1,6 +1,6 @@
 use types::Amount;
 
-use super::scenario::{amount, cohort, queue, quota};
+use super::scenario::{amount, check, cohort, queue, quota, scenario, workload};
 use crate::quota::{
     config::{ClusterQueue, Cohort},
     names::FlavorResource,
@@ -191,4 +191,81 @@ fn the_bottleneck_is_who_has_nothing_left() {
     let cell = book.cell("t3");
     assert_eq!(book.0.name(book.0.bottleneck(cell)).to_string(), "Cohort root");
     assert_eq!(book.0.path(book.node("t3")), "/root/org2/t3");
+}
+
+#[test]
+fn qm_1_co_2_a_cohort_adds_its_own_quota_to_what_its_children_lend() {
+    let cohorts = [cohort("root", None, quota(4))];
+    let queues = [queue("a", quota(10).lend(3)).part_of("root"), queue("b", quota(5)).part_of("root")];
+    let mut book = Book::new(&cohorts, &queues);
+    book.check("subtree", Tree::subtree, &[("a", 10), ("b", 5), ("root", 12)]);
+}
+
+#[test]
+fn qm_2_qm_3_what_is_not_lent_is_used_first_and_seen_by_nobody_else() {
+    let queues = [queue("a", quota(10).lend(3)).part_of("root"), queue("b", quota(5)).part_of("root")];
+    let mut book = Book::new(&[], &queues);
+    book.check("local", Tree::local, &[("a", 7), ("b", 0), ("root", 0)]);
+    book.check("available", available, &[("a", 15), ("b", 8)]);
+    book.add("a", 5);
+    book.check("available", available, &[("a", 10), ("b", 8)]);
+    book.add("a", 4);
+    book.check("available", available, &[("a", 6), ("b", 6)]);
+}
+
+#[test]
+fn qm_4_qm_5_nobody_borrows_more_than_he_may() {
+    let queues = [queue("a", quota(2).borrow(3)).part_of("root"), queue("b", quota(10)).part_of("root")];
+    let mut book = Book::new(&[], &queues);
+    book.check("potential", Tree::potential, &[("a", 5), ("b", 12), ("root", 12)]);
+    book.check("available", available, &[("a", 5), ("b", 12)]);
+    book.add("b", 9);
+    book.check("available", available, &[("a", 3), ("b", 3)]);
+    book.remove("b", 9);
+    book.add("a", 4);
+    book.check("available", available, &[("a", 1), ("b", 8)]);
+    book.check("potential", Tree::potential, &[("a", 5), ("b", 12)]);
+}
+
+#[test]
+fn qm_6_what_was_borrowed_is_given_back_first() {
+    let mut book = Book::new(&[], &[queue("a", quota(10).lend(4)).part_of("root")]);
+    book.add("a", 8);
+    book.check("usage", Tree::usage, &[("a", 8), ("root", 2)]);
+    book.remove("a", 1);
+    book.check("usage", Tree::usage, &[("a", 7), ("root", 1)]);
+    book.remove("a", 3);
+    book.check("usage", Tree::usage, &[("a", 4), ("root", 0)]);
+}
+
+#[test]
+fn qm_7_a_cohort_uses_what_its_children_do_not_have_to_themselves() {
+    let of_a = |quota| {
+        vec![queue("a", quota).part_of("root"), queue("b", super::scenario::quota(5)).part_of("root")]
+    };
+    let mut book = Book::new(&[], &of_a(quota(10).lend(4)));
+    book.add("a", 8);
+    book.add("b", 3);
+    book.check("usage", Tree::usage, &[("root", 5)]);
+
+    let mut scenario = scenario().running("a", &workload("w", 8), 8).running("b", &workload("v", 3), 3);
+    scenario.config.cluster_queues = of_a(quota(10).lend(4));
+    let mut snapshot = scenario.snapshot();
+    scenario.config.cluster_queues = of_a(quota(10));
+    snapshot.configure(scenario.config.clone());
+    let mut rebuilt = Book(snapshot.tree().clone());
+    rebuilt.check("usage after quota was edited", Tree::usage, &[("a", 8), ("b", 3), ("root", 11)]);
+}
+
+#[test]
+fn qm_9_a_queue_borrows_beyond_its_nominal_quota_and_up_to_its_limit() {
+    let asking = |cores| {
+        scenario()
+            .queue(queue("a", quota(2).borrow(3)).part_of("root"))
+            .queue(queue("b", quota(10)).part_of("root"))
+            .head("a", workload("w", cores))
+    };
+    check("QM-9 nominal", &asking(2), &["admit ns/w to a with mainx1 cpu=2@default"]);
+    check("QM-9 limit", &asking(5), &["admit ns/w to a with mainx1 cpu=5@default, borrowing"]);
+    check("QM-9 beyond", &asking(6), &["keep ns/w out of a, because couldn't assign…"]);
 }

@@ -47,7 +47,7 @@ fn condition(kind: &str, status: &str, reason: &str, second: u32) -> Value {
 }
 
 #[test]
-fn from_objects_to_a_decision_and_back() {
+fn fa_11_from_objects_to_a_decision_and_back() {
     let config = Config {
         flavors: vec![wire::flavor(
             &read(json!({"metadata": {"name": "spot"}, "spec": {"nodeLabels": {"zone": "a"}}})),
@@ -109,7 +109,7 @@ fn qu_3_since_when_a_workload_queues() {
 }
 
 #[test]
-fn qu_9_what_holds_a_workload_back() {
+fn qu_9_sm_34_what_holds_a_workload_back() {
     let object = workload(json!({
         "conditions": [condition("Requeued", "False", "AdmissionCheck", 1)],
         "requeueState": {"count": 1, "requeueAt": "2026-01-01T00:01:00Z"},
@@ -185,4 +185,13 @@ fn ta_1_what_asks_for_a_topology() {
         read(json!({"metadata": {"name": "racks"}, "spec": {"topologyName": "t"}}));
     assert_eq!(wire::flavor(&racks, None).topology, Some(Vec::new()));
     assert_eq!(wire::flavor(&racks, Some(&["rack".into()])).topology, Some(vec!["rack".into()]));
+}
+
+#[test]
+fn qu_4_a_boost_counts_for_nothing_while_its_gate_is_off() {
+    let mut object = workload(json!({}));
+    let boost = ("kueue.x-k8s.io/priority-boost".to_owned(), "100".to_owned());
+    object.metadata.annotations = Some([boost].into());
+    let waiting = wire::waiting(&object, Vec::new(), RequeuingTimestamp::default());
+    assert_eq!(waiting.workload.priority, 7);
 }

@@ -1,3 +1,5 @@
+mod phases;
+
 use serde_json::{Value, json};
 use types::kueue::Admission;
 
