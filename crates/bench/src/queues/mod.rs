@@ -6,6 +6,7 @@
 //! benchmark as soon as it is admitted, so that the manager is what is measured and not how long work takes.
 
 mod cycle;
+mod requests;
 mod runner;
 
 use std::{
@@ -28,16 +29,24 @@ use crate::{
     report::Report,
     usage::{Cpu, peak_memory},
 };
+use requests::Requests;
 use runner::{Evictions, Round};
 
 /// As many as in Kueue's own test.
 const WORKLOADS: usize = 15_000;
+
+/// How long an API server that has nothing to do is looked at.
+const LOOK: Duration = Duration::from_secs(2);
+/// How long it may take to come to rest.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a manager did with a round of Workloads.
 struct Did {
     wall: Duration,
     cpu: Duration,
     peak: u64,
+    /// What the API server was asked for each Workload, by the manager and by the runner, which ends it.
+    requests: String,
 }
 
 pub(crate) async fn run() -> anyhow::Result<Report> {
@@ -48,9 +57,11 @@ pub(crate) async fn run() -> anyhow::Result<Report> {
     install(&client, &Conversion::Embedded).await?;
 
     let round = Round::prepare(&client, "ours", number).await?;
+    at_rest(&cluster).await?;
     let ours = with_ferry(&cluster, &round).await?;
     round.clear().await?;
     let round = Round::prepare(&client, "theirs", number).await?;
+    at_rest(&cluster).await?;
     let theirs = with_kueue(&cluster, &round).await?;
     drop(cluster); // so that it does not compete with what is measured next
 
@@ -60,7 +71,7 @@ pub(crate) async fn run() -> anyhow::Result<Report> {
     let rate = |time: Duration| format!("{:.0}", per(time).as_secs_f64().recip());
     let (our_peak, their_peak) = (mebibytes(ours.peak), mebibytes(theirs.peak));
     let about = format!("{number} Workloads of three classes through 30 ClusterQueues in 5 cohorts");
-    Ok(Report::new("queues", about, "ferry operator", "Kueue v0.19.2, clientConnection 300/500")
+    Ok(Report::new("queues", about, "ferry operator", "Kueue v0.19.2, settings of its manifests")
         .measure("from waiting to finished, mean", per(ours.wall), per(theirs.wall))
         .measure("processor time of the manager, mean", per(ours.cpu), per(theirs.cpu))
         .note(format!("admitted per second: ours {}, theirs {}", rate(ours.wall), rate(theirs.wall)))
@@ -68,9 +79,27 @@ pub(crate) async fn run() -> anyhow::Result<Report> {
             "peak memory of the manager: ours {our_peak:.0} MiB, theirs {their_peak:.0} MiB, {:.1} times as much",
             their_peak / our_peak
         ))
+        .note(format!("requests for each Workload, ours: {}", ours.requests))
+        .note(format!("requests for each Workload, theirs: {}", theirs.requests))
         .note(format!("on an embedded cluster, all in this process: {} per second", rate(embedded)))
         .note(cycle)
         .note("both on the same kube-apiserver v1.35.8, one after the other; each admitted Workload is finished at once"))
+}
+
+/// Waits until an API server has nothing more to do of its own: after definitions are installed it is busy for a while,
+/// and whoever comes first would pay for that.
+async fn at_rest(cluster: &ControlPlane) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let ids = cluster.process_ids();
+    loop {
+        let before = Cpu::of(&ids)?;
+        tokio::time::sleep(LOOK).await;
+        if Cpu::of(&ids)? - before < LOOK / 10 {
+            eprintln!("the API server came to rest in {:?}", began.elapsed());
+            return Ok(());
+        }
+        anyhow::ensure!(began.elapsed() < PATIENCE, "the API server does not come to rest");
+    }
 }
 
 fn mebibytes(bytes: u64) -> f64 {
@@ -90,7 +119,7 @@ async fn with_ferry(cluster: &ControlPlane, round: &Round) -> anyhow::Result<Did
         .with_context(|| format!("failed to start {}; build it with --release -p cli", program.display()))?;
     let id = child.id().context("a process has an id")?;
     ready(&mut child).await?;
-    let did = measured(id, round.play(Evictions::OfTheManager)).await?;
+    let did = measured(id, round, Evictions::OfTheManager).await?;
     child.kill().await?;
     Ok(did)
 }
@@ -105,15 +134,26 @@ async fn ready(child: &mut Child) -> anyhow::Result<()> {
 }
 
 async fn with_kueue(cluster: &ControlPlane, round: &Round) -> anyhow::Result<Did> {
-    let kueue = cluster.kueue(&json!({ "clientConnection": { "qps": 300, "burst": 500 } })).await?;
+    // As its manifests have it.
+    let at_once = json!({
+        "Job.batch": 5, "Workload.kueue.x-k8s.io": 10, "LocalQueue.kueue.x-k8s.io": 5,
+        "ClusterQueue.kueue.x-k8s.io": 5, "ResourceFlavor.kueue.x-k8s.io": 1, "Cohort.kueue.x-k8s.io": 1,
+    });
+    let settings = json!({
+        "clientConnection": { "qps": 300, "burst": 500 },
+        "controller": { "groupKindConcurrency": at_once },
+    });
+    let kueue = cluster.kueue(&settings).await?;
     let id = kueue.id().context("a process has an id")?;
-    measured(id, round.play(Evictions::OfTheRunner)).await
+    measured(id, round, Evictions::OfTheRunner).await
 }
 
-async fn measured(id: u32, play: impl Future<Output = anyhow::Result<Duration>>) -> anyhow::Result<Did> {
-    let before = Cpu::of(&[id])?;
-    let wall = play.await?;
-    Ok(Did { wall, cpu: Cpu::of(&[id])? - before, peak: peak_memory(id)? })
+async fn measured(id: u32, round: &Round, evictions: Evictions) -> anyhow::Result<Did> {
+    let (cpu, requests) = (Cpu::of(&[id])?, Requests::so_far(&round.client).await?);
+    let wall = round.play(evictions).await?;
+    let (cpu, peak) = (Cpu::of(&[id])? - cpu, peak_memory(id)?);
+    let requests = Requests::so_far(&round.client).await?.per(&requests, round.number);
+    Ok(Did { wall, cpu, peak, requests })
 }
 
 /// The same on an embedded cluster: API server, operator and runner in this process.

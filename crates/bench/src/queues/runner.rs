@@ -38,9 +38,9 @@ pub(super) enum Evictions {
 
 /// Workloads that wait.
 pub(super) struct Round {
-    client: Client,
+    pub(super) client: Client,
     namespace: &'static str,
-    number: usize,
+    pub(super) number: usize,
 }
 
 impl Round {
