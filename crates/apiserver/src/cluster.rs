@@ -448,14 +448,19 @@ impl Context<'_> {
         self.query.all("dryRun").any(|value| value == "All")
     }
 
-    /// A body with its defaults, in the form in which it would be stored.
-    pub(crate) fn canonical(&self, body: &serde_json::Value) -> serde_json::Value {
+    /// A body with its defaults, in the form in which it would be stored. `stored` is what it changes.
+    pub(crate) fn canonical(
+        &self,
+        body: &serde_json::Value,
+        stored: Option<&serde_json::Value>,
+    ) -> serde_json::Value {
         let resource = self.resource;
         if resource.custom.is_some() {
             return body.clone();
         }
         let of = resource.of_type();
-        let mut object = schema::encode(of, &self.strategy.with_defaults(body));
+        let mut object = self.strategy.with_defaults(body, stored);
+        schema::settle(of, &mut object);
         object["apiVersion"] = serde_json::json!(resource.api_version());
         object["kind"] = serde_json::json!(resource.kind);
         object

@@ -28,17 +28,16 @@ impl Versions for Kind<'_> {
 
 /// The body of a write with the managers of its fields. They are worked out on the body as it would be stored; the rest of
 /// it stays as it was sent, because refusals show it so. There is no `live` when an object is created.
-pub(crate) fn followed(context: &Context<'_>, live: Option<&Value>, body: &Value, status: bool) -> Value {
-    let mut new = context.canonical(body);
+pub(crate) fn followed(context: &Context<'_>, live: Option<&Value>, mut body: Value, status: bool) -> Value {
+    let mut new = context.canonical(&body, live);
     // An empty list of managers is a wish to have none (2.47); canonical JSON has no empty lists.
     if let Some(given) = body["metadata"].get("managedFields") {
         new["metadata"]["managedFields"] = given.clone();
     }
     let manager = manager(context);
-    let followed = with_field_manager(context, status, |fields, empty| {
+    let followed = with_field_manager(context, status, live.is_none(), |fields, empty| {
         fields.update(live.unwrap_or(empty), &mut new, &manager, Timestamp::now())
     });
-    let mut body = body.clone();
     // Upstream does not refuse a write because it cannot tell who manages its fields, and takes the managers away; so do we.
     if let Err(error) = followed {
         tracing::debug!(%error, "fields of a write are managed by nobody");
@@ -65,7 +64,7 @@ pub(crate) fn apply(
         ));
     }
     let force = context.query.is_on("force");
-    let applied = with_field_manager(context, status, |fields, empty| {
+    let applied = with_field_manager(context, status, true, |fields, empty| {
         fields.apply(live.unwrap_or(empty), config, manager, force, Timestamp::now())
     });
     applied.map_err(|error| match error {
@@ -75,15 +74,18 @@ pub(crate) fn apply(
     })
 }
 
+/// Acts with the managers of the kind, and with an object of it that is empty; null if that is not needed.
 fn with_field_manager<T>(
     context: &Context<'_>,
     status: bool,
+    from_nothing: bool,
     act: impl FnOnce(&FieldManager<'_>, &Value) -> T,
 ) -> T {
     let resource = context.resource;
     let version = resource.api_version();
     let built_in = Kind(resource);
     let (empty, versions): (_, &dyn Versions) = match &resource.custom {
+        None if !from_nothing => (Value::Null, &built_in),
         None => (empty(resource.of_type(), &version, &resource.kind), &built_in),
         Some(custom) => (json!({"apiVersion": version, "kind": resource.kind}), &**custom),
     };

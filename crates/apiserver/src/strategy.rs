@@ -19,8 +19,10 @@ pub(crate) mod traits;
 
 /// How objects of a kind are made and changed. Bodies are what [`schema::decode`] left.
 pub trait Strategy: Send + Sync {
-    /// The body with what nobody said, before anybody looks at who said what.
-    fn with_defaults(&self, body: &Value) -> Value {
+    /// The body with what nobody said, before anybody looks at who said what. What did not change since the stored object
+    /// has its defaults.
+    fn with_defaults(&self, body: &Value, stored: Option<&Value>) -> Value {
+        let _ = stored;
         body.clone()
     }
     /// A new object.
@@ -65,7 +67,10 @@ struct Jobs {
 }
 
 impl Strategy for Jobs {
-    fn with_defaults(&self, body: &Value) -> Value {
+    fn with_defaults(&self, body: &Value, stored: Option<&Value>) -> Value {
+        if let Some(settled) = stored.and_then(|stored| job::endpoints::settled(body, stored)) {
+            return settled;
+        }
         let mut job = wire::typed(body);
         job::defaults::apply_defaults(&mut job);
         wire::untyped(&job, body)

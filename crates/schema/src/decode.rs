@@ -8,6 +8,7 @@
 
 mod error;
 mod special;
+mod tree;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -42,7 +43,10 @@ pub fn decode(of: Type, text: &[u8]) -> Result<Decoded, DecodeError> {
 
 /// Reads a tree as a value of a type. Nothing is reported twice in a tree, and its members are in the tree's order.
 pub fn decode_value(of: Type, tree: &Value) -> Result<Decoded, DecodeError> {
-    decode(of, tree.to_string().as_bytes())
+    match tree::read(of.pack(), of.id(), tree) {
+        Some(value) => Ok(Decoded { value, strict: Vec::new() }),
+        None => decode(of, tree.to_string().as_bytes()),
+    }
 }
 
 struct Decoder<'a> {

@@ -4,6 +4,7 @@
 //! `0`), the others only when they say something. What the type does not know is left out; what does not fit its type
 //! is written as it is, because [`crate::decode`] is where that is refused.
 
+mod settle;
 pub(crate) mod sink;
 
 use std::borrow::Cow;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use crate::pack::{Id, Member, Omit, Pack, Shape, Type};
 use crate::time::{self, Layout};
 use crate::value::is_zero;
+pub use settle::settle;
 use sink::{Sink, Text, Tree};
 
 /// The canonical JSON of a value, as a tree.

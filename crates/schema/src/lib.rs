@@ -3,7 +3,8 @@
 //! A [`Pack`] holds facts about every type of one Kubernetes version: fields, Go tags, protobuf numbers, merge keys,
 //! defaults, enumerations, and the shape of the internal type that error messages print. With these facts
 //! - [`decode`] reads JSON as an API server does, errors included,
-//! - [`encode`] writes what an API server would write, and [`encode_text`] the very bytes,
+//! - [`encode`] writes what an API server would write, [`settle`] changes a value into that, and [`encode_text`] writes the
+//!   very bytes,
 //! - [`protobuf`] does both for Kubernetes' other format,
 //! - [`internal::json`] prints a value as error messages do, and [`internal::round_trip`] gives what an API server keeps.
 //!
@@ -45,7 +46,7 @@ mod time;
 mod value;
 
 pub use decode::{DecodeError, Decoded, Mismatch, StrictError, decode, decode_value};
-pub use encode::{encode, encode_text};
+pub use encode::{encode, encode_text, settle};
 pub use json::check as check_syntax;
 pub use json::check as check_json;
 pub use pack::{Pack, Type};

@@ -170,6 +170,8 @@ pub(crate) struct TypeDef {
     pub(crate) members: Vec<Member>,
     /// Places in `members`, sorted by name.
     by_name: Vec<u16>,
+    /// Places in `members` of those that are written even when nothing was given.
+    pub(crate) always: Vec<u16>,
     /// Protobuf numbers and places in `fields`, sorted.
     by_number: Vec<(u32, u16)>,
     /// A list that protobuf wraps into a message of its own.

@@ -37,6 +37,25 @@ impl Layout {
         Parser { layout: self, text, rest: text.as_bytes() }.time()
     }
 
+    /// Whether a text is, at first sight, what this layout writes: most times were written by it before.
+    pub(crate) fn is_plain(self, text: &str) -> bool {
+        let form: &[u8] = match self {
+            Layout::Seconds => b"dddd-dd-ddTdd:dd:ddZ",
+            Layout::Micros => b"dddd-dd-ddTdd:dd:dd.ddddddZ",
+        };
+        let text = text.as_bytes();
+        let fits =
+            |(form, byte): (&u8, &u8)| if *form == b'd' { byte.is_ascii_digit() } else { form == byte };
+        text.len() == form.len()
+            && form.iter().zip(text).all(fits)
+            && text[0] != b'0' // the zero time is among the others
+            && (*b"01"..=*b"12").contains(&[text[5], text[6]])
+            && (*b"01"..=*b"28").contains(&[text[8], text[9]])
+            && [text[11], text[12]] <= *b"23"
+            && text[14] <= b'5'
+            && text[17] <= b'5'
+    }
+
     /// Writes a time as this layout does, in UTC.
     pub(crate) fn format(self, time: Time) -> String {
         let mut text = String::with_capacity(27);
@@ -346,6 +365,19 @@ mod tests {
         fn what_is_written_reads_the_same(seconds in -62_167_219_200_i64..253_402_300_800, nanos in 0_u32..1_000_000_000) {
             let time = Time { seconds, nanos };
             prop_assert_eq!(Layout::Seconds.parse(&time.exact()), Ok(time));
+        }
+
+        #[test]
+        fn what_looks_as_it_is_written_is_so(
+            seconds in "[0-2][0-9]{3}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-6][0-9]:[0-6][0-9]", places in "[0-9]{6}",
+        ) {
+            for (layout, text) in [(Layout::Seconds, format!("{seconds}Z")), (Layout::Micros, format!("{seconds}.{places}Z"))] {
+                if layout.is_plain(&text) {
+                    let time = layout.parse(&text).expect("a time");
+                    prop_assert_eq!(layout.format(time), text);
+                    prop_assert_ne!(time, ZERO);
+                }
+            }
         }
     }
 }

@@ -76,3 +76,130 @@ mod tests {
         assert_eq!(float(-0.0).to_string(), "-0.0");
     }
 }
+
+/// Trees that may or may not fit a type, for tests that compare two ways to do the same.
+#[cfg(test)]
+pub(crate) mod arbitrary {
+    use serde_json::{Map, Value, json};
+
+    use crate::pack::{Shape, Type};
+
+    /// A tree for a type. So many of a thousand values are something else than the type says.
+    pub(crate) fn tree(of: Type, seed: u64, wrong: u64) -> Value {
+        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(of.id()) << 32 | 1);
+        value(of, &mut dice, wrong, 0)
+    }
+
+    struct Dice(u64);
+
+    impl Dice {
+        fn roll(&mut self, sides: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 >> 11) % sides
+        }
+
+        fn of<'a>(&mut self, all: &[&'a str]) -> &'a str {
+            let length = u64::try_from(all.len()).expect("few");
+            all[usize::try_from(self.roll(length)).expect("few")]
+        }
+    }
+
+    fn value(of: Type, dice: &mut Dice, wrong: u64, depth: usize) -> Value {
+        if dice.roll(1000) < wrong {
+            let others = [
+                json!(null),
+                json!(""),
+                json!("0"),
+                json!(0),
+                json!(-1.5),
+                json!(3_000_000_000_u64),
+                json!(true),
+                json!([]),
+                json!({}),
+                json!(["a", null]),
+                json!({"unknown": 1}),
+                json!(u64::MAX),
+            ];
+            return others[usize::try_from(dice.roll(12)).expect("few")].clone();
+        }
+        if dice.roll(20) == 0 {
+            return Value::Null;
+        }
+        match of.shape() {
+            Shape::String => json!(dice.of(&["", "a", "some-name", "é\"\n"])),
+            Shape::Bool => json!(dice.roll(2) == 0),
+            Shape::Int32 => json!(dice.roll(3)),
+            Shape::Int64 => json!(dice.roll(3) * 5_000_000_000),
+            Shape::Float64 => [json!(0), json!(1), json!(0.5), json!(2.0)]
+                [usize::try_from(dice.roll(4)).expect("few")]
+            .clone(),
+            Shape::Bytes => json!(dice.of(&["", "aGVsbG8=", "aGVsbG8", "?"])),
+            Shape::Time => json!(dice.of(&[
+                "2024-02-29T23:59:59Z",
+                "0001-01-01T00:00:00Z",
+                "2024-01-01T00:00:00.5Z",
+                "2023-02-29T00:00:00Z",
+                "2024-01-01T01:00:00+01:00",
+                "2024-01-28T24:00:00Z",
+                "2024-01-28T23:00:60Z",
+                "2024-12-28T19:08:07Z",
+                "soon",
+            ])),
+            Shape::MicroTime => json!(dice.of(&[
+                "2024-02-29T23:59:59.000000Z",
+                "0001-01-01T00:00:00.000000Z",
+                "2024-01-01T00:00:00.123456Z",
+                "2024-01-01T00:00:00Z",
+                "2024-01-01T01:00:00.000001+01:00",
+            ])),
+            Shape::Quantity => {
+                json!(dice.of(&["0", "1", "500m", "0.5", "1024Mi", "2000", "\\u0031", "one", "1Gi", " 1"]))
+            }
+            Shape::IntOrString => {
+                if dice.roll(2) == 0 {
+                    json!(dice.roll(3))
+                } else {
+                    json!(dice.of(&["", "http", "50%"]))
+                }
+            }
+            Shape::Raw | Shape::Any => json!({"a": [1, 2.5, null, {"b": "c"}], "n": null}),
+            Shape::SchemaOrBool(_) => json!(dice.roll(2) == 0),
+            Shape::SchemaOrArray(of) | Shape::SchemaOrStrings(of) if depth < 6 => {
+                value(of, dice, wrong, depth + 1)
+            }
+            Shape::List(of) if depth < 6 => {
+                (0..dice.roll(3)).map(|_| value(of, dice, wrong, depth + 1)).collect()
+            }
+            Shape::Map(of) if depth < 6 => {
+                let member = |name: u64| (format!("key-{name}"), value(of, dice, wrong, depth + 1));
+                Value::Object((0..dice_count(depth)).map(member).collect())
+            }
+            Shape::Pointer(of) => value(of, dice, wrong, depth),
+            Shape::Struct if depth < 6 => {
+                let mut members = Map::new();
+                structure(of, dice, wrong, depth, &mut members);
+                if dice.roll(1000) < wrong {
+                    members.insert("unknown".to_owned(), json!(1));
+                }
+                Value::Object(members)
+            }
+            _ => Value::Null,
+        }
+    }
+
+    fn dice_count(depth: usize) -> u64 {
+        if depth.is_multiple_of(2) { 2 } else { 0 }
+    }
+
+    fn structure(of: Type, dice: &mut Dice, wrong: u64, depth: usize, members: &mut Map<String, Value>) {
+        for field in of.fields() {
+            if field.is_inline() {
+                structure(field.of_type(), dice, wrong, depth, members);
+            } else if dice.roll(10) < 4 {
+                members.insert(field.name().to_owned(), value(field.of_type(), dice, wrong, depth + 1));
+            }
+        }
+    }
+}

@@ -72,11 +72,11 @@ pub(crate) async fn mutated<'a>(
     warnings: &mut Vec<String>,
 ) -> Result<Cow<'a, Value>, Refusal> {
     let chain = context.cluster.admission();
-    let plugins: Vec<_> = chain.wanting(context, operation).collect();
+    let plugins: Vec<_> = chain.wanting(context, operation).filter(|plugin| plugin.mutates()).collect();
     if plugins.is_empty() {
         return Ok(Cow::Borrowed(body));
     }
-    let mut sent = context.canonical(body);
+    let mut sent = context.canonical(body, old);
     if !context.namespace().is_empty() && object::text(&sent, &["metadata", "namespace"]).is_empty() {
         sent["metadata"]["namespace"] = json!(context.namespace());
     }
@@ -105,26 +105,26 @@ pub(crate) async fn mutated<'a>(
     }
 }
 
-/// Asks the plugins about a write as it would be stored.
+/// Asks the plugins about a write as it would be stored, and gives it back.
 pub(crate) async fn validated(
     context: &Context<'_>,
     operation: Operation,
-    object: &Value,
+    object: Value,
     old: Option<&Value>,
     warnings: &mut Vec<String>,
-) -> Result<(), Refusal> {
+) -> Result<Value, Refusal> {
     let chain = context.cluster.admission();
     let mut plugins = chain.wanting(context, operation).peekable();
     if plugins.peek().is_none() {
-        return Ok(());
+        return Ok(object);
     }
     let options = options(context, operation);
-    let request = request(context, operation, &options, Some(object.clone()), old);
+    let request = request(context, operation, &options, Some(object), old);
     for plugin in plugins {
         plugin.validate(&request).await?;
     }
     warnings.append(&mut request.warnings.into_inner().unwrap_or_else(PoisonError::into_inner));
-    Ok(())
+    Ok(request.object.unwrap_or_default())
 }
 
 /// Asks the plugins about a removal.

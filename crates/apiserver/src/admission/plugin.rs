@@ -98,7 +98,7 @@ impl Request<'_> {
         }
         let decoded = schema::decode_value(self.resource.of_type(), &object);
         let decoded = decoded.map_err(|why| Refusal::internal(why.to_string()))?;
-        Ok(self.context.canonical(&decoded.value))
+        Ok(self.context.canonical(&decoded.value, self.old))
     }
 
     /// Whether the request is about objects of this resource, and not about a part of them.
@@ -131,6 +131,11 @@ impl Request<'_> {
 pub trait Plugin: Send + Sync {
     /// Whether it has a say in such requests at all. Asked for every write: what nobody wants costs nothing.
     fn wants(&self, operation: Operation, resource: &Resource, subresource: &str) -> bool;
+
+    /// Whether it may change objects. Those that only look are not asked before everybody else has spoken.
+    fn mutates(&self) -> bool {
+        true
+    }
 
     /// Changes `request.object`, or refuses the request.
     fn mutate<'a>(&'a self, request: &'a mut Request<'_>) -> BoxFuture<'a, Result<(), Refusal>> {

@@ -90,6 +90,10 @@ impl Plugin for Quotas {
             }
     }
 
+    fn mutates(&self) -> bool {
+        false
+    }
+
     fn validate<'a>(&'a self, request: &'a Request<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
         let scope = Scope::resource("resourcequotas").namespace(request.namespace);
         let has_quotas = self.store.view().list(&scope).next().is_some();

@@ -18,9 +18,9 @@ use super::path::PathElement;
 use super::set::Set;
 use super::typed::{Duplicates, Typed};
 use super::updater::{self, Updater, Versions};
+pub(super) use object::without_managed_fields;
 use object::{
     MANAGED_FIELDS, ObjectKind, managed_fields_are_set, remove_managed_fields, set_managed_fields, shown,
-    without_managed_fields,
 };
 
 /// The manager of all fields that an object had when it was first applied to.
@@ -71,25 +71,25 @@ pub enum ApplyError {
 pub struct UpdateError(String);
 
 impl FieldManager<'_> {
-    /// The object that a configuration makes of `live`, which is [`FieldManager::empty`] if there is none yet.
+    /// The object that a configuration makes of the stored one, which is [`FieldManager::empty`] if there is none yet.
     pub fn apply(
         &self,
-        live: &Value,
+        stored: &Value,
         config: Value,
         manager: &str,
         force: bool,
         now: Timestamp,
     ) -> Result<Value, ApplyError> {
-        let managers = managers::decode(live.pointer(MANAGED_FIELDS))
+        let managers = managers::decode(stored.pointer(MANAGED_FIELDS))
             .map_err(|error| ApplyError::Failed(format!("failed to decode managed fields: {error}")))?;
         self.check_kind(&config)?;
-        let shown_live = shown(live);
-        let live = self.typed(without_managed_fields(live), Duplicates::Allowed);
+        let shown_live = || shown(stored);
+        let live = self.typed(without_managed_fields(stored), Duplicates::Allowed);
         // An object that nobody applied to yet is looked at before the configuration, any other after it.
         if managers.is_empty()
             && let Err(why) = &live
         {
-            let why = format!("failed to convert new object ({shown_live}) to smd typed: {why}");
+            let why = format!("failed to convert new object ({}) to smd typed: {why}", shown_live());
             return Err(ApplyError::Failed(format!("{NO_MANAGER}: {why}")));
         }
         if managed_fields_are_set(&config) {
@@ -97,7 +97,7 @@ impl FieldManager<'_> {
         }
         let config = self.typed_config(config)?;
         let live = live.map_err(|why| {
-            ApplyError::Failed(format!("failed to create typed live object ({shown_live}): {why}"))
+            ApplyError::Failed(format!("failed to create typed live object ({}): {why}", shown_live()))
         })?;
         // Only kubectl is forgiven conflicts, and needs the managers a second time for that.
         let before = (manager == KUBECTL && !force).then(|| managers.clone());
@@ -135,8 +135,8 @@ impl FieldManager<'_> {
         if managers.is_empty() && !is_created {
             return Ok(());
         }
-        let new_typed = self.typed_for_update(new.clone(), "new")?;
-        let live = self.typed_for_update(without_managed_fields(live), "live")?;
+        let new_typed = self.typed_for_update(new, "new")?;
+        let live = self.typed_for_update(live, "live")?;
         self.record(&live, &new_typed, &mut managers, manager, now)
             .map_err(|error| UpdateError(error.to_string()))?;
         set_managed_fields(new, &managers);
@@ -199,7 +199,7 @@ impl FieldManager<'_> {
     ) -> Result<(Value, Managers), updater::Error> {
         if managers.is_empty() {
             let failed = |why: String| updater::Error::Failed(NO_MANAGER.into(), why);
-            let empty = self.typed_for_update(self.empty.clone(), "live").map_err(|error| failed(error.0))?;
+            let empty = self.typed_for_update(self.empty, "live").map_err(|error| failed(error.0))?;
             self.record(&empty, live, &mut managers, BEFORE_FIRST_APPLY, now)
                 .map_err(|error| failed(error.to_string()))?;
         }
@@ -270,10 +270,15 @@ impl FieldManager<'_> {
         })
     }
 
-    fn typed_for_update(&self, value: Value, which: &str) -> Result<Typed<'_>, UpdateError> {
-        let shown = shown(&value);
-        self.typed(value, Duplicates::Allowed).map_err(|why| {
-            UpdateError(format!("failed to convert {which} object ({shown}) to smd typed: {why}"))
+    fn typed_for_update<'t>(&'t self, value: &'t Value, which: &str) -> Result<Typed<'t>, UpdateError> {
+        let typed = match self.versions.type_in(self.version) {
+            Some((schema, of)) => {
+                Typed::borrowed(schema, of, value, Duplicates::Allowed).map_err(|errors| errors.to_string())
+            }
+            None => Err(format!("no corresponding type for {}", ObjectKind::of(value))),
+        };
+        typed.map_err(|why| {
+            UpdateError(format!("failed to convert {which} object ({}) to smd typed: {why}", shown(value)))
         })
     }
 }

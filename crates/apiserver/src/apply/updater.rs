@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::conflict::Conflicts;
+use super::field_manager::without_managed_fields;
 use super::filter::{Filter, Filters};
 use super::go;
 use super::managers::{Managed, Manager, Managers};
@@ -283,7 +284,12 @@ impl<'a> Updater<'a> {
             return Ok(Cow::Borrowed(object));
         }
         let (schema, of) = self.versions.type_in(version).ok_or(Unconverted::Missing)?;
-        let value = self.versions.convert(object.value(), version).map_err(Unconverted::Failed)?;
+        let shown = if object.hides_managers() {
+            Cow::Owned(without_managed_fields(object.value()))
+        } else {
+            Cow::Borrowed(object.value())
+        };
+        let value = self.versions.convert(&shown, version).map_err(Unconverted::Failed)?;
         let typed = Typed::new(schema, of, value, Duplicates::Refused);
         typed.map(Cow::Owned).map_err(|errors: Errors| Unconverted::Failed(errors.to_string()))
     }

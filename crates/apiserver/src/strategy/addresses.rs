@@ -40,7 +40,7 @@ pub(crate) async fn given<'a>(
     if !is_service(context) || context.target.subresource.is_some() {
         return Ok((body, taken));
     }
-    let mut service = context.strategy.with_defaults(&body);
+    let mut service = context.strategy.with_defaults(&body, None);
     match old {
         Some(old) => carry_over(&mut service, old),
         None => complete(&mut service),

@@ -1,5 +1,7 @@
 //! Built-in kinds: their rules are in [`rules::kind`], here they meet the resources that are served.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use rules::job::Settings;
 use rules::kind::endpoints::{self, Facts};
@@ -27,8 +29,8 @@ impl BuiltIn {
         BuiltIn { kind: kind::of(&resource.group, &resource.kind), facts: facts(kept_as, settings), form }
     }
 
-    fn sent(&self, body: &Value) -> Value {
-        self.form.map_or_else(|| body.clone(), |form| form.sent(body))
+    fn sent<'a>(&self, body: &'a Value) -> Cow<'a, Value> {
+        self.form.map_or(Cow::Borrowed(body), |form| Cow::Owned(form.sent(body)))
     }
 
     /// What is wrong with expressions is told with everything else.
@@ -63,9 +65,13 @@ fn facts(resource: &Resource, settings: Settings) -> Facts {
 }
 
 impl Strategy for BuiltIn {
-    fn with_defaults(&self, body: &Value) -> Value {
-        let defaulted = endpoints::with_defaults(self.kind, &self.facts, &self.sent(body));
-        self.form.map_or_else(|| defaulted.clone(), |form| form.seen(&defaulted))
+    fn with_defaults(&self, body: &Value, stored: Option<&Value>) -> Value {
+        let stored = stored.filter(|_| self.form.is_none());
+        let defaulted = endpoints::with_defaults(self.kind, &self.facts, &self.sent(body), stored);
+        match self.form {
+            None => defaulted,
+            Some(form) => form.seen(&defaulted),
+        }
     }
 
     fn create(&self, body: &Value, namespace: &str, identity: Identity) -> Result<Accepted, Refused> {

@@ -39,7 +39,7 @@ pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer
     expect_place(context, given)?;
     let generates = given.is_empty();
     let mut attempts = 1;
-    let object = managed::followed(context, None, &body.object, false);
+    let object = managed::followed(context, None, std::mem::take(&mut body.object), false);
     loop {
         match attempt(context, &object, &body.warnings).await {
             Err(refusal)
@@ -102,15 +102,17 @@ async fn store(
     let name = object::text(&accepted.object, &["metadata", "name"]);
     let key = object::key(context.resource, context.namespace(), name);
     warnings.extend_from_slice(&accepted.warnings);
-    admission::validated(context, Operation::Create, &accepted.object, None, &mut warnings).await?;
+    let object =
+        admission::validated(context, Operation::Create, accepted.object, None, &mut warnings).await?;
+    let name = object::text(&object, &["metadata", "name"]);
     let mut answer = if context.is_dry_run() {
         if let Some(current) = context.cluster.store().get(&key) {
             let is_leaving = !object::read(&current)["metadata"]["deletionTimestamp"].is_null();
             return Err(Refusal::already_exists(context.about_name(name), is_leaving));
         }
-        verbs::unstored(StatusCode::CREATED, &accepted.object)
+        verbs::unstored(StatusCode::CREATED, &object)
     } else {
-        let draft = context.draft(&accepted.object).await?;
+        let draft = context.draft(&object).await?;
         let write = Write::put(key.clone(), draft).if_absent();
         match context.cluster.store().commit(write).await {
             Ok(done) => verbs::stored(context, StatusCode::CREATED, &done.object).await?,

@@ -14,7 +14,7 @@ use crate::patch::{self, Error};
 use crate::registry::Resource;
 use crate::status::{About, Refusal};
 use crate::verbs::create;
-use crate::verbs::update::change;
+use crate::verbs::update::{change, same_but_for};
 use crate::{auth, managed, object, verbs};
 
 const MERGE: &str = "application/merge-patch+json";
@@ -48,8 +48,8 @@ pub(crate) async fn patch(context: &Context<'_>, bytes: &[u8], status: bool) -> 
         Patching::Document(patch) => patch,
     };
     change(context, status, |old| {
-        let read = patch.read_again(context, context.resource, old)?;
-        Ok(Read { object: managed::followed(context, Some(old), &read.object, status), ..read })
+        let Read { object, warnings } = patch.read_again(context, context.resource, old)?;
+        Ok(Read { object: managed::followed(context, Some(old), object, status), warnings })
     })
     .await
 }
@@ -193,9 +193,12 @@ impl Sent {
         {
             return Err(without_version(context, &document, || self.shown(resource, old, &document)));
         }
-        body::reread(resource, context.query, &document, &self.strict, || {
-            self.shown(resource, old, &document)
-        })
+        let shown = || self.shown(resource, old, &document);
+        let read = body::reread(resource, context.query, &document, &self.strict, shown);
+        if read.is_err() && matches!(self.kind, Kind::Strategic) {
+            expect_convertible(resource, &document, shown)?;
+        }
+        read
     }
 
     fn applied(&self, resource: &Resource, old: &Value) -> Result<Value, Error> {
@@ -387,12 +390,7 @@ fn reread_applied(context: &Context<'_>, applied: Value, sent: impl Fn() -> Stri
 
 /// Whether two objects are the same but for who manages their fields.
 fn is_unchanged(new: &Value, old: &Value) -> bool {
-    let content = |object: &Value| {
-        let mut object = object.clone();
-        object["metadata"].as_object_mut().map(|meta| meta.remove("managedFields"));
-        object
-    };
-    content(new) == content(old)
+    same_but_for(new, old, "managedFields")
 }
 
 fn refusal(error: Error) -> Refusal {

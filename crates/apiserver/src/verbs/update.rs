@@ -42,7 +42,7 @@ pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) ->
             let error = path.invalid(0, "must be specified for an update");
             return Err(Refusal::invalid(context.about(), &vec![error]));
         }
-        let object = managed::followed(context, Some(old), &body.object, status);
+        let object = managed::followed(context, Some(old), body.object.clone(), status);
         Ok(Read { object, warnings: body.warnings.clone() })
     })
     .await
@@ -53,7 +53,7 @@ pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) ->
 async fn create(context: &Context<'_>, body: &Read) -> Result<Answer, Refusal> {
     expect_uid(context, &body.object, &Value::Null)?;
     auth::expect_create(context)?;
-    let mut object = managed::followed(context, None, &body.object, false);
+    let mut object = managed::followed(context, None, body.object.clone(), false);
     if let Some(meta) = object["metadata"].as_object_mut() {
         meta.remove("resourceVersion");
     }
@@ -103,16 +103,17 @@ pub(crate) async fn change(
             Some(subresource) => context.strategy.update_subresource(subresource, &wanted, &old),
             None => context.strategy.update(&wanted, &old),
         };
-        let accepted = match accepted {
+        let mut accepted = match accepted {
             Ok(accepted) => accepted,
             Err(refused) => {
                 addresses::give_back(context, taken).await;
                 return Err(verbs::refused(context, &wanted, name, refused).warning(&warnings));
             }
         };
-        warnings.extend(accepted.warnings);
-        admission::validated(context, Operation::Update, &accepted.object, Some(&old), &mut warnings).await?;
-        let mut object = accepted.object;
+        warnings.append(&mut accepted.warnings);
+        let object = accepted.object;
+        let mut object =
+            admission::validated(context, Operation::Update, object, Some(&old), &mut warnings).await?;
         if let Some(meta) = object["metadata"].as_object_mut() {
             meta.remove("selfLink");
         }
@@ -151,12 +152,47 @@ pub(crate) async fn change(
 
 /// A write that changes nothing is none (2.3).
 pub(crate) fn same(new: &Value, old: &Value) -> bool {
-    let content = |object: &Value| {
-        let mut object = object.clone();
-        if let Some(meta) = object["metadata"].as_object_mut() {
-            meta.remove("resourceVersion");
-        }
-        object
-    };
-    content(new) == content(old)
+    same_but_for(new, old, "resourceVersion")
+}
+
+/// Whether two objects are the same, whatever a field of their metadata says.
+pub(crate) fn same_but_for(new: &Value, old: &Value, field: &str) -> bool {
+    let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return new == old };
+    new.len() == old.len()
+        && new.iter().zip(old).all(|((name, new), (other, old))| {
+            name == other
+                && match (name.as_str(), new, old) {
+                    ("metadata", Value::Object(new), Value::Object(old)) => {
+                        let counts = |(name, _): &(&String, &Value)| *name != field;
+                        new.iter().filter(counts).eq(old.iter().filter(counts))
+                    }
+                    _ => new == old,
+                }
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rule_2_3_a_write_that_changes_only_the_version_changes_nothing() {
+        let old = json!({"kind": "A", "metadata": {"name": "a", "resourceVersion": "1"}, "spec": {"b": [1]}});
+        let changed = |change: fn(&mut Value)| {
+            let mut new = old.clone();
+            change(&mut new);
+            !same(&new, &old)
+        };
+        assert!(!changed(|_| {}));
+        assert!(!changed(|new| new["metadata"]["resourceVersion"] = json!("2")));
+        assert!(!changed(|new| drop(new["metadata"].as_object_mut().map(|it| it.remove("resourceVersion")))));
+        assert!(changed(|new| new["metadata"]["name"] = json!("b")));
+        assert!(changed(|new| new["metadata"]["uid"] = json!("u")));
+        assert!(changed(|new| drop(new["metadata"].as_object_mut().map(|it| it.remove("name")))));
+        assert!(changed(|new| new["spec"]["b"][0] = json!(2)));
+        assert!(changed(|new| new["status"] = json!({})));
+        assert!(changed(|new| drop(new.as_object_mut().map(|it| it.remove("spec")))));
+    }
 }

@@ -73,10 +73,20 @@ pub fn update_status(body: &Value, stored: &Value) -> Result<Accepted, Refused> 
     Ok(Accepted { warnings: Vec::new(), object: as_read(new) })
 }
 
+/// A changed Job in canonical form, if all that has defaults is as it is stored and so has them.
+pub fn settled(body: &Value, stored: &Value) -> Option<Value> {
+    let mut job = body.clone();
+    schema::settle(wire::named(wire::JOB), &mut job);
+    let has_labels = job["metadata"]["labels"].as_object().is_some_and(|labels| !labels.is_empty());
+    (has_labels && job["spec"] == stored["spec"]).then_some(job)
+}
+
 /// What is stored gets its defaults once more when it is read. Storing forgets that a list was there if it was empty.
 fn as_read(mut job: Job) -> Value {
     apply_defaults(&mut job);
-    schema::encode(wire::named(wire::JOB), &wire::untyped(&job, &Value::Null))
+    let mut job = wire::untyped(&job, &Value::Null);
+    schema::settle(wire::named(wire::JOB), &mut job);
+    job
 }
 
 fn template_has_labels(job: &Job) -> bool {

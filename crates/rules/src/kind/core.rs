@@ -44,8 +44,6 @@ pub(super) fn of(kind: &str) -> &'static dyn Kind {
 /// Pods: the rules are in [`crate::pod`].
 struct Pods;
 
-const POD: &str = "io.k8s.api.core.v1.Pod";
-
 impl Pods {
     /// Judges typed pods.
     fn judge(it: &It<'_>, rule: fn(&Pod, &Pod, &pod::Options) -> Errors) -> Errors {
@@ -60,7 +58,7 @@ impl Pods {
     fn change(new: &mut Value, old: &Value, rule: fn(&mut Pod, &Pod)) {
         let (mut pod, old): (Pod, Pod) = (wire::typed(new), wire::typed(old));
         rule(&mut pod, &old);
-        *new = schema::encode(wire::named(POD), &wire::untyped(&pod, new));
+        *new = wire::untyped(&pod, new);
     }
 }
 
@@ -83,10 +81,14 @@ impl Kind for Pods {
         }
     }
 
+    fn keeps_defaults(&self) -> bool {
+        true
+    }
+
     fn prepare_create(&self, new: &mut Value) -> Vec<String> {
         let mut pod: Pod = wire::typed(new);
         let warnings = pod::prepare::for_create(&mut pod);
-        *new = schema::encode(wire::named(POD), &wire::untyped(&pod, new));
+        *new = wire::untyped(&pod, new);
         warnings
     }
 
@@ -131,6 +133,25 @@ impl Kind for Pods {
             _ => pod::prepare::for_status,
         };
         Pods::change(new, old, rule);
+    }
+
+    /// Most writes of pods are of their status; to make typed pods of them costs more than all rules together.
+    fn prepare_good(
+        &self,
+        name: &str,
+        new: &mut Value,
+        old: &Value,
+        allow_privileged: bool,
+    ) -> Option<Vec<String>> {
+        if name != "status" {
+            self.prepare_subresource(name, new, old);
+            return None;
+        }
+        let (mut pod, old): (Pod, Pod) = (wire::typed(new), wire::typed(old));
+        pod::prepare::for_status(&mut pod, &old);
+        *new = wire::untyped(&pod, new);
+        let options = pod::Options::for_pod(Some(&old)).with_privileged(allow_privileged);
+        pod::status::validate(&pod, &old, &options).is_empty().then(|| pod::status::warnings(&pod))
     }
 
     fn validate_subresource(&self, name: &str, it: &It<'_>) -> Errors {

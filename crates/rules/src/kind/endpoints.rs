@@ -26,12 +26,25 @@ pub struct Facts {
     pub allow_privileged: bool,
 }
 
-/// The body with what nobody said.
-pub fn with_defaults(kind: &dyn Kind, facts: &Facts, body: &Value) -> Value {
+/// The body with what nobody said. `stored` is what it changes, if it does.
+pub fn with_defaults(kind: &dyn Kind, facts: &Facts, body: &Value, stored: Option<&Value>) -> Value {
     let mut object = body.clone();
+    if let Some(stored) = stored.filter(|_| kind.keeps_defaults()) {
+        schema::settle(facts.of, &mut object);
+        if is_defaulted(&object, stored) {
+            kind.default(&mut object);
+            return object;
+        }
+        object.clone_from(body);
+    }
     defaults::apply(facts.of, &mut object);
     kind.default(&mut object);
     object
+}
+
+/// Whether an object in canonical form has its defaults because the stored one has them.
+fn is_defaulted(object: &Value, stored: &Value) -> bool {
+    ["spec", "metadata.annotations"].iter().all(|path| at(object, path) == at(stored, path))
 }
 
 /// A new object. `body` is what [`schema::decode`] left.
@@ -42,7 +55,7 @@ pub fn create(
     namespace: &str,
     identity: Identity,
 ) -> Result<Accepted, Refused> {
-    let mut new = with_defaults(kind, facts, body);
+    let mut new = with_defaults(kind, facts, body, None);
     let mut meta = metadata(&new);
     begin_create(&mut meta, identity);
     match_namespace(&mut meta, if facts.namespaced { namespace } else { "" })?;
@@ -50,14 +63,14 @@ pub fn create(
         meta.generation = Some(1);
     }
     set_metadata(&mut new, &meta);
-    let mut new = schema::encode(facts.of, &new);
+    schema::settle(facts.of, &mut new);
     if facts.has_status && kind.resets_status() {
         new["status"] = json!({});
     }
     let mut warnings = kind.prepare_create(&mut new);
-    let mut new = schema::encode(facts.of, &new);
+    schema::settle(facts.of, &mut new);
 
-    let it = judged(kind, facts, &new, &Value::Null, body);
+    let it = judged(kind, facts, &new, &Value::Null, body, ObjectMeta::default());
     invalid_if_any(kind.validate(&it))?;
     invalid_if_any(it.common())?;
     if has_version(&it.meta) {
@@ -67,26 +80,26 @@ pub fn create(
     warnings.extend(kind.warn(&new));
     new["metadata"].as_object_mut().map(|meta| meta.remove("resourceVersion"));
     kind.canonicalize(&mut new);
-    Ok(Accepted { object: as_read(kind, facts, new), warnings })
+    Ok(Accepted { object: as_read(kind, facts, new, None), warnings })
 }
 
 /// A changed object.
 pub fn update(kind: &dyn Kind, facts: &Facts, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
-    let mut new = begin(kind, facts, body, stored)?;
+    let (mut new, old_meta) = begin(kind, facts, body, stored)?;
     if facts.has_status {
         keep(&mut new, stored, "status");
     }
     kind.prepare_update(&mut new, stored);
-    let mut new = schema::encode(facts.of, &new);
+    schema::settle(facts.of, &mut new);
     count(kind, &mut new, stored, body);
 
-    let it = judged(kind, facts, &new, stored, body);
+    let it = judged(kind, facts, &new, stored, body, old_meta);
     let mut errors = it.common();
     errors.extend(kind.validate_update(&it));
     invalid_if_any(errors)?;
     let warnings = kind.warn_update(&new, stored);
     kind.canonicalize(&mut new);
-    Ok(Accepted { object: as_read(kind, facts, new), warnings })
+    Ok(Accepted { object: as_read(kind, facts, new, Some(stored)), warnings })
 }
 
 /// A change through a subresource, such as `status`.
@@ -97,28 +110,36 @@ pub fn update_subresource(
     body: &Value,
     stored: &Value,
 ) -> Result<Accepted, Refused> {
-    let mut new = begin(kind, facts, body, stored)?;
-    kind.prepare_subresource(subresource, &mut new, stored);
-    let mut new = schema::encode(facts.of, &new);
+    let (mut new, old_meta) = begin(kind, facts, body, stored)?;
+    let found_good = kind.prepare_good(subresource, &mut new, stored, facts.allow_privileged);
+    schema::settle(facts.of, &mut new);
     if subresource != "status" {
         count(kind, &mut new, stored, body);
     }
-    let it = judged(kind, facts, &new, stored, body);
+    let it = judged(kind, facts, &new, stored, body, old_meta);
     let mut errors = it.common();
-    errors.extend(kind.validate_subresource(subresource, &it));
+    if found_good.is_none() {
+        errors.extend(kind.validate_subresource(subresource, &it));
+    }
     invalid_if_any(errors)?;
-    let warnings = kind.warn_subresource(subresource, &new);
+    let warnings = found_good.unwrap_or_else(|| kind.warn_subresource(subresource, &new));
     kind.canonicalize(&mut new);
-    Ok(Accepted { object: as_read(kind, facts, new), warnings })
+    Ok(Accepted { object: as_read(kind, facts, new, Some(stored)), warnings })
 }
 
-/// The body of a change, once it is clear that it speaks of the stored object.
-fn begin(kind: &dyn Kind, facts: &Facts, body: &Value, stored: &Value) -> Result<Value, Refused> {
-    let mut new = with_defaults(kind, facts, body);
-    let mut meta = metadata(&new);
-    match_stored(&mut meta, &metadata(stored))?;
+/// The body of a change, once it is clear that it speaks of the stored object; and the metadata of that.
+fn begin(
+    kind: &dyn Kind,
+    facts: &Facts,
+    body: &Value,
+    stored: &Value,
+) -> Result<(Value, ObjectMeta), Refused> {
+    let mut new = with_defaults(kind, facts, body, Some(stored));
+    let (mut meta, old_meta) = (metadata(&new), metadata(stored));
+    match_stored(&mut meta, &old_meta)?;
     set_metadata(&mut new, &meta);
-    Ok(schema::encode(facts.of, &new))
+    schema::settle(facts.of, &mut new);
+    Ok((new, old_meta))
 }
 
 /// A change that counts makes a new generation.
@@ -150,12 +171,20 @@ fn has_lost(sent: &Value, kept: &Value) -> bool {
     }
 }
 
-fn judged<'a>(kind: &dyn Kind, facts: &Facts, new: &'a Value, old: &'a Value, sent: &'a Value) -> It<'a> {
+fn judged<'a>(
+    kind: &dyn Kind,
+    facts: &Facts,
+    new: &'a Value,
+    old: &'a Value,
+    sent: &'a Value,
+    old_meta: ObjectMeta,
+) -> It<'a> {
     It {
         new,
         old,
         sent,
         meta: metadata(new),
+        old_meta,
         allow_privileged: facts.allow_privileged,
         namespaced: facts.namespaced,
         name: kind.name(),
@@ -163,15 +192,18 @@ fn judged<'a>(kind: &dyn Kind, facts: &Facts, new: &'a Value, old: &'a Value, se
 }
 
 /// What is stored gets its defaults once more when it is read. Storing forgets that a list was there if it was empty.
-fn as_read(kind: &dyn Kind, facts: &Facts, new: Value) -> Value {
+fn as_read(kind: &dyn Kind, facts: &Facts, new: Value, stored: Option<&Value>) -> Value {
     let mut object = new;
     forget_empty_lists(facts.of, &mut object);
-    let mut object = schema::encode(facts.of, &object);
-    defaults::apply(facts.of, &mut object);
+    schema::settle(facts.of, &mut object);
+    if !stored.is_some_and(|stored| kind.keeps_defaults() && is_defaulted(&object, stored)) {
+        defaults::apply(facts.of, &mut object);
+    }
     kind.default(&mut object);
     object["apiVersion"] = json!(facts.api_version);
     object["kind"] = json!(facts.kind);
-    schema::encode(facts.of, &object)
+    schema::settle(facts.of, &mut object);
+    object
 }
 
 /// Nothing tells a list without items from one that is not there, once both were stored.

@@ -50,6 +50,12 @@ pub trait Kind: Send + Sync {
         let _ = object;
     }
 
+    /// Whether an object whose spec and annotations are the stored one's has all its defaults but those of
+    /// [`Kind::default`].
+    fn keeps_defaults(&self) -> bool {
+        false
+    }
+
     /// Whether a status that comes with a new object is thrown away.
     fn resets_status(&self) -> bool {
         true
@@ -101,6 +107,20 @@ pub trait Kind: Send + Sync {
         if name == "status" && self.status_keeps_metadata() {
             keep_metadata(new, old);
         }
+    }
+
+    /// Prepares a write through a subresource. A kind that judges it on the way and finds nothing wrong says what to warn
+    /// of, and is not asked again.
+    fn prepare_good(
+        &self,
+        name: &str,
+        new: &mut Value,
+        old: &Value,
+        allow_privileged: bool,
+    ) -> Option<Vec<String>> {
+        let _ = allow_privileged;
+        self.prepare_subresource(name, new, old);
+        None
     }
 
     /// Everything wrong with such a write.
@@ -157,6 +177,8 @@ pub struct It<'a> {
     pub sent: &'a Value,
     /// The metadata of the new one.
     pub meta: ObjectMeta,
+    /// The metadata of the stored one; empty for a new object.
+    old_meta: ObjectMeta,
     /// Whether containers may be privileged.
     pub allow_privileged: bool,
     namespaced: bool,
@@ -176,12 +198,12 @@ impl It<'_> {
 
     /// What is wrong with a change of such metadata.
     pub fn any_metadata_update(&self) -> Errors {
-        meta::validate_update(&self.meta, &metadata(self.old), &Path::new("metadata"))
+        meta::validate_update(&self.meta, &self.old_meta, &Path::new("metadata"))
     }
 
     /// What is wrong with a change of the metadata.
     pub fn metadata_update(&self) -> Errors {
-        meta::validate_update_built_in(&self.meta, &metadata(self.old), &Path::new("metadata"))
+        meta::validate_update_built_in(&self.meta, &self.old_meta, &Path::new("metadata"))
     }
 
     /// What is asked of every object, whatever its kind.
@@ -189,7 +211,7 @@ impl It<'_> {
         let path = Path::new("metadata");
         let mut errors = self.scoped(meta::validate(&self.meta, names::path_segment, &path));
         if !self.old.is_null() {
-            errors.extend(meta::validate_update(&self.meta, &metadata(self.old), &path));
+            errors.extend(meta::validate_update(&self.meta, &self.old_meta, &path));
         }
         errors
     }

@@ -6,10 +6,13 @@ use std::io::Read as _;
 use std::str::Split;
 
 use flate2::read::GzDecoder;
+use serde_json::Value;
 
 use super::{
     Counterpart, Facts, FieldDef, Id, Kind, ListType, Member, Omit, Pack, Proto, Shape, Source, TypeDef, Wire,
 };
+
+use crate::encode::is_omitted;
 
 /// The version of the format that this reader knows.
 const FORMAT: &str = "1";
@@ -100,6 +103,9 @@ impl Pack {
                 (0..members.len()).map(|place| u16::try_from(place).expect("few members")).collect();
             by_name.sort_unstable_by_key(|&place| members[usize::from(place)].name);
             assert!(members.len() <= 128, "{} has more fields than a bit set of them", self.types[id].go);
+            let is_always = |member: &Member| !is_omitted(self, member.omit, member.id, &Value::Null);
+            let always = by_name.iter().copied().filter(|&place| is_always(&members[usize::from(place)]));
+            let always = always.collect();
             let numbers = self.types[id].fields.iter().enumerate().filter_map(|(place, field)| {
                 Some((field.proto?.number, u16::try_from(place).expect("few fields")))
             });
@@ -108,6 +114,7 @@ impl Pack {
             self.types[id].by_number = by_number;
             self.types[id].members = members;
             self.types[id].by_name = by_name;
+            self.types[id].always = always;
         }
     }
 
@@ -161,8 +168,8 @@ fn type_def(shape: &str, mut columns: Columns) -> TypeDef {
         fact != "message"
     }));
     let (fields, members, internal) = (Vec::new(), Vec::new(), None);
-    let (by_name, by_number) = (Vec::new(), Vec::new());
-    TypeDef { go, model, shape, fields, members, by_name, by_number, message, internal, facts }
+    let (by_name, always, by_number) = (Vec::new(), Vec::new(), Vec::new());
+    TypeDef { go, model, shape, fields, members, by_name, always, by_number, message, internal, facts }
 }
 
 fn field(mut columns: Columns) -> FieldDef {

@@ -252,6 +252,10 @@ impl Plugin for Policies {
         bound.iter().any(|(policy, _)| policy.criteria.may_concern(operation, resource, subresource))
     }
 
+    fn mutates(&self) -> bool {
+        false
+    }
+
     fn validate<'a>(&'a self, request: &'a Request<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(self.dispatch(request))
     }

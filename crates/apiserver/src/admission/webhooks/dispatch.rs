@@ -57,6 +57,10 @@ impl Plugin for Validating {
         self.0.wants(operation, resource, subresource)
     }
 
+    fn mutates(&self) -> bool {
+        false
+    }
+
     fn validate<'a>(&'a self, request: &'a Request<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(self.dispatch(request))
     }

@@ -10,6 +10,8 @@ mod reconcile;
 mod remove;
 mod validate;
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 pub use compare::Comparison;
@@ -23,7 +25,9 @@ use super::set::Set;
 pub struct Typed<'s> {
     schema: &'s Schema,
     of: TypeId,
-    value: Value,
+    value: Cow<'s, Value>,
+    /// Whether managers that the value may have are no part of it.
+    hides_managers: bool,
 }
 
 /// Whether items of a set or keyed list may repeat.
@@ -43,8 +47,19 @@ impl<'s> Typed<'s> {
         value: Value,
         duplicates: Duplicates,
     ) -> Result<Typed<'s>, Errors> {
-        validate::validate(schema, of, &value, duplicates)?;
-        Ok(Typed { schema, of, value })
+        validate::validate(schema, of, &value, duplicates, false)?;
+        Ok(Typed { schema, of, value: Cow::Owned(value), hides_managers: false })
+    }
+
+    /// The same of an object that is only looked at, without its managers: to copy the rest is more than to look at it.
+    pub fn borrowed(
+        schema: &'s Schema,
+        of: TypeId,
+        value: &'s Value,
+        duplicates: Duplicates,
+    ) -> Result<Typed<'s>, Errors> {
+        validate::validate(schema, of, value, duplicates, true)?;
+        Ok(Typed { schema, of, value: Cow::Borrowed(value), hides_managers: true })
     }
 
     /// The value.
@@ -52,9 +67,14 @@ impl<'s> Typed<'s> {
         &self.value
     }
 
+    /// Whether managers that the value may have are no part of it.
+    pub(super) fn hides_managers(&self) -> bool {
+        self.hides_managers
+    }
+
     /// The value, without its type.
     pub fn into_value(self) -> Value {
-        self.value
+        self.value.into_owned()
     }
 
     /// Every leaf, list item and map entry.
@@ -71,7 +91,8 @@ impl<'s> Typed<'s> {
 
     /// What changes from this value to `other`.
     pub fn compare(&self, other: &Typed<'s>) -> Result<Comparison, Errors> {
-        compare::compare(self.schema, self.of, &self.value, &other.value)
+        let hides_managers = self.hides_managers || other.hides_managers;
+        compare::compare(self.schema, self.of, &self.value, &other.value, hides_managers)
     }
 
     /// This value without the fields and items of a set.
@@ -107,7 +128,8 @@ impl<'s> Typed<'s> {
     }
 
     fn with(&self, value: Value) -> Typed<'s> {
-        Typed { schema: self.schema, of: self.of, value }
+        let hides_managers = self.hides_managers;
+        Typed { schema: self.schema, of: self.of, value: Cow::Owned(value), hides_managers }
     }
 }
 

@@ -14,8 +14,9 @@ pub(super) fn validate(
     of: TypeId,
     value: &Value,
     duplicates: Duplicates,
+    hides_managers: bool,
 ) -> Result<(), Errors> {
-    let mut walk = Walk { schema, duplicates, problems: Vec::new() };
+    let mut walk = Walk { schema, duplicates, hides_managers, problems: Vec::new() };
     walk.value(of, value, &Trail::START);
     if walk.problems.is_empty() { Ok(()) } else { Err(Errors(walk.problems)) }
 }
@@ -23,6 +24,7 @@ pub(super) fn validate(
 struct Walk<'s> {
     schema: &'s Schema,
     duplicates: Duplicates,
+    hides_managers: bool,
     problems: Vec<Problem>,
 }
 
@@ -45,6 +47,9 @@ impl Walk<'_> {
             other => return self.problems.push(trail.problem(format!("expected map, got {}", shown(other)))),
         };
         for (name, field) in fields {
+            if self.hides_managers && name == "managedFields" && trail.is_metadata() {
+                continue;
+            }
             let trail = trail.field(name);
             let Some(of) = map.field(name).map(|field| field.of).or(map.rest) else {
                 // As upstream, which looks no further in this map.

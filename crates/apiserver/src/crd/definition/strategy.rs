@@ -45,7 +45,7 @@ impl Strategy for Definitions {
         Some(leaving(stored, now))
     }
 
-    fn with_defaults(&self, body: &Value) -> Value {
+    fn with_defaults(&self, body: &Value, _: Option<&Value>) -> Value {
         let mut object = body.clone();
         let mut definition: CustomResourceDefinition = wire::typed(body);
         super::apply_defaults(&mut definition);
