@@ -28,6 +28,9 @@ struct Arguments {
     /// Prints the results as JSON, for keeping.
     #[arg(long)]
     json: bool,
+    /// Does only one of so many parts of the work, to see whether it can be done; of `api` only.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    divide: u16,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -54,7 +57,7 @@ async fn main() -> anyhow::Result<()> {
         Name::Cluster => cluster::run().await?,
         Name::Dispatch => Box::pin(dispatch::run()).await?,
         Name::Validate => validate::run().await?,
-        Name::Api => api::run().await?,
+        Name::Api => Box::pin(api::run(arguments.divide.into())).await?,
         Name::Queues => Box::pin(queues::run()).await?,
     };
     let report = report.on(Machine::read()?);

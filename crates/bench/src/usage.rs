@@ -43,6 +43,27 @@ pub(crate) fn memory_of(ids: &[u32]) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
+/// How long ago the first of some processes started.
+pub(crate) fn oldest(ids: &[u32]) -> anyhow::Result<Duration> {
+    let up = fs::read_to_string("/proc/uptime").context("failed to read how long the machine is up")?;
+    let up = up.split(' ').next().and_then(|seconds| seconds.parse::<f64>().ok());
+    let up = up.map(Duration::from_secs_f64).context("no time in /proc/uptime")?;
+    let mut oldest = Duration::ZERO;
+    for id in ids {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat"))
+            .with_context(|| format!("process {id} is gone"))?;
+        let started = started_in(&stat).with_context(|| format!("no start in {stat}"))?;
+        let started = Duration::from_micros(started * 1_000_000 / rustix::param::clock_ticks_per_second());
+        oldest = oldest.max(up.saturating_sub(started));
+    }
+    Ok(oldest)
+}
+
+/// When a process started, in ticks since the machine did: the 22nd field.
+fn started_in(stat: &str) -> Option<u64> {
+    stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
+}
+
 /// The most memory that a process had at once, in bytes.
 pub(crate) fn peak_memory(id: u32) -> anyhow::Result<u64> {
     let status =
@@ -68,6 +89,8 @@ mod tests {
         let stat = "42 (a) name) S 1 42 42 0 -1 4194560 9 0 0 0 17 5 0 0 20 0 1 0 8 0 0";
         assert_eq!(ticks_in(stat), Some(22));
         assert_eq!(ticks_in("42 (short) S 1"), None);
+        assert_eq!(started_in(stat), Some(8));
+        assert!(oldest(&[std::process::id()]).expect("our own process") < Duration::from_secs(3600));
     }
 
     #[test]

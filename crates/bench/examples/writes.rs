@@ -1,0 +1,142 @@
+//! What a write costs, without a network: requests go straight into a cluster that keeps nothing, one after the other.
+//!
+//! `cargo run --release -p apiserver --example writes [COUNT [MEASURE]]` prints processor time for each; a profiler shows
+//! where it goes.
+
+use std::time::{Duration, Instant};
+
+use apiserver::Cluster;
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use rules::job::Settings;
+use serde_json::{Value, json};
+use store::{Options, Store};
+
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+const JSON: &str = "application/json";
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let count: usize = arguments.next().map_or(Ok(2_000), |count| count.parse())?;
+    let only = arguments.next();
+    let store = Store::open(Options::ephemeral())?;
+    let cluster =
+        Cluster::open(store, Settings::default()).await.map_err(|error| anyhow::anyhow!("{error}"))?;
+    let measures: [(&str, Measure); 8] = [
+        ("create job", |i| (Method::POST, "jobs".to_owned(), JSON, job(&format!("created-{i}")))),
+        ("patch job", |i| {
+            let patch = json!({"metadata": {"annotations": {"example.com/turn": i.to_string()}}});
+            (Method::PATCH, "jobs/first".to_owned(), MERGE, patch)
+        }),
+        ("patch job status", |i| (Method::PATCH, "jobs/first/status".to_owned(), MERGE, job_status(i))),
+        ("apply job", |i| {
+            let mut job = job("applied");
+            job["spec"]["parallelism"] = json!(1 + i % 5);
+            (Method::PATCH, "jobs/applied?fieldManager=bench&force=true".to_owned(), APPLY, job)
+        }),
+        ("create pod", |i| (Method::POST, "pods".to_owned(), JSON, pod(&format!("created-{i}")))),
+        ("patch pod status", |i| (Method::PATCH, "pods/first/status".to_owned(), STRATEGIC, pod_status(i))),
+        ("merge pod status", |i| (Method::PATCH, "pods/first/status".to_owned(), MERGE, pod_status(i))),
+        ("get pod", |_| (Method::GET, "pods/first".to_owned(), JSON, Value::Null)),
+    ];
+    ask(&cluster, (Method::POST, "jobs".to_owned(), JSON, job("first"))).await?;
+    ask(&cluster, (Method::POST, "pods".to_owned(), JSON, pod("first"))).await?;
+    for (name, measure) in measures {
+        if only.as_ref().is_some_and(|only| only != name) {
+            continue;
+        }
+        ask(&cluster, measure(count)).await?;
+        let (started, cpu) = (Instant::now(), processor_time()?);
+        for i in 0..count {
+            ask(&cluster, measure(i)).await?;
+        }
+        let each = |time: Duration| time.as_micros() / count as u128;
+        let (time, cpu) = (started.elapsed(), processor_time()? - cpu);
+        println!("{name:20} {:5} µs, {:5} µs of processor time", each(time), each(cpu));
+    }
+    Ok(())
+}
+
+/// What is asked: the method, the path below a namespace, the type of the body, and the body.
+type Asked = (Method, String, &'static str, Value);
+type Measure = fn(usize) -> Asked;
+
+async fn ask(cluster: &Cluster, (method, path, content, body): Asked) -> anyhow::Result<()> {
+    let group = if path.starts_with("jobs") { "apis/batch/v1" } else { "api/v1" };
+    let uri = format!("/{group}/namespaces/default/{path}");
+    let bytes = if body.is_null() { Vec::new() } else { serde_json::to_vec(&body)? };
+    let request = Request::builder().method(method).uri(&uri).header("Content-Type", content);
+    let answer = cluster.answer(request.body(Bytes::from(bytes))?).await;
+    let code = answer.status();
+    let body = answer.into_body().collect().await?.to_bytes();
+    anyhow::ensure!(code.is_success(), "{uri}: {code} {}", String::from_utf8_lossy(&body));
+    Ok(())
+}
+
+/// Processor time of this process.
+fn processor_time() -> anyhow::Result<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').skip(11).take(2);
+    let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
+    Ok(Duration::from_millis(ticks * 10))
+}
+
+fn template() -> Value {
+    json!({
+        "restartPolicy": "Never",
+        "containers": [{
+            "name": "main", "image": "registry.example.com/work:v1",
+            "command": ["sh", "-c", "sleep 10"],
+            "env": [{"name": "MODE", "value": "fast"}],
+            "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}, "limits": {"memory": "256Mi"}},
+        }],
+    })
+}
+
+fn job(name: &str) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "labels": {"app": "bench", "kueue.x-k8s.io/queue-name": "team-a"}},
+        "spec": {
+            "parallelism": 3, "completions": 3, "backoffLimit": 4, "suspend": false,
+            "template": {"metadata": {"labels": {"app": "bench"}}, "spec": template()},
+        },
+    })
+}
+
+fn pod(name: &str) -> Value {
+    let mut spec = template();
+    spec["nodeName"] = json!("node-1");
+    let meta = json!({"name": name, "labels": {"app": "bench"}});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+}
+
+fn job_status(i: usize) -> Value {
+    json!({"status": {
+        "active": 1 + i % 7, "ready": 0, "startTime": "2026-01-01T00:00:00Z", "uncountedTerminatedPods": {},
+    }})
+}
+
+fn pod_status(i: usize) -> Value {
+    let since = "2026-01-01T00:00:00Z";
+    let condition = |name: &str| json!({"type": name, "status": "True", "lastTransitionTime": since});
+    json!({"status": {
+        "phase": "Running", "hostIP": "10.0.0.1", "podIP": "10.1.0.2", "startTime": since,
+        "podIPs": [{"ip": "10.1.0.2"}], "hostIPs": [{"ip": "10.0.0.1"}],
+        "conditions": [
+            condition("PodScheduled"), condition("Initialized"), condition("ContainersReady"), condition("Ready"),
+        ],
+        "containerStatuses": [{
+            "name": "main", "image": "registry.example.com/work:v1", "imageID": "sha256:1", "ready": true,
+            "started": true, "restartCount": i % 5, "containerID": "ferry://1",
+            "state": {"running": {"startedAt": since}},
+        }],
+    }})
+}
