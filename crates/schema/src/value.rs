@@ -129,7 +129,7 @@ pub(crate) mod arbitrary {
         }
         match of.shape() {
             Shape::String => json!(dice.of(&["", "a", "some-name", "é\"\n"])),
-            Shape::Bool => json!(dice.roll(2) == 0),
+            Shape::Bool | Shape::SchemaOrBool(_) => json!(dice.roll(2) == 0),
             Shape::Int32 => json!(dice.roll(3)),
             Shape::Int64 => json!(dice.roll(3) * 5_000_000_000),
             Shape::Float64 => [json!(0), json!(1), json!(0.5), json!(2.0)]
@@ -165,7 +165,6 @@ pub(crate) mod arbitrary {
                 }
             }
             Shape::Raw | Shape::Any => json!({"a": [1, 2.5, null, {"b": "c"}], "n": null}),
-            Shape::SchemaOrBool(_) => json!(dice.roll(2) == 0),
             Shape::SchemaOrArray(of) | Shape::SchemaOrStrings(of) if depth < 6 => {
                 value(of, dice, wrong, depth + 1)
             }
