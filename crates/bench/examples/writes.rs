@@ -58,7 +58,7 @@ async fn main() -> anyhow::Result<()> {
             ask(&cluster, measure(i)).await?;
         }
         let each = |time: Duration| time.as_micros() / count as u128;
-        let (time, cpu) = (started.elapsed(), processor_time()? - cpu);
+        let (time, cpu) = (started.elapsed(), processor_time()?.saturating_sub(cpu));
         println!("{name:20} {:5} µs, {:5} µs of processor time", each(time), each(cpu));
     }
     Ok(())
