@@ -20,7 +20,7 @@ pub(super) fn changes(
             (mirror.data.pointer(path) != Some(wanted)).then(|| nested(path, wanted.clone()))
         }
         Forward::Parallelism if is_elastic(job) => parallelism(job, mirror, workload),
-        Forward::WorkerGroups if is_elastic(job) => worker_groups(job, mirror),
+        Forward::WorkerGroups if is_elastic(job) => worker_groups(job, mirror, workload),
         Forward::Nothing | Forward::Parallelism | Forward::WorkerGroups => None,
     }
 }
@@ -69,11 +69,16 @@ fn parallelism(job: &DynamicObject, mirror: &DynamicObject, workload: &Workload)
     Some(json!({"spec": spec}))
 }
 
-/// The sizes of the groups that both have, in a list as a merge patch needs it: whole (MK-ELA-07).
-fn worker_groups(job: &DynamicObject, mirror: &DynamicObject) -> Option<Value> {
+/// The sizes of the groups that both have, in a list as a merge patch needs it: whole (MK-ELA-07). A cluster grows only
+/// with the slice that was admitted for it, as a Job does.
+fn worker_groups(job: &DynamicObject, mirror: &DynamicObject, workload: &Workload) -> Option<Value> {
     const GROUPS: &str = "/spec/workerGroupSpecs";
     let wanted = job.data.pointer(GROUPS)?.as_array()?;
     let mut groups = mirror.data.pointer(GROUPS)?.as_array()?.clone();
+    let admitted: i64 = workload.spec.pod_sets.iter().map(|pods| i64::from(pods.count)).sum();
+    if pods(wanted) > pods(&groups) && admitted < pods(wanted) {
+        return None;
+    }
     for group in &mut groups {
         let Some(same) = wanted.iter().find(|other| other["groupName"] == group["groupName"]) else {
             continue;
@@ -86,6 +91,14 @@ fn worker_groups(job: &DynamicObject, mirror: &DynamicObject) -> Option<Value> {
     }
     let changed = mirror.data.pointer(GROUPS).and_then(Value::as_array) != Some(&groups);
     changed.then(|| json!({"spec": {"workerGroupSpecs": groups}}))
+}
+
+/// The pods of a Ray cluster with these groups: its head, and for every replica as many as there are hosts to it.
+fn pods(groups: &[Value]) -> i64 {
+    let of = |group: &Value| {
+        group["replicas"].as_i64().unwrap_or(1) * group["numOfHosts"].as_i64().unwrap_or(1).max(1)
+    };
+    1 + groups.iter().map(of).sum::<i64>()
 }
 
 fn nested(path: &str, value: Value) -> Value {

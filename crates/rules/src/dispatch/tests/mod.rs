@@ -4,6 +4,7 @@ mod copies;
 mod decisions;
 mod fixture;
 mod flow;
+mod forwards;
 mod kubeconfigs;
 mod mirrors;
 mod world;
