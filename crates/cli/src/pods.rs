@@ -9,7 +9,7 @@ use kube::{Api, Client, ResourceExt as _};
 use rules::job;
 
 use crate::connect::{Manager, within};
-use crate::failure::{self, Hint as _};
+use crate::failure::{self, Code, Failure};
 use crate::view::View;
 
 /// Where the pods of a Job are: on a worker, or where the Job is.
@@ -32,11 +32,12 @@ impl Place {
         let list = match list {
             Err(error) if view.cluster.is_some() && failure::is_forbidden(&error) => {
                 let cluster = &self.cluster;
-                return Err(error).hint(format!(
+                let hint = format!(
                     "add a context named {cluster} or {} to your kubeconfig; or let an administrator join it with \
                      --logs: ferry join CONTEXT --name {cluster} --logs",
                     fleet::context(cluster)
-                ));
+                );
+                return Err(Failure::new(Code::Forbidden, failure::text(&error)).hint(hint).into());
             }
             list => list?,
         };
