@@ -89,18 +89,16 @@ mod tests {
         /// `None`, and why on the standard error, where there is none to be had.
         fn new(name: &str) -> Option<Bed> {
             let table = fs::read_to_string("/proc/self/mountinfo").expect("a table of mounts");
-            let (mount, mounted) = match mounted(&table, "cgroup2", None) {
-                Some(mount) => (mount, None),
-                None => {
-                    let directory = tempfile::tempdir().expect("a directory");
-                    let flags = rustix::mount::MountFlags::empty();
-                    if let Err(error) = rustix::mount::mount("none", directory.path(), "cgroup2", flags, None)
-                    {
-                        eprintln!("NOT TESTED: cgroups of version 2 are not mounted and cannot be: {error}");
-                        return None;
-                    }
-                    (directory.path().to_owned(), Some(directory))
+            let (mount, mounted) = if let Some(mount) = mounted(&table, "cgroup2", None) {
+                (mount, None)
+            } else {
+                let directory = tempfile::tempdir().expect("a directory");
+                let flags = rustix::mount::MountFlags::empty();
+                if let Err(error) = rustix::mount::mount("none", directory.path(), "cgroup2", flags, None) {
+                    eprintln!("NOT TESTED: cgroups of version 2 are not mounted and cannot be: {error}");
+                    return None;
                 }
+                (directory.path().to_owned(), Some(directory))
             };
             let base = mount.join(format!("ferry-test-{}-{name}", std::process::id()));
             if let Err(error) = fs::create_dir(&base) {
