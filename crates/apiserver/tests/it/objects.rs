@@ -179,7 +179,7 @@ async fn what_is_not_there_and_cannot_be_asked() {
         (Method::GET, "/apis/nobody.example/v1/things", 404),
         (Method::GET, "/apis/batch/v2/jobs", 404),
         (Method::GET, "/api/v1/nothings", 404),
-        (Method::POST, "/api/v1/pods", 404),
+        (Method::POST, "/api/v1/pods", 405),
         (Method::DELETE, "/api/v1/namespaces", 405),
         (Method::GET, "/api/v1/namespaces/default/configmaps?limit=x", 400),
         (Method::GET, "/api/v1/namespaces/default/configmaps?continue=%21", 400),
