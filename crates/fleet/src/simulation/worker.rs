@@ -27,6 +27,10 @@ pub(super) fn play(
         if copy["metadata"]["labels"]["kueue.x-k8s.io/multikueue-origin"].is_null() {
             continue;
         }
+        if is_orphan(memory, &copy) && random.happens(500) {
+            memory.remove(&place);
+            continue;
+        }
         admit(memory, &place, &copy, random, now, evictions);
     }
     for (place, mirror) in memory.all("batch/jobs") {
@@ -46,6 +50,18 @@ pub(super) fn play(
         |uid: &str, place: &Place| memory.get(place).is_some_and(|mirror| mirror["metadata"]["uid"] == *uid);
     pods.retain(|uid, (place, _)| is_there(uid, place) || random.happens(500));
     started
+}
+
+/// Whether the mirror that a copy belongs to is gone, so that the worker's garbage collector takes the copy too.
+fn is_orphan(memory: &Memory, copy: &Value) -> bool {
+    owner(copy).is_some_and(|uid| {
+        !memory.all("batch/jobs").iter().any(|(_, mirror)| mirror["metadata"]["uid"].as_str() == Some(uid))
+    })
+}
+
+/// The mirror that a copy belongs to: the first that named it.
+fn owner(copy: &Value) -> Option<&str> {
+    copy["metadata"]["ownerReferences"][0]["uid"].as_str()
 }
 
 fn admit(
@@ -99,9 +115,6 @@ fn run(
     let copy =
         mirror["metadata"]["annotations"]["kueue.x-k8s.io/prebuilt-workload-name"].as_str().unwrap_or("");
     let copy = (String::from("kueue.x-k8s.io/workloads"), place.1.clone(), copy.to_owned());
-    let admitted = memory.get(&copy).is_some_and(|copy| {
-        condition(copy, "Admitted") == Some("True") && condition(copy, "Finished") != Some("True")
-    });
     if is_deleted {
         if random.happens(500) {
             pods.remove(&uid);
@@ -109,8 +122,20 @@ fn run(
         }
         return false;
     }
+    if memory.get(&copy).is_some_and(|copy| owner(copy).is_none()) {
+        let reference = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": place.2, "uid": uid, "controller": true}]);
+        memory.change(&copy, |object| object["metadata"]["ownerReferences"] = reference);
+        return false;
+    }
+    // What belongs to another mirror, which may be gone by now, starts nothing (JF-22).
+    let admitted = memory.get(&copy).is_some_and(|copy| {
+        owner(copy) == Some(&uid)
+            && condition(copy, "Admitted") == Some("True")
+            && condition(copy, "Finished") != Some("True")
+    });
     if finished {
         if let Some(ended) = memory.get(&copy)
+            && owner(ended) == Some(&uid)
             && condition(ended, "Finished").is_none()
         {
             let failed = condition(mirror, "Failed") == Some("True");
