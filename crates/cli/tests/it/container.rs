@@ -22,7 +22,7 @@ fn the_image_has_the_binary_that_manifests_start() {
         serde_json::from_str(&cargo(&["metadata", "--no-deps", "--format-version", "1"])).expect("JSON");
     let packages = metadata["packages"].as_array().expect("packages");
     let package = packages.iter().find(|it| it["name"] == after("--package ").as_str()).expect("the package");
-    let binary = after("/source/target/release/");
+    let binary = after(&format!("/source/target/{}/", after("--profile ")));
     let has = |target: &Value| target["name"] == binary.as_str() && target["kind"][0] == "bin";
     assert!(package["targets"].as_array().expect("targets").iter().any(has), "{binary}");
     assert!(recipe.ends_with(&format!("ENTRYPOINT [\"/usr/local/bin/{binary}\"]\n")), "{recipe}");
