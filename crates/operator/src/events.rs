@@ -11,7 +11,7 @@ use kube::{Api, Client, Resource, api::PostParams};
 use reconcile::{Clock, Tasks};
 use rules::workload::plan::Event;
 use tokio::sync::mpsc;
-use tracing::{debug, warn};
+use tracing::debug;
 
 /// Events wait here while the cluster is slow. What does not fit is dropped: they are for the eye, and nothing depends
 /// on them.
@@ -86,7 +86,7 @@ impl Recorder {
             ..Told::default()
         };
         if self.events.try_send(told).is_err() {
-            warn!(object = %name, reason = %event.reason, "an event was dropped");
+            debug!(object = %name, reason = %event.reason, "an event was dropped");
         }
     }
 }
