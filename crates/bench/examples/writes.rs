@@ -1,6 +1,6 @@
 //! What a write costs, without a network: requests go straight into a cluster that keeps nothing, one after the other.
 //!
-//! `cargo run --release -p apiserver --example writes [COUNT [MEASURE]]` prints processor time for each; a profiler shows
+//! `cargo run --release -p bench --example writes [COUNT [MEASURE]]` prints processor time for each; a profiler shows
 //! where it goes.
 
 use std::time::{Duration, Instant};
@@ -82,10 +82,8 @@ async fn ask(cluster: &Cluster, (method, path, content, body): Asked) -> anyhow:
 
 /// Processor time of this process.
 fn processor_time() -> anyhow::Result<Duration> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').skip(11).take(2);
-    let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
-    Ok(Duration::from_millis(ticks * 10))
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Ok(Duration::try_from(time)?)
 }
 
 fn template() -> Value {

@@ -51,7 +51,8 @@ impl Service<Request<Body>> for InTime {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (client, deadline) = (self.client.clone(), self.deadline);
-        let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        let watches =
+            request.uri().query().is_some_and(|query| query.split('&').any(|it| it == "watch=true"));
         let answer = async move {
             let (head, mut body) = client.send(request).await?.into_parts();
             if !watches {

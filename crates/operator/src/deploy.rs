@@ -153,7 +153,7 @@ fn deployment(wanted: &Deployment) -> Value {
 
 /// Lets the operator read its configuration file. What the arguments say counts more.
 fn configure(template: &mut Value, configuration: &Configuration) {
-    template["metadata"]["annotations"] = json!({ "ferry/configuration": configuration.mark });
+    template["metadata"]["annotations"] = json!({ "ferry.dev/configuration": configuration.mark });
     template["spec"]["volumes"] =
         json!([{ "name": "configuration", "configMap": { "name": CONFIGURATION } }]);
     let container = &mut template["spec"]["containers"][0];
