@@ -31,6 +31,12 @@ pub(crate) struct Traits {
     pub(crate) orphan_warning: Option<&'static str>,
     /// The version is served, but not for ever; requests are warned.
     pub(crate) deprecation: Option<&'static str>,
+    /// An object without a name gets one of its own accord.
+    pub(crate) names_itself: bool,
+    /// Preconditions of a DELETE are judged by a rule of the kind, which has other words.
+    pub(crate) judges_preconditions: bool,
+    /// Objects can be selected by their namespace, and be it that they have none.
+    pub(crate) selects_namespace: bool,
 }
 
 impl Traits {
@@ -54,9 +60,20 @@ impl Traits {
                 }
                 _ => None,
             },
+            names_itself: kind == ("", "LimitRange"),
+            judges_preconditions: kind == ("", "Namespace"),
+            selects_namespace: !WITHOUT_NAMESPACE.contains(&kind),
         }
     }
 }
+
+/// Kinds that say themselves which of their fields can be selected, and do not name the namespace that they have not.
+const WITHOUT_NAMESPACE: [(&str, &str); 4] = [
+    ("", "Namespace"),
+    ("", "Node"),
+    ("certificates.k8s.io", "CertificateSigningRequest"),
+    ("resource.k8s.io", "ResourceSlice"),
+];
 
 const CREATE_ON_UPDATE: [(&str, &str); 11] = [
     ("", "Endpoints"),

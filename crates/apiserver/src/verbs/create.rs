@@ -12,6 +12,7 @@ use crate::object;
 use crate::registry::Registry;
 use crate::status::{About, Refusal};
 use crate::strategy::addresses;
+use crate::strategy::traits::Traits;
 use crate::{body, managed, verbs};
 
 const GIVEN_BY_SERVER: [&str; 5] =
@@ -27,8 +28,7 @@ pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer
     }
     body.warnings.extend(verbs::without_repeated_owners(&mut body.object, ""));
     verbs::expect_namespace(context, &body.object)?;
-    // The one kind that gets a name of its own accord.
-    if (context.resource.group.as_str(), context.resource.kind.as_str()) == ("", "LimitRange")
+    if Traits::of(context.resource).names_itself
         && ["name", "generateName"]
             .iter()
             .all(|field| object::text(&body.object, &["metadata", field]).is_empty())

@@ -128,8 +128,7 @@ pub(crate) fn expect_preconditions(
     let wanted = |field: &str| options.value["preconditions"][field].as_str();
     let (uid, version) =
         (object::text(old, &["metadata", "uid"]), object::text(old, &["metadata", "resourceVersion"]));
-    // A namespace is marked by a rule of its own, which has other words.
-    if context.resource.plural == "namespaces" {
+    if Traits::of(context.resource).judges_preconditions {
         for (word, field, found) in [("UID", "uid", uid), ("ResourceVersion", "resourceVersion", version)] {
             if let Some(wanted) = wanted(field).filter(|wanted| *wanted != found) {
                 let why = format!(

@@ -16,17 +16,10 @@ use crate::object;
 use crate::options::ListOptions;
 use crate::selector::{Fields, Labels};
 use crate::status::Refusal;
+use crate::strategy::traits::Traits;
 
 /// How long a request waits for a state that does not exist yet.
 const CATCH_UP: Duration = Duration::from_secs(3);
-
-/// Kinds that say themselves which of their fields can be selected, and do not name the namespace that they have not.
-const WITHOUT_NAMESPACE: [(&str, &str); 4] = [
-    ("", "Namespace"),
-    ("", "Node"),
-    ("certificates.k8s.io", "CertificateSigningRequest"),
-    ("resource.k8s.io", "ResourceSlice"),
-];
 
 /// What a client selects.
 pub(crate) struct Selection {
@@ -44,10 +37,10 @@ impl Selection {
         let fields = Fields::parse(context.query.get("fieldSelector").unwrap_or("")).map_err(bad)?;
         let is_pod = (context.resource.group.as_str(), context.resource.kind.as_str()) == ("", "Pod");
         let fields = if is_pod { fields.renamed("spec.host", "spec.nodeName") } else { fields };
-        let kind = (context.resource.group.as_str(), context.resource.kind.as_str());
+        let traits = Traits::of(context.resource);
         let known = |name: &str| {
             name == "metadata.name"
-                || name == "metadata.namespace" && !WITHOUT_NAMESPACE.contains(&kind)
+                || name == "metadata.namespace" && traits.selects_namespace
                 || context.strategy.selectable().contains(&name)
                 || context.resource.custom.as_ref().is_some_and(|custom| custom.selects(name))
         };
