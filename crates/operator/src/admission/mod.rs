@@ -194,6 +194,16 @@ impl Context {
         if outcome.again { Came::Further } else { Came::Nowhere }
     }
 
+    /// An admission is written, and the cache knows it. Whatever the cache says of the Workload from now on is true, even
+    /// that it waits again: it may have been evicted before the loop came to look.
+    fn written(&self, key: &Key) {
+        if self.admission.state().no_longer_assumed(&workload_key(key)) {
+            self.work.inbox.note(|news| {
+                news.workloads.insert(key.clone());
+            });
+        }
+    }
+
     /// Takes back a decision that could not be written, and looks at its Workload again after a while.
     fn take_back(&self, key: &Key, again: Duration) {
         self.admission.state().forget(&workload_key(key));

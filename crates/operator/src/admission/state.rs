@@ -38,7 +38,7 @@ pub(super) struct State {
     home: HashMap<WorkloadKey, ClusterQueueName>,
     /// What keeps a Workload out before any quota is looked at.
     obstacles: HashMap<WorkloadKey, Obstacle>,
-    /// Admitted in a cycle, and not seen as such in the cache yet.
+    /// Admitted in a cycle, and that is not written yet.
     assumed: HashSet<WorkloadKey>,
     /// Evicted in a cycle, and not seen as such in the cache yet.
     evicting: HashSet<WorkloadKey>,
@@ -272,6 +272,11 @@ impl State {
         {
             queue.remove(key);
         }
+    }
+
+    /// The admission of a Workload is written. Returns whether it was not seen as such before.
+    pub(super) fn no_longer_assumed(&mut self, key: &WorkloadKey) -> bool {
+        self.assumed.remove(key)
     }
 
     /// Forgets that a Workload was admitted or evicted: it could not be written.

@@ -102,6 +102,7 @@ impl Context {
             Ok(answer) => answer,
             Err(error) => return self.refused(key, "an admission", &error),
         };
+        self.written(key);
         info!(workload = %key, %cluster_queue, "quota reserved");
         let waited = queued_for(&next, now);
         let message =
