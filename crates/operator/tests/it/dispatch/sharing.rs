@@ -122,6 +122,14 @@ async fn a_manager_forgets_its_name() -> anyhow::Result<()> {
     // Others go their way meanwhile, which takes longer than to look once more.
     fleet.submit("other", json!({})).await?;
     fleet.condition("other", "Complete").await?;
+    // What it leaves behind under that name is nobody's under another.
+    for (name, worker) in &fleet.workers {
+        let is_gone = async || {
+            Ok((worker.job("other").await?.is_none() && worker.workload("other").await?.is_none())
+                .then_some(()))
+        };
+        eventually(&format!("{name} holds nothing of the other"), is_gone).await?;
+    }
     assert_eq!(fleet.cluster_of("mine").await?.as_deref(), Some(cluster.as_str()));
     assert_eq!(uid(&fleet).await?, mirror, "it was left alone");
     rename(&mut fleet, "multikueue").await;
