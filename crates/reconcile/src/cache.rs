@@ -16,10 +16,8 @@ use crate::{Key, Tasks, flag::Flag};
 
 /// The first wait after a watch fails; each further failure in a row doubles it.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
-/// No failed watch waits longer: a cluster that is back is seen within this time.
-const LAST_RETRY: Duration = Duration::from_secs(10);
-/// A kind that the cluster does not serve is looked for this often: somebody has to define it first.
-const LAST_LOOK: Duration = Duration::from_secs(30);
+/// No failed watch waits longer: a cluster that is back, and a kind that is served at last, is seen within this time.
+const LAST_RETRY: Duration = Duration::from_secs(5);
 
 /// One kind of one cluster, as last seen. Cheap to clone; all clones are the same cache.
 pub struct Cache<K> {
@@ -269,7 +267,10 @@ impl<K: Resource + Debug + Send + Sync + 'static> Cache<K> {
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {
-                    failures = 0;
+                    // That a list begins does not say that it will be answered.
+                    if !matches!(event, Event::Init) {
+                        failures = 0;
+                    }
                     self.take(event);
                 }
                 Err(failure) => {
@@ -280,8 +281,7 @@ impl<K: Resource + Debug + Send + Sync + 'static> Cache<K> {
                     if absent {
                         self.shared.settled.set();
                     }
-                    let longest = if absent { LAST_LOOK } else { LAST_RETRY };
-                    let wait = FIRST_RETRY.saturating_mul(2_u32.saturating_pow(failures)).min(longest);
+                    let wait = FIRST_RETRY.saturating_mul(2_u32.saturating_pow(failures)).min(LAST_RETRY);
                     let error = crate::chain(&failure);
                     if failures == 0 && !absent {
                         warn!(%kind, retry = ?wait, %error, "a watch failed");

@@ -11,7 +11,10 @@ use kube::{
 use reconcile::{Key, Next, Tasks};
 use rules::{
     dispatch::{Adapter, Because, Check, HELD, Observed, Owner, Plan, Step, local},
-    workload::patch::{self, ADMISSION_MANAGER, Manner},
+    workload::{
+        patch::{self, ADMISSION_MANAGER, Manner},
+        plan, state,
+    },
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -100,7 +103,10 @@ async fn apply(shared: &Shared, key: &Key, seen: &Observed, plan: &Plan) -> Resu
     let next = local::apply(local, &check.name, &steps, shared.clock.now());
     let Some(changes) = local::patch(local, &next) else { return Ok(true) };
     match write(shared, local, &next, changes).await {
-        Ok(()) => tell(shared, local, check, &steps),
+        Ok(()) => {
+            tell(shared, local, check, &steps);
+            tell_admission(shared, local, &next);
+        }
         Err(error) if error.is_conflict() => return Ok(false),
         Err(error) if error.is_not_found() => {}
         Err(error) => return Err(error),
@@ -220,6 +226,16 @@ fn tell(shared: &Shared, about: &Workload, check: &Check, steps: &[&Step]) {
         let told = Told { by: "kueue-workload-controller", reason: "MultiKueue", note, warning };
         shared.recorder.tell(about, told);
     }
+}
+
+/// Where the last check is this one, passing it admits (SM-11).
+fn tell_admission(shared: &Shared, before: &Workload, after: &Workload) {
+    if state::is_admitted(before) || !state::is_admitted(after) {
+        return;
+    }
+    let now = shared.clock.now();
+    shared.metrics.admitted(state::cluster_queue(after).unwrap_or_default(), after, now);
+    shared.core.tell(after, &plan::admitted(after, now));
 }
 
 fn params_of() -> PatchParams {

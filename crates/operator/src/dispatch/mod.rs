@@ -81,6 +81,8 @@ struct Shared {
     objects: Cache<MultiKueueCluster>,
     clusters: Clusters,
     recorder: Recorder,
+    /// For what the rest of the operator tells, when it is done here.
+    core: crate::events::Recorder,
     metrics: Arc<Metrics>,
 }
 
@@ -129,6 +131,7 @@ pub(crate) fn start(context: &Context, tasks: &mut Tasks) {
         objects,
         clusters,
         recorder,
+        core: context.recorder.clone(),
         metrics: Arc::clone(&context.metrics),
     });
     clusters::start(&shared, tasks);

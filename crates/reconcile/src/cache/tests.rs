@@ -161,3 +161,19 @@ async fn a_failed_watch_is_told_and_goes_on() {
     seen.cache.ready().await;
     seen.holds(&["1@5"]);
 }
+
+/// A list that begins and fails is a failure more, not a new beginning: who is away is not asked ten times a second.
+#[tokio::test(start_paused = true)]
+async fn failures_in_a_row_wait_longer_and_longer() {
+    let (seen, events) = watched();
+    let began = tokio::time::Instant::now();
+    for _ in 0..8 {
+        for event in [Ok(Event::Init), Err(watcher::Error::NoResourceVersion)] {
+            events.unbounded_send(event).expect("the cache listens");
+        }
+    }
+    events.unbounded_send(Ok(Event::InitDone)).expect("the cache listens");
+    seen.cache.ready().await;
+    let doubled = FIRST_RETRY * (1 + 2 + 4 + 8 + 16 + 32) + 2 * LAST_RETRY;
+    assert_eq!(began.elapsed().as_secs(), doubled.as_secs());
+}

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use types::kueue::{AdmissionCheckState, CheckState, DelayedTopologyRequestState, Workload, WorkloadStatus};
 
 use super::{ClusterName, FINISHED, HELD, Step, condition, observed};
+use crate::workload::change;
 
 /// The Workload after these steps, as far as they concern it.
 pub fn apply(workload: &Workload, check: &str, steps: &[&Step], now: Timestamp) -> Workload {
@@ -63,6 +64,11 @@ pub fn apply(workload: &Workload, check: &str, steps: &[&Step], now: Timestamp) 
             | Step::Look(_)
             | Step::Refuse(..) => {}
         }
+    }
+    let is_ready = steps.iter().any(|step| matches!(step, Step::Ready(_)));
+    if is_ready && workload.spec.active != Some(false) {
+        // The last check is often this one: whoever would find that out would write once more.
+        change::sync_admitted(&mut next, now);
     }
     next
 }

@@ -104,18 +104,29 @@ impl Case<'_> {
             if is_wanted && can_be_asked(remote, self.now) {
                 asked = true;
             }
-            plan.steps.extend(self.offered(cluster, remote, is_wanted));
+            let is_offered = offered.contains(cluster);
+            plan.steps.extend(self.offered(cluster, remote, is_wanted, is_offered));
         }
         plan.steps.extend(self.said(asked));
         plan
     }
 
-    fn offered(&self, cluster: &ClusterName, remote: &Remote, is_wanted: bool) -> Vec<Step> {
+    /// A copy is made once it is written that the cluster is offered the Workload: who reads of a copy knows why it is
+    /// there (MK-DISP-03, MK-WL-03).
+    fn offered(
+        &self,
+        cluster: &ClusterName,
+        remote: &Remote,
+        is_wanted: bool,
+        is_offered: bool,
+    ) -> Vec<Step> {
         let there = remote.link == Link::Connected;
         match remote.copy_of(self.local) {
             _ if !there => Vec::new(),
             None if remote.holds_anything() => vec![self.delete(cluster, remote)],
-            None if is_wanted && can_be_asked(remote, self.now) => vec![Step::Create(cluster.clone())],
+            None if is_wanted && is_offered && can_be_asked(remote, self.now) => {
+                vec![Step::Create(cluster.clone())]
+            }
             None => Vec::new(),
             Some(_) if !is_wanted || !can_be_asked(remote, self.now) => vec![self.delete(cluster, remote)],
             Some(copy) if is_finished(copy) => {

@@ -427,12 +427,17 @@ fn admission(seen: &Seen<'_>, now: Timestamp) -> Option<Plan> {
         let change = if inadmissible { Change::Inadmissible } else { Change::NotAdmitted };
         return Some(Plan::status(next, change));
     }
-    let since = state::find(&next, QUOTA_RESERVED).map_or(now, |reserved| reserved.last_transition_time.0);
-    let waited = now.duration_since(since).as_secs().max(0);
-    let cluster_queue = state::cluster_queue(&next).unwrap_or_default();
-    let told = format!("Admitted by ClusterQueue {cluster_queue}, wait time since reservation was {waited}s");
-    let event = Event::normal("Admitted", &told);
+    let event = admitted(&next, now);
     Some(Plan::status(next, Change::Admitted).telling(event))
+}
+
+/// What is told of a Workload that was just admitted.
+pub fn admitted(workload: &Workload, now: Timestamp) -> Event {
+    let since = state::find(workload, QUOTA_RESERVED).map_or(now, |reserved| reserved.last_transition_time.0);
+    let waited = now.duration_since(since).as_secs().max(0);
+    let cluster_queue = state::cluster_queue(workload).unwrap_or_default();
+    let told = format!("Admitted by ClusterQueue {cluster_queue}, wait time since reservation was {waited}s");
+    Event::normal("Admitted", &told)
 }
 
 /// What there is to do about a Workload that holds quota.
