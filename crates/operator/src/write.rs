@@ -29,7 +29,7 @@ impl Context {
         let body = patch::admission(of, status, manner);
         let answer = self.apply_workload_status(of, body, ADMISSION_MANAGER).await?;
         // Others had written what is to go, too: what only one owner takes back stays (G-19).
-        let Some(status) = patch::left_over(status, &answer) else { return Ok(answer) };
+        let Some(status) = patch::left_over(of, status, &answer) else { return Ok(answer) };
         let body =
             json!({ "metadata": { "resourceVersion": answer.metadata.resource_version }, "status": status });
         self.patch_workload_status(of, body).await

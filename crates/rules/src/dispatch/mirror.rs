@@ -30,6 +30,9 @@ pub fn status(
     let next = match adapter.back {
         Back::Job => {
             let (local, remote) = (typed(local)?, typed(remote)?);
+            if is_untold(&local) && is_held_back(&remote) && !is_finished(&remote) {
+                return None;
+            }
             serde_json::to_value(job_status(&local, &remote, now)).ok()?
         }
         Back::Pod => pod_status(&shown, reported?),
@@ -158,6 +161,11 @@ fn follow_times(status: &mut JobStatus, local: &Job, remote: &Job) {
         status.start_time = Some(both.clone());
         status.completion_time = Some(both);
     }
+}
+
+/// Nothing is shown of it yet: that the mirror waits to be started is no news.
+fn is_untold(job: &Job) -> bool {
+    *job::status(job) == JobStatus::default()
 }
 
 /// Suspended, and not only about to be (MK-JOB-05).

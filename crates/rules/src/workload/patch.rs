@@ -98,20 +98,25 @@ fn object(workload: &Workload, manner: Manner, status: Value) -> Value {
 }
 
 /// What is still there although it was taken away, because somebody else had written it, too: as a merge patch of the
-/// status that takes it away from all. `None` if nothing is. An eviction takes back to whom a Workload was offered and who
-/// got it, whoever wrote that (MK-DISP-14).
-pub fn left_over(wanted: &WorkloadStatus, got: &Workload) -> Option<Value> {
+/// status that takes it away from all. `None` if nothing is. What others wrote since `of` was read is theirs. An eviction
+/// takes back to whom a Workload was offered and who got it, whoever wrote that (MK-DISP-14).
+pub fn left_over(of: &Workload, wanted: &WorkloadStatus, got: &Workload) -> Option<Value> {
     let none = WorkloadStatus::default();
+    let before = of.status.as_ref().unwrap_or(&none);
     let got = got.status.as_ref().unwrap_or(&none);
-    let stays = |kind: &&str| {
-        condition::find(&wanted.conditions, kind).is_none()
-            && condition::find(&got.conditions, kind).is_some()
+    let is_taken_away = |kind: &str| {
+        ADMISSION_CONDITIONS.contains(&kind)
+            && condition::find(&before.conditions, kind).is_some()
+            && condition::find(&wanted.conditions, kind).is_none()
     };
+    let stays = got.conditions.iter().any(|it| is_taken_away(&it.type_));
     let mut left = Map::new();
-    if ADMISSION_CONDITIONS.iter().any(stays) || wanted.requeue_state.is_none() && got.requeue_state.is_some()
-    {
-        left.insert("conditions".to_owned(), json!(wanted.conditions));
-        left.insert("requeueState".to_owned(), json!(wanted.requeue_state));
+    if stays {
+        let rest: Vec<_> = got.conditions.iter().filter(|it| !is_taken_away(&it.type_)).collect();
+        left.insert("conditions".to_owned(), json!(rest));
+    }
+    if before.requeue_state.is_some() && wanted.requeue_state.is_none() && got.requeue_state.is_some() {
+        left.insert("requeueState".to_owned(), Value::Null);
     }
     let is_evicted = condition::is_true(&wanted.conditions, EVICTED);
     if is_evicted && wanted.nominated_cluster_names.is_empty() && !got.nominated_cluster_names.is_empty() {
@@ -121,4 +126,43 @@ pub fn left_over(wanted: &WorkloadStatus, got: &Workload) -> Option<Value> {
         left.insert("clusterName".to_owned(), Value::Null);
     }
     (!left.is_empty()).then_some(Value::Object(left))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(conditions: &[&str]) -> Workload {
+        let conditions: Vec<Value> = conditions
+            .iter()
+            .map(|kind| {
+                json!({
+                    "type": kind, "status": "True", "reason": "R", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                })
+            })
+            .collect();
+        serde_json::from_value(json!({
+            "metadata": {"name": "w"}, "spec": {"podSets": []}, "status": {"conditions": conditions},
+        }))
+        .expect("a Workload")
+    }
+
+    /// G-19: what was taken away goes, whoever wrote it; what somebody wrote meanwhile, or that is none of ours, stays.
+    #[test]
+    fn g_19_only_what_was_taken_away_is_left_over() {
+        let wanted = with(&[QUOTA_RESERVED]).status.expect("a status");
+        let left = |of: &[&str], got: &[&str]| {
+            left_over(&with(of), &wanted, &with(got)).map(|left| {
+                let conditions = left["conditions"].as_array().expect("conditions").iter();
+                conditions.map(|it| it["type"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(left(&[QUOTA_RESERVED], &[QUOTA_RESERVED]), None);
+        assert_eq!(left(&[QUOTA_RESERVED], &[QUOTA_RESERVED, PODS_READY]), None);
+        assert_eq!(
+            left(&[QUOTA_RESERVED, EVICTED], &[QUOTA_RESERVED, EVICTED, PODS_READY, "ferry.dev/Held"]),
+            Some(vec![QUOTA_RESERVED.to_owned(), PODS_READY.to_owned(), "ferry.dev/Held".to_owned()])
+        );
+    }
 }

@@ -43,6 +43,9 @@ fn when_a_status_is_shown() {
         .insert("kueue.x-k8s.io/stopping".into(), "true".into());
     assert_eq!(shown(&stopping, &there(false, running())), Some(running()), "MK-JOB-05");
     assert_eq!(shown(&here(false, running()), &there(false, running())), None, "MK-JOB-06");
+    let waits = json!({"conditions": [{"type": "Suspended", "status": "True"}]});
+    assert_eq!(shown(&here(false, json!({})), &there(true, waits.clone())), None, "not started yet");
+    assert!(shown(&here(false, running()), &there(true, waits)).is_some(), "stopped there");
 }
 
 /// Ends are final, and promised outcomes wait for the end.
