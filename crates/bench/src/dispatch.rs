@@ -1,7 +1,8 @@
 //! One-pod Jobs from create to Complete over two worker clusters: Ferry, beside Kueue as it is shipped, on real control
 //! planes; what one frozen worker of three does to the others; and a whole embedded fleet.
 //!
-//! `BENCH_JOBS` (500,2000) and `BENCH_FLEET_JOBS` (1000,10000,50000) say how many.
+//! `BENCH_JOBS` (500,2000) and `BENCH_FLEET_JOBS` (1000,10000,50000) say how many. Without any `BENCH_JOBS` (`BENCH_JOBS=`)
+//! only the embedded fleet is measured.
 
 mod clusters;
 mod load;
@@ -27,15 +28,24 @@ const PACE: Duration = Duration::from_millis(150);
 pub(crate) async fn run() -> anyhow::Result<Report> {
     let sizes = numbers("BENCH_JOBS", &[500, 2000])?;
     let fleets = numbers("BENCH_FLEET_JOBS", &[1_000, 10_000, 50_000])?;
-    let ours = Box::pin(measure(Who::Ferry, &sizes)).await?;
-    let theirs = Box::pin(measure(Who::Kueue, &sizes)).await?;
     let about = "one-pod Jobs (0.1 s each) over two workers, from create to Complete".to_owned();
     let (us, them) = ("ferry operator", "Kueue v0.19.2 as shipped; three v1.35.8 control planes for each");
-    let mut report = Report::new("dispatch", about, us, them).measure(
-        "one Job alone, median",
-        ours.alone.percentile(50),
-        theirs.alone.percentile(50),
-    );
+    let mut report = Report::new("dispatch", about, us, them);
+    if !sizes.is_empty() {
+        report = real(report, &sizes).await?;
+    }
+    for jobs in fleets {
+        report = report.note(embedded(jobs).await?);
+    }
+    Ok(report)
+}
+
+/// Ours and theirs on real control planes.
+async fn real(report: Report, sizes: &[usize]) -> anyhow::Result<Report> {
+    let ours = Box::pin(measure(Who::Ferry, sizes)).await?;
+    let theirs = Box::pin(measure(Who::Kueue, sizes)).await?;
+    let mut report =
+        report.measure("one Job alone, median", ours.alone.percentile(50), theirs.alone.percentile(50));
     for (ours, theirs) in ours.runs.iter().zip(&theirs.runs) {
         report = compare(report, ours, theirs);
     }
@@ -48,9 +58,6 @@ pub(crate) async fn run() -> anyhow::Result<Report> {
         mebibytes(theirs.memory.all),
     ));
     report = report.note(frozen().await?);
-    for jobs in fleets {
-        report = report.note(embedded(jobs).await?);
-    }
     Ok(report
         .note("requests and processor time of API servers are of all three, with kube-controller-manager and the simulated pods, which are the same for both")
         .note("Kueue runs without its webhooks, for which the Jobs need nothing, and with leader election off; etcd does not sync its writes"))
