@@ -31,9 +31,26 @@ const BEHIND: Duration = Duration::from_millis(20);
 /// How long to wait after a write that the cluster did not take.
 const TROUBLE: Duration = Duration::from_secs(1);
 
-/// How long after a cycle that came to nothing the next one is at the earliest, and at most after several of them.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LAST_PAUSE: Duration = Duration::from_millis(10);
+/// How long after a cycle that came to nothing the next one is at the earliest (SC-1): where much changes, much of it is
+/// looked at together. After a quiet time there is nothing to wait for.
+#[derive(Default)]
+struct Pause(Duration);
+
+impl Pause {
+    const FIRST: Duration = Duration::from_millis(1);
+    const LAST: Duration = Duration::from_millis(10);
+
+    /// The pause after one more cycle that came to nothing. The more there were, the longer it is.
+    fn after_nothing(&mut self) -> Duration {
+        let next = (self.0 * 2).clamp(Pause::FIRST, Pause::LAST);
+        std::mem::replace(&mut self.0, next)
+    }
+
+    /// A cycle got somewhere.
+    fn end(&mut self) {
+        self.0 = Duration::ZERO;
+    }
+}
 
 /// Where a cycle led.
 enum Came {
@@ -149,20 +166,17 @@ pub(crate) fn start(context: &Arc<Context>, tasks: &mut Tasks) {
 
 impl Context {
     async fn run(&self) {
-        let mut pause = Duration::ZERO;
+        let mut pause = Pause::default();
         loop {
             match self.cycle() {
                 Came::Further => {
-                    pause = Duration::ZERO;
+                    pause.end();
                     tokio::task::yield_now().await;
                 }
-                // Where much changes, much of it is looked at together: the more often nothing came of a cycle, the
-                // longer the next one is away (SC-1). After a quiet time it is not.
                 Came::Nowhere => {
-                    let earliest = Instant::now() + pause;
+                    let earliest = Instant::now() + pause.after_nothing();
                     self.work.inbox.changed().await;
                     sleep_until(earliest).await;
-                    pause = (pause * 2).clamp(FIRST_PAUSE, LAST_PAUSE);
                 }
             }
         }
@@ -228,4 +242,23 @@ fn key_of(workload: &WorkloadKey) -> Key {
 
 fn workload_key(key: &Key) -> WorkloadKey {
     WorkloadKey::new(&key.namespace, &key.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sc_1_cycles_that_come_to_nothing_are_further_and_further_apart() {
+        let mut pause = Pause::default();
+        let mut pauses =
+            |number: usize| -> Vec<u128> { (0..number).map(|_| pause.after_nothing().as_millis()).collect() };
+        assert_eq!(pauses(7), [0, 1, 2, 4, 8, 10, 10]);
+        pause.end();
+        assert_eq!(
+            pause.after_nothing(),
+            Duration::ZERO,
+            "the first after one that got somewhere is at once"
+        );
+    }
 }

@@ -231,14 +231,11 @@ impl State {
         }
         reservation.evicted |= self.evicting.contains(&key);
         let before = self.snapshot.reservation(&key);
+        // Mostly it is what was assumed, and now it is written.
         if before == Some(&reservation) {
             return;
         }
-        // Mostly it is what was assumed, with the time at which that was written.
-        let reserved_at = reservation.reserved_at;
-        let is_assumed =
-            before.is_some_and(|before| Reservation { reserved_at, ..before.clone() } == reservation);
-        self.changed |= !is_assumed;
+        self.changed = true;
         let makes_room = before.is_some_and(|before| {
             before.usage != reservation.usage
                 || before.priority != reservation.priority
@@ -346,7 +343,7 @@ impl State {
                 self.leave_queue(&key);
                 self.assumed.insert(key.clone());
                 let uid = waiting.workload.uid.clone();
-                outcome.intents.push((key, Intent::Admit { uid, admission }));
+                outcome.intents.push((key, Intent::Admit { uid, admission, at: now }));
                 outcome.admitted = true;
                 outcome.again = true;
                 return;

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use reconcile::{Key, Next};
 use rules::{
     quota::{
@@ -34,6 +35,8 @@ pub(super) enum Intent {
         uid: String,
         /// With this.
         admission: Admission,
+        /// Since when.
+        at: Timestamp,
     },
     /// It waits.
     Wait(Verdict),
@@ -66,7 +69,9 @@ impl Context {
         while let Some(intent) = self.admission.next_intent(&key) {
             let workload = self.caches.workloads.get(&key);
             match intent {
-                Intent::Admit { uid, admission } => self.admit(&key, workload, &uid, admission).await,
+                Intent::Admit { uid, admission, at } => {
+                    self.admit(&key, workload, &uid, admission, at).await;
+                }
                 Intent::Wait(verdict) => {
                     if let Some(verdict) = self.keep_waiting(&key, workload, verdict).await? {
                         // The cache is behind. Unless something else is decided meanwhile, it is still to be said.
@@ -80,14 +85,21 @@ impl Context {
         Ok(Next::Done)
     }
 
-    /// Writes that a Workload gets in (SM-10). Its checks are listed with it, so that one write does.
-    async fn admit(&self, key: &Key, workload: Option<Arc<Workload>>, uid: &str, admission: Admission) {
+    /// Writes that a Workload gets in, since it was decided (SM-10). Its checks are listed with it, so that one write
+    /// does.
+    async fn admit(
+        &self,
+        key: &Key,
+        workload: Option<Arc<Workload>>,
+        uid: &str,
+        admission: Admission,
+        now: Timestamp,
+    ) {
         let meant = workload.filter(|workload| {
             workload.metadata.uid.as_deref() == Some(uid) && life::is_admissible(workload)
         });
         // The cache knows more than whoever decided. What it knows is decided next.
         let Some(workload) = meant else { return self.take_back(key, Duration::ZERO) };
-        let now = self.clock.now();
         let cluster_queue = admission.cluster_queue.clone();
         let mut next = Workload::clone(&workload);
         let required = self.caches.cluster_queue(&cluster_queue);
@@ -180,20 +192,32 @@ impl Context {
         };
         info!(workload = %key, preemptor = %by, reason = victim.reason.as_str(), "preempted");
         self.recorder.tell(&answer, &Event::normal(eviction.event_reason(), &eviction.message));
-        self.recorder.tell(&answer, &Event::normal("Preempted", &victim.message));
+        let preemptor = self.caches.workloads.get(&super::key_of(by));
+        let priorities = preemptor.as_ref().map(|by| priorities(by, &workload)).unwrap_or_default();
+        let message = format!("{}{priorities}", victim.message);
+        self.recorder.tell(&answer, &Event::normal("Preempted", &message));
         let from = &victim.cluster_queue;
         self.metrics.evicted(from.as_str(), &workload, &eviction, first);
         self.metrics.preempted(into.as_str(), victim.reason.as_str());
-        if let Some(preemptor) = self.caches.workloads.get(&super::key_of(by)) {
+        if let Some(preemptor) = preemptor {
             let uid = workload.metadata.uid.as_deref().unwrap_or_default();
-            let message = format!("Preempted workload {key} (UID: {uid}) in ClusterQueue {from}");
+            let message = format!("Preempted workload {key} (UID: {uid}) in ClusterQueue {from}{priorities}");
             self.recorder.tell(&*preemptor, &Event::normal("PreemptedWorkload", &message));
         }
     }
 }
 
+/// How important two Workloads are, as events tell it. Nothing adds to a priority here.
+fn priorities(preemptor: &Workload, preemptee: &Workload) -> String {
+    let of = |workload: &Workload| {
+        let priority = workload.spec.priority.unwrap_or(0);
+        format!("effective priority: {priority} (base: {priority}, boost: 0)")
+    };
+    format!("; preemptor {}; preemptee {}", of(preemptor), of(preemptee))
+}
+
 /// How many seconds a Workload queued.
-fn queued_for(workload: &Workload, now: jiff::Timestamp) -> i64 {
+fn queued_for(workload: &Workload, now: Timestamp) -> i64 {
     let created = workload.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let requeued = state::find(workload, life::REQUEUED).map(|it| it.last_transition_time.0);
     requeued.or(created).map_or(0, |since| now.duration_since(since).as_secs().max(0))

@@ -1,12 +1,13 @@
 //! A cluster with the operator on it, and what a user does and sees there. Job controllers are played by the test.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::{batch::v1::Job, events::v1::Event};
 use kube::{
     Api, Client, Resource,
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
@@ -24,7 +25,7 @@ use serde_json::{Value, json};
 use types::kueue::{ClusterQueue, LocalQueue, Workload};
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A cluster with an operator.
 pub(crate) struct World {
@@ -40,6 +41,11 @@ pub(crate) struct World {
 impl World {
     /// The operator on an embedded cluster.
     pub(crate) async fn embedded() -> anyhow::Result<World> {
+        World::on(World::embedded_cluster().await?).await
+    }
+
+    /// An embedded cluster without an operator.
+    pub(crate) async fn embedded_cluster() -> anyhow::Result<Client> {
         let _ = tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
             .with_test_writer()
@@ -47,27 +53,29 @@ impl World {
         let store = store::Store::open(store::Options::ephemeral())?;
         let cluster = apiserver::Cluster::open(store, rules::job::Settings::default()).await;
         let cluster = cluster.map_err(|refusal| anyhow::anyhow!("{refusal:?}"))?;
-        World::on(Client::new(cluster, "default")).await
+        Ok(Client::new(cluster, "default"))
     }
 
     /// The operator on a cluster that is there.
     pub(crate) async fn on(client: Client) -> anyhow::Result<World> {
+        World::with(client, Settings::default()).await
+    }
+
+    /// The same under other settings.
+    pub(crate) async fn with(client: Client, settings: Settings) -> anyhow::Result<World> {
         install(&client, &Conversion::Embedded).await?;
-        let mut world = World {
-            client,
-            namespace: String::new(),
-            operator: None,
-            settings: Settings::default(),
-            judge: false,
-        };
+        let mut world = World { client, namespace: String::new(), operator: None, settings, judge: false };
         world.start().await;
         Ok(world)
     }
 
     /// A real control plane with real Kueue instead of us.
-    pub(crate) async fn of_kueue(plane: &testkit::ControlPlane) -> anyhow::Result<(World, testkit::Kueue)> {
+    pub(crate) async fn of_kueue(
+        plane: &testkit::ControlPlane,
+        settings: &Value,
+    ) -> anyhow::Result<(World, testkit::Kueue)> {
         let world = World::before_kueue(plane).await?;
-        let kueue = plane.kueue(&json!({})).await?;
+        let kueue = plane.kueue(settings).await?;
         Ok((world, kueue))
     }
 
@@ -327,6 +335,35 @@ impl World {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
+    /// What was told about an object of the scenario, each as `Reason: note`, once all of `reasons` are among it, in the
+    /// order of the words.
+    pub(crate) async fn told(&self, kind: &str, name: &str, reasons: &[&str]) -> anyhow::Result<Vec<String>> {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let mut events = Box::pin(watcher::watcher(api, watcher::Config::default()).applied_objects());
+        let mut told = BTreeMap::new();
+        let waiting = tokio::time::timeout(PATIENCE, async {
+            while let Some(event) = events.next().await {
+                // A watch that fails is started again.
+                let Ok(event) = event else { continue };
+                let about = event.regarding.clone().unwrap_or_default();
+                if (about.kind.as_deref(), about.name.as_deref()) != (Some(kind), Some(name)) {
+                    continue;
+                }
+                let reason = event.reason.clone().unwrap_or_default();
+                let note = event.note.clone().unwrap_or_default();
+                told.insert(event.metadata.name.clone(), (reason.clone(), format!("{reason}: {note}")));
+                if reasons.iter().all(|wanted| told.values().any(|(reason, _)| reason == wanted)) {
+                    return;
+                }
+            }
+        });
+        let waited = waiting.await;
+        let mut told: Vec<String> = told.into_values().map(|(_, told)| told).collect();
+        told.sort();
+        waited.with_context(|| format!("{kind} {name} is told to be {told:#?}, not {reasons:?}"))?;
+        Ok(told)
+    }
+
     /// Waits until the conditions of a Workload are exactly these, each as `Type=Status/Reason`, by type.
     pub(crate) async fn shows(&self, workload: &str, conditions: &[&str]) -> anyhow::Result<Workload> {
         let what = format!("{conditions:?}");
@@ -432,7 +469,7 @@ impl World {
 fn of_kind(kind: &str) -> Value {
     let version = match kind {
         "Job" => "batch/v1",
-        "Namespace" => "v1",
+        "Namespace" | "LimitRange" => "v1",
         "PriorityClass" => "scheduling.k8s.io/v1",
         _ => "kueue.x-k8s.io/v1beta2",
     };

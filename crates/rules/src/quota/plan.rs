@@ -12,6 +12,7 @@ use super::{
     why::Why,
     workload::{Head, PodSetAssignment, Reservation, Workload, total_usage},
 };
+use crate::workload::condition;
 
 /// What is decided about every head, in the order in which they had their turn. Prints one line for each.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -141,7 +142,8 @@ impl Decision {
         }
     }
 
-    /// What the Workload holds from now on, if it got in. `workload` is the one that was decided about.
+    /// What the Workload holds from `now` on, if it got in: what its object says when that is written with the same time, to
+    /// the second. `workload` is the one that was decided about.
     pub fn reservation(&self, workload: &Workload, now: Timestamp) -> Option<Reservation> {
         let Outcome::Admit { pod_sets, .. } = &self.outcome else { return None };
         Some(Reservation {
@@ -149,7 +151,7 @@ impl Decision {
             uid: workload.uid.clone(),
             priority: workload.priority,
             queued_at: workload.queued_at,
-            reserved_at: Some(now),
+            reserved_at: Some(condition::time(now).0),
             evicted: false,
             pods_ready: false,
             cluster_queue: self.cluster_queue.clone(),

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use serde_json::json;
 
 use super::World;
-use crate::world::suspended;
+use crate::world::{message, suspended};
 
 const ADMITTED: [&str; 2] = ["Admitted=True/Admitted", "QuotaReserved=True/QuotaReserved"];
 
@@ -110,4 +110,98 @@ pub(super) async fn jf_5_a_part_runs_while_the_whole_may(world: &World) -> anyho
     world.shows(&whole, &ADMITTED).await?;
     world.patch("Job", "part", json!({ "spec": { "suspend": false } })).await?;
     world.runs("part").await
+}
+
+/// JF-1: Jobs of namespaces that are nobody's business are left alone, even if they name a queue that exists there.
+pub(super) async fn jf_1_left_alone(world: &mut World) -> anyhow::Result<()> {
+    let queue = world.queue("a", "2", json!({})).await?;
+    let own = std::mem::replace(&mut world.namespace, "kube-system".to_owned());
+    let leads_to = json!({ "clusterQueue": queue });
+    let local = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": { "name": "jf-1" }, "spec": leads_to,
+    });
+    world.create(local).await?;
+    let waits = world.job("jf-1-waits", "jf-1", "1", json!({})).await?;
+    let runs = world.job("jf-1-runs", "jf-1", "1", json!({ "spec": { "suspend": false } })).await?;
+    let system = std::mem::replace(&mut world.namespace, own);
+    // Whoever comes later is looked at later.
+    let managed = world.job("managed", "a", "1", json!({})).await?;
+    world.shows(&managed, &ADMITTED).await?;
+    world.runs("managed").await?;
+    world.completes("managed").await?;
+    world.workload(&managed, "finished", rules::workload::is_finished).await?;
+    let own = std::mem::replace(&mut world.namespace, system);
+    assert!(world.no_workload(&waits).await? && world.no_workload(&runs).await?);
+    let is_suspended =
+        async |name: &str| anyhow::Ok(world.jobs().get(name).await?.spec.and_then(|it| it.suspend));
+    assert_eq!(
+        (is_suspended("jf-1-waits").await?, is_suspended("jf-1-runs").await?),
+        (Some(true), Some(false))
+    );
+    for job in ["jf-1-waits", "jf-1-runs"] {
+        world.delete("Job", job).await?;
+    }
+    world.delete("LocalQueue", "jf-1").await?;
+    world.namespace = own;
+    Ok(())
+}
+
+/// QM-26: what a LimitRange says of pods that say nothing counts for who waits, from the moment at which it says so, and
+/// not for who is in.
+pub(super) async fn qm_26_limits_change(world: &World) -> anyhow::Result<()> {
+    let limits = |cpu: &str| json!({ "spec": { "limits": [{ "type": "Container", "defaultRequest": { "cpu": cpu } }] } });
+    let mut range = limits("1");
+    range["apiVersion"] = "v1".into();
+    range["kind"] = "LimitRange".into();
+    range["metadata"] = json!({ "name": "usual" });
+    world.create(range).await?;
+    world.queue("a", "3", json!({})).await?;
+    let silent =
+        json!({ "spec": { "template": { "spec": { "containers": [{ "name": "c", "image": "i" }] } } } });
+    let uses = |workload: &types::kueue::Workload| {
+        let admission = workload.status.as_ref().and_then(|status| status.admission.clone());
+        serde_json::to_value(admission.map(|it| it.pod_set_assignments[0].resource_usage.clone()))
+    };
+    let first = world.job("first", "a", "", silent.clone()).await?;
+    let admitted = world.shows(&first, &ADMITTED).await?;
+    assert_eq!(uses(&admitted)?, json!({ "cpu": "1" }));
+    world.runs("first").await?;
+    world.patch("LimitRange", "usual", limits("3")).await?;
+    let second = world.job("second", "a", "", silent).await?;
+    let waiting =
+        world.workload(&second, "refused 3", |it| message(it, "QuotaReserved").contains("1 more needed"));
+    waiting.await?;
+    world.patch("LimitRange", "usual", limits("2")).await?;
+    let admitted = world.shows(&second, &ADMITTED).await?;
+    assert_eq!(uses(&admitted)?, json!({ "cpu": "2" }));
+    let first = world.shows(&first, &ADMITTED).await?;
+    assert_eq!(uses(&first)?, json!({ "cpu": "1" }), "what it was given is what it holds");
+    Ok(())
+}
+
+/// CQ-10: what Workloads do to the status of a queue is written once a second, however many there are.
+pub(super) async fn cq_10_statuses_are_written_together(world: &World) -> anyhow::Result<()> {
+    const MANY: i32 = 40;
+    let queue = world.queue("a", "0", json!({})).await?;
+    world.sees_queue(&queue, "ready", |queue| queue.status.is_some()).await?;
+    let (versions, began) =
+        (std::sync::Mutex::new(std::collections::BTreeSet::new()), std::time::Instant::now());
+    let seen = world.sees_queue(&queue, "waited for by all", |queue| {
+        let version = queue.metadata.resource_version.clone();
+        versions.lock().expect("nobody panics here").insert(version);
+        queue.status.as_ref().is_some_and(|it| it.pending_workloads == MANY)
+    });
+    let submitted = async {
+        for job in 0..MANY {
+            world.job(&format!("job-{job}"), "a", "1", json!({})).await?;
+        }
+        anyhow::Ok(())
+    };
+    let (seen, submitted) = tokio::join!(seen, submitted);
+    submitted?;
+    seen?;
+    let (written, seconds) = (versions.lock().expect("nobody panics here").len(), began.elapsed().as_secs());
+    let most = usize::try_from(seconds)? + 3; // as it was, the second that began, and the last one
+    assert!(written <= most, "{written} versions in {seconds} s");
+    Ok(())
 }

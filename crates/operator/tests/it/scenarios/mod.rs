@@ -8,7 +8,9 @@ mod checks;
 mod life;
 mod preemption;
 mod restart;
+mod settings;
 mod stops;
+mod told;
 
 use std::{future::Future, pin::Pin};
 
@@ -54,6 +56,14 @@ const ALL: &[(&str, Scenario)] = &[
     ("qu-5-every-queue", |world| Box::pin(around::qu_5_every_queue_has_its_turn(world))),
     ("qu-11-who-leaves", |world| Box::pin(around::qu_11_who_leaves_makes_room(world))),
     ("jf-5-a-part", |world| Box::pin(around::jf_5_a_part_runs_while_the_whole_may(world))),
+    ("jf-1-left-alone", |world| Box::pin(around::jf_1_left_alone(world))),
+    ("qm-26-limits-change", |world| Box::pin(around::qm_26_limits_change(world))),
+    ("cq-10-written-together", |world| Box::pin(around::cq_10_statuses_are_written_together(world))),
+    ("sc-11-several-go", |world| Box::pin(preemption::sc_11_several_go_for_one(world))),
+    ("ob-2-a-whole-life", |world| Box::pin(told::ob_2_a_whole_life(world))),
+    ("ob-2-who-waits", |world| Box::pin(told::ob_2_who_waits(world))),
+    ("ob-2-who-has-to-go", |world| Box::pin(told::ob_2_who_has_to_go(world))),
+    ("sm-43-restart-tries-everyone", |world| Box::pin(restart::sm_43_restart_tries_everyone(world))),
     ("sm-42-restart", |world| Box::pin(restart::sm_42_restart(world))),
     ("sm-42-restart-between-checks", |world| Box::pin(restart::sm_42_restart_between_checks(world))),
 ];
@@ -98,7 +108,7 @@ async fn on_a_real_control_plane() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_real_kueue() -> anyhow::Result<()> {
     let Some(control_plane) = testkit::ControlPlane::builder().for_test().await else { return Ok(()) };
-    let (world, _kueue) = World::of_kueue(&control_plane).await?;
+    let (world, _kueue) = World::of_kueue(&control_plane, &serde_json::json!({})).await?;
     // It does not always see its own changes in the order in which they were made.
     run_all(world, 3).await
 }

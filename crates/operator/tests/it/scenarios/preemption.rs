@@ -129,3 +129,45 @@ pub(super) async fn wpc_2_class_changes(world: &World) -> anyhow::Result<()> {
     world.workload(&workload, "more important still", |it| it.spec.priority == Some(20)).await?;
     Ok(())
 }
+
+/// SC-11: all who have to go for one are told at once and once each, and that one says how many it waits for until the
+/// last of them is gone.
+pub(super) async fn sc_11_several_go_for_one(world: &World) -> anyhow::Result<()> {
+    world.queue("a", "3", json!({ "preemption": { "withinClusterQueue": "LowerPriority" } })).await?;
+    world.class("low", 1).await?;
+    world.class("high", 100).await?;
+    let jobs = ["one", "two", "three"];
+    let mut lesser = Vec::new();
+    for job in jobs {
+        lesser.push(world.job(job, "a", "1", world.priority("low")).await?);
+        world.runs(job).await?;
+    }
+    let greater = world.job("greater", "a", "3", world.priority("high")).await?;
+    let waiting = world
+        .workload(&greater, "waiting for those", |it| {
+            message(it, "QuotaReserved").contains("Pending the preemption")
+        })
+        .await?;
+    let told = message(&waiting, "QuotaReserved");
+    assert!(told.ends_with("3 more needed. Pending the preemption of 3 workload(s)"), "{told}");
+    for workload in &lesser {
+        world.workload(workload, "evicted", rules::workload::is_evicted).await?;
+    }
+    for job in &jobs[..2] {
+        world.stops(job).await?;
+    }
+    for workload in &lesser[..2] {
+        world.workload(workload, "released", |it| !rules::workload::has_quota(it)).await?;
+    }
+    assert!(!rules::workload::has_quota(&world.workload(&greater, "there", |_| true).await?));
+    world.stops(jobs[2]).await?;
+    world.shows(&greater, &ADMITTED).await?;
+    for workload in &lesser {
+        let evicted = world.workload(workload, "released", |it| !rules::workload::has_quota(it)).await?;
+        let stats = evicted.status.and_then(|status| status.scheduling_stats).unwrap_or_default();
+        assert_eq!(stats.evictions.iter().map(|it| it.count).sum::<i32>(), 1, "evicted once and not again");
+        let told = world.told("Workload", workload, &["EvictedDueToPreempted", "Preempted"]).await?;
+        assert_eq!(told.iter().filter(|told| told.starts_with("Preempted: ")).count(), 1, "{told:#?}");
+    }
+    Ok(())
+}

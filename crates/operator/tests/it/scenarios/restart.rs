@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::World;
+use crate::world::message;
 
 const ADMITTED: [&str; 2] = ["Admitted=True/Admitted", "QuotaReserved=True/QuotaReserved"];
 
@@ -92,5 +93,30 @@ pub(super) async fn sm_42_restart_between_checks(world: &mut World) -> anyhow::R
     world.completes("checked").await?;
     world.start().await;
     world.workload(&workload, "finished", rules::workload::is_finished).await?;
+    Ok(())
+}
+
+/// SM-43: who was not tried any more before a restart is tried after it, with whatever changed meanwhile. Who still does not
+/// fit says the same as before.
+pub(super) async fn sm_43_restart_tries_everyone(world: &mut World) -> anyhow::Result<()> {
+    let queue = world.queue("a", "1", json!({})).await?;
+    let first = world.job("first", "a", "1", json!({})).await?;
+    world.runs("first").await?;
+    let second = world.job("second", "a", "1", json!({})).await?;
+    let large = world.job("large", "a", "9", json!({})).await?;
+    world.shows(&second, &["QuotaReserved=False/Pending"]).await?;
+    let before = world.shows(&large, &["QuotaReserved=False/Pending"]).await?;
+    world.kill().await;
+    world.patch("ClusterQueue", &queue, World::quota("2")).await?;
+    world.start().await;
+    world.shows(&second, &ADMITTED).await?;
+    world.shows(&first, &ADMITTED).await?;
+    let said = "maximum capacity (2)";
+    let after = world
+        .workload(&large, "told of the new quota", |it| message(it, "QuotaReserved").contains(said))
+        .await?;
+    let since =
+        |it| rules::workload::state::find(it, "QuotaReserved").map(|it| it.last_transition_time.clone());
+    assert_eq!(since(&before), since(&after), "it waits as long as before");
     Ok(())
 }

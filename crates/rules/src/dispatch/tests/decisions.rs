@@ -477,3 +477,21 @@ fn the_write_names_what_it_changes() {
         local::apply(&ready, CHECK, &[&Step::Ready("east".into())], now() + SignedDuration::from_secs(9));
     assert_eq!(local::patch(&ready, &later), None);
 }
+
+/// AC-5: what a check says is always the latest; since when it says so is when its state changed.
+#[test]
+fn ac_5_the_time_of_a_check_is_that_of_its_state() {
+    let second = |second: i64| now() + SignedDuration::from_secs(second);
+    let before = seen().quota().0.local.expect("a Workload");
+    let check = |workload: &types::kueue::Workload| {
+        let check = workload.status.as_ref().expect("a status").admission_checks[0].clone();
+        (check.state, check.message, check.last_transition_time.map(|time| time.0))
+    };
+    let ready = local::apply(&before, CHECK, &[&Step::Ready("east".into())], second(1));
+    let on_east = "The workload was admitted on \"east\"".to_owned();
+    assert_eq!(check(&ready), (CheckState::Ready, on_east, Some(second(1))));
+    let says = local::apply(&ready, CHECK, &[&Step::Say("still".into())], second(2));
+    assert_eq!(check(&says), (CheckState::Ready, "still".into(), Some(second(1))));
+    let rejected = local::apply(&says, CHECK, &[&Step::Reject("never".into())], second(3));
+    assert_eq!(check(&rejected), (CheckState::Rejected, "never".into(), Some(second(3))));
+}

@@ -554,6 +554,73 @@ fn jf_20_jf_21_jf_22_jf_23_prebuilt_workloads() {
     life.expect(&["wait, because there is no Workload made for it"]);
 }
 
+/// JF-56: a Job is stopped for one of four reasons, and each is told in Kueue's words.
+#[test]
+fn jf_56_a_stop_says_why() {
+    let check = |expected: &str, mut life: Life, change: &dyn Fn(&mut Life)| {
+        change(&mut life);
+        let plan = life.plan();
+        let Step::Stop { why, restored } = &plan.step else { panic!("{plan} is no stop") };
+        assert_eq!(why, expected);
+        assert!(restored.is_some(), "{expected}: its pods become what they were");
+        let told: Vec<(&str, &str)> =
+            plan.events.iter().map(|event| (event.reason.as_str(), event.message.as_str())).collect();
+        assert_eq!(told, [("Stopped", expected)]);
+    };
+    check("Workload is deleted", running(), &|life| {
+        let now = crate::workload::condition::time(life.now);
+        life.change(|workload| workload.metadata.deletion_timestamp = Some(now));
+    });
+    check("The ClusterQueue is stopped", running(), &|life| {
+        let now = life.now;
+        life.change(|workload| {
+            let eviction = change::Eviction {
+                reason: "ClusterQueueStopped",
+                cause: String::new(),
+                message: "The ClusterQueue is stopped".to_owned(),
+            };
+            change::evict(workload, &eviction, now);
+        });
+    });
+    let unmatched = "No matching Workload; restoring pod templates according to existent Workload";
+    check(unmatched, running(), &|life| {
+        let template = &mut life.job.spec.as_mut().expect("a spec").template;
+        template.spec.as_mut().expect("a spec").containers[0].image = Some("other".into());
+    });
+    let mut waiting = life();
+    waiting.expect(&[CREATE, WAITS]);
+    check("Not admitted by cluster queue", waiting, &|life| {
+        life.job.spec.as_mut().expect("a spec").suspend = Some(false);
+    });
+}
+
+/// JF-55: on a manager a Job is started like any other, once a worker has it. Who runs its pods is not for us to say:
+/// `managedBy` stays, and keeps the manager's own controller away.
+#[test]
+fn jf_55_a_job_that_runs_elsewhere_is_started_on_the_manager() {
+    let check_is = |life: &mut Life, state: &str| {
+        let (now, state) = (life.now, state.to_owned());
+        life.change(|workload| {
+            let check = json!([{
+                "name": "mk", "state": state, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }]);
+            workload.status.get_or_insert_default().admission_checks = from(check);
+            change::sync_admitted(workload, now);
+        });
+    };
+    let mut life = life();
+    let multikueue = "kueue.x-k8s.io/multikueue";
+    life.job.spec.as_mut().expect("a spec").managed_by = Some(multikueue.to_owned());
+    life.expect(&[CREATE, WAITS]);
+    check_is(&mut life, "Pending");
+    life.admit("gold");
+    life.expect(&[WAITS]);
+    check_is(&mut life, "Ready");
+    life.expect(&[START, RUNS]);
+    let spec = life.job.spec.as_ref().expect("a spec");
+    assert_eq!((spec.suspend, spec.managed_by.as_deref()), (Some(false), Some(multikueue)));
+}
+
 #[test]
 fn a_workload_that_is_deleted_stops_its_job() {
     let mut life = running();

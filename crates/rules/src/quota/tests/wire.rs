@@ -90,6 +90,38 @@ fn fa_11_from_objects_to_a_decision_and_back() {
     );
 }
 
+/// SC-10: what counts from the moment of the decision is what the object says once that is written, so that seeing it
+/// changes nothing.
+#[test]
+fn sc_10_what_is_assumed_is_what_is_written() {
+    let cluster_queue = wire::cluster_queue(
+        &read(json!({"metadata": {"name": "team"}, "spec": {"resourceGroups": [{
+            "coveredResources": ["cpu", "memory"], "flavors": [{"name": "spot", "resources": [
+                {"name": "cpu", "nominalQuota": "2"}, {"name": "memory", "nominalQuota": "1Gi"},
+            ]}],
+        }]}})),
+        true,
+        false,
+    );
+    let flavor = wire::flavor(&read(json!({"metadata": {"name": "spot"}, "spec": {}})), None);
+    let config = Config { flavors: vec![flavor], cohorts: Vec::new(), cluster_queues: vec![cluster_queue] };
+    let mut object = workload(json!({}));
+    let waiting = wire::waiting(&object, pod_sets(&object).expect("valid"), RequeuingTimestamp::default());
+    let head = Head {
+        workload: waiting.workload.clone(),
+        cluster_queue: "team".into(),
+        obstacle: None,
+        progress: None,
+    };
+    let now = second(0) + jiff::SignedDuration::from_millis(321);
+    let plan = decide(&Snapshot::new(config), &[head], &Policy::default(), Moment { now, cycle: 1 });
+    let Outcome::Admit { pod_sets, .. } = &plan.decisions[0].outcome else { panic!("{plan}") };
+    crate::workload::change::reserve(&mut object, wire::admission("team", pod_sets), now);
+    let assumed = plan.decisions[0].reservation(&waiting.workload, now);
+    assert!(assumed.is_some());
+    assert_eq!(assumed, wire::reservation(&object, RequeuingTimestamp::default()));
+}
+
 #[test]
 fn qu_3_since_when_a_workload_queues() {
     let check = |reason: &str, status: &str, from: RequeuingTimestamp, want: &str| {

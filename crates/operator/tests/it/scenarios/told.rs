@@ -1,0 +1,86 @@
+//! What is told about Jobs and Workloads on their way: events, as `kubectl describe` shows them.
+
+use serde_json::json;
+
+use super::World;
+
+fn words<'a>(told: &'a [String], reason: &str) -> Vec<&'a str> {
+    let of_reason = |told: &'a String| told.strip_prefix(reason)?.strip_prefix(": ");
+    told.iter().filter_map(of_reason).collect()
+}
+
+/// OB-2: from the first to the last, about the Job and about its Workload.
+pub(super) async fn ob_2_a_whole_life(world: &World) -> anyhow::Result<()> {
+    let queue = world.queue("a", "1", json!({})).await?;
+    let workload = world.job("job", "a", "1", json!({})).await?;
+    world.runs("job").await?;
+    world.completes("job").await?;
+    let key = format!("{}/{workload}", world.namespace);
+    let told = world.told("Job", "job", &["CreatedWorkload", "Started", "FinishedWorkload"]).await?;
+    assert_eq!(words(&told, "CreatedWorkload"), [format!("Created Workload: {key}")]);
+    assert_eq!(words(&told, "Started"), [format!("Admitted by clusterQueue {queue}")]);
+    assert_eq!(words(&told, "FinishedWorkload"), [format!("Workload '{key}' is declared finished")]);
+    let told = world.told("Workload", &workload, &["QuotaReserved", "Admitted"]).await?;
+    let [reserved] = words(&told, "QuotaReserved")[..] else { anyhow::bail!("{told:#?}") };
+    let start = format!("Quota reserved in ClusterQueue {queue}, wait time since queued was ");
+    anyhow::ensure!(reserved.starts_with(&start), "{reserved}");
+    let [admitted] = words(&told, "Admitted")[..] else { anyhow::bail!("{told:#?}") };
+    let start = format!("Admitted by ClusterQueue {queue}, wait time since reservation was ");
+    anyhow::ensure!(admitted.starts_with(&start), "{admitted}");
+    Ok(())
+}
+
+/// OB-2: who waits is warned, and who changes while it waits is told so.
+pub(super) async fn ob_2_who_waits(world: &World) -> anyhow::Result<()> {
+    world.queue("a", "1", json!({})).await?;
+    let three = json!({ "spec": { "parallelism": 3, "completions": 3 } });
+    let workload = world.job("job", "a", "1", three).await?;
+    let told = world.told("Workload", &workload, &["Pending"]).await?;
+    assert_eq!(
+        words(&told, "Pending"),
+        ["couldn't assign flavors to pod set main: insufficient quota for cpu in flavor default, \
+          previously considered podsets requests (0) + current podset request (3) > maximum capacity (1)"]
+    );
+    world.patch("Job", "job", json!({ "spec": { "parallelism": 2 } })).await?;
+    let key = format!("{}/{workload}", world.namespace);
+    let told = world.told("Job", "job", &["UpdatedWorkload"]).await?;
+    assert_eq!(
+        words(&told, "UpdatedWorkload"),
+        [format!("Updated not matching Workload for suspended job: {key}")]
+    );
+    Ok(())
+}
+
+/// OB-2: who has to go is told why, on both sides.
+pub(super) async fn ob_2_who_has_to_go(world: &World) -> anyhow::Result<()> {
+    let queue =
+        world.queue("a", "1", json!({ "preemption": { "withinClusterQueue": "LowerPriority" } })).await?;
+    world.class("low", 1).await?;
+    world.class("high", 100).await?;
+    let lesser = world.job("lesser", "a", "1", world.priority("low")).await?;
+    world.runs("lesser").await?;
+    let greater = world.job("greater", "a", "1", world.priority("high")).await?;
+    let evicted = world.workload(&lesser, "evicted", rules::workload::is_evicted).await?;
+    let why = crate::world::message(&evicted, "Evicted");
+    let told = world.told("Workload", &lesser, &["EvictedDueToPreempted", "Preempted"]).await?;
+    let priorities = "; preemptor effective priority: 100 (base: 100, boost: 0); \
+                      preemptee effective priority: 1 (base: 1, boost: 0)";
+    assert_eq!(words(&told, "EvictedDueToPreempted"), [why.as_str()]);
+    assert_eq!(words(&told, "Preempted"), [format!("{why}{priorities}")]);
+    world.stops("lesser").await?;
+    let told = world.told("Job", "lesser", &["Stopped"]).await?;
+    assert_eq!(words(&told, "Stopped"), [why]);
+    let told = world.told("Workload", &greater, &["PreemptedWorkload"]).await?;
+    let uid = evicted.metadata.uid.unwrap_or_default();
+    let preempted = format!(
+        "Preempted workload {}/{lesser} (UID: {uid}) in ClusterQueue {queue}{priorities}",
+        world.namespace
+    );
+    assert_eq!(words(&told, "PreemptedWorkload"), [preempted]);
+    world.runs("greater").await?;
+    world.patch("ClusterQueue", &queue, json!({ "spec": { "stopPolicy": "HoldAndDrain" } })).await?;
+    let told = world.told("Workload", &greater, &["EvictedDueToClusterQueueStopped"]).await?;
+    assert_eq!(words(&told, "EvictedDueToClusterQueueStopped"), ["The ClusterQueue is stopped"]);
+    world.stops("greater").await?;
+    Ok(())
+}
