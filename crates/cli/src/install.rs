@@ -57,6 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         if arguments.without_operator {
             return Ok(ExitCode::SUCCESS);
         }
+        target.apply_all("ClusterRoles for people", &::operator::roles::all()).await?;
         let mut wanted = Deployment { namespace: namespace.clone(), ..Deployment::default() };
         if let Some(image) = &arguments.image {
             wanted.image.clone_from(image);

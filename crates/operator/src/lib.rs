@@ -21,6 +21,7 @@ pub mod leader;
 mod metrics;
 mod queues;
 pub mod rbac;
+pub mod roles;
 pub mod serve;
 mod settings;
 pub mod webhooks;

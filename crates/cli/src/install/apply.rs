@@ -1,5 +1,7 @@
 //! Writing to a cluster so that it can be repeated: by server-side apply, under one name, with a word about each object.
 
+use std::collections::BTreeMap;
+
 use anyhow::Context as _;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
@@ -33,23 +35,43 @@ impl Target {
     /// The same for a part of an object that is somebody else's: under a name of its own, so that it can be taken back
     /// without touching the rest.
     pub(crate) async fn apply_as(&self, manager: &str, object: &Value) -> anyhow::Result<()> {
+        let done = self.made(manager, object).await?;
+        self.say(done, &title(object))
+    }
+
+    /// Makes many objects what they are to be, with a word about all of them.
+    pub(crate) async fn apply_all(&self, what: &str, objects: &[Value]) -> anyhow::Result<()> {
+        let mut done: BTreeMap<&str, usize> = BTreeMap::new();
+        for object in objects {
+            let mut object = object.clone();
+            object["metadata"]["labels"][MANAGED_BY] = json!(MANAGER);
+            *done.entry(self.made(MANAGER, &object).await?).or_default() += 1;
+        }
+        for (done, number) in done {
+            let number = if done == "unchanged" { String::new() } else { format!(" ({number})") };
+            self.say(&format!("{done}{number}"), what)?;
+        }
+        Ok(())
+    }
+
+    /// Makes an object what it is to be. Returns what that took.
+    async fn made(&self, manager: &str, object: &Value) -> anyhow::Result<&'static str> {
         let what = title(object);
         let failed = || format!("failed to apply {what} on {}", self.name);
         let (api, name) = (self.api(object)?, name_of(object)?);
         let before = api.get_opt(name).await.with_context(failed)?;
         if self.is_dry_run && before.is_none() {
-            return self.say("would be created", &what);
+            return Ok("would be created");
         }
         let mut params = PatchParams::apply(manager).force();
         params.dry_run = self.is_dry_run;
         let after = api.patch(name, &params, &Patch::Apply(object)).await.with_context(failed)?;
-        let done = match &before {
+        Ok(match &before {
             None => "created",
             Some(before) if content(before) == content(&after) => "unchanged",
             Some(_) if self.is_dry_run => "would be changed",
             Some(_) => "changed",
-        };
-        self.say(done, &what)
+        })
     }
 
     /// Makes an object if there is none of its name; one that is there is kept as it is.

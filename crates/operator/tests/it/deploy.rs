@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::ByteString;
 use operator::Settings;
 use operator::deploy::{self, Configuration, Deployment};
-use serde_json::Value;
+use operator::roles;
+use serde_json::{Value, json};
+use testkit::go::Tools;
 
 const NOTE: &str = "# Written by UPDATE_DEPLOY=1 cargo test -p operator --test it deploy; not to be edited.";
 
@@ -71,8 +73,10 @@ fn files() -> Vec<(&'static str, String)> {
     vec![
         ("kustomize/namespace.yaml", yaml(&[deploy::namespace(&plain.namespace)])),
         ("kustomize/rbac.yaml", yaml(&deploy::access(&plain.namespace, &settings))),
+        ("kustomize/roles.yaml", yaml(&roles::all())),
         ("kustomize/operator.yaml", yaml(&deploy::operator(&plain))),
         ("chart/templates/rbac.yaml", yaml(&deploy::access(&chart.namespace, &settings))),
+        ("chart/templates/roles.yaml", yaml(&roles::all())),
         ("chart/templates/operator.yaml", yaml(&deploy::operator(&chart))),
     ]
 }
@@ -95,7 +99,8 @@ fn files_say_what_is_installed() {
 fn the_chart_renders_to_what_is_installed() {
     let usual = deployment(placeholders().map(|(_, value)| value));
     let access = deploy::access(&usual.namespace, &Settings::default());
-    for (part, expected) in [("rbac", access), ("operator", deploy::operator(&usual))] {
+    let parts = [("rbac", access), ("roles", roles::all()), ("operator", deploy::operator(&usual))];
+    for (part, expected) in parts {
         let path = directory().join(format!("chart/templates/{part}.yaml"));
         let mut rendered = fs::read_to_string(path).expect("a file");
         for (placeholder, value) in placeholders() {
@@ -141,4 +146,39 @@ fn the_chart_is_of_this_release_and_its_values_are_the_usual_ones() {
     assert_eq!(values["image"]["pullPolicy"], usual.pull_policy);
     assert_eq!(values["requests"]["cpu"], usual.requests.0);
     assert_eq!(values["requests"]["memory"], usual.requests.1);
+}
+
+/// OB-3: the roles for people have the names and labels of Kueue's and allow what those allow, so that whoever was given
+/// one of them keeps it.
+#[test]
+fn ob_3_roles_are_kueues() {
+    let Some(tools) = Tools::for_test("crds") else { return };
+    let directory = tools.module("sigs.k8s.io/kueue").join("config/components/rbac");
+    // Kinds that nobody can queue here.
+    let not_ours = ["leaderworkerset", "sparkapplication"];
+    let wanted = |name: &str| {
+        let ours =
+            ["_editor_role.yaml", "_viewer_role.yaml", "batch_admin_role.yaml", "batch_user_role.yaml"];
+        ours.iter().any(|end| name.ends_with(end)) && !not_ours.iter().any(|kind| name.starts_with(kind))
+    };
+    let files = fs::read_dir(directory).expect("the module has roles");
+    let names = files.map(|file| file.expect("a file").path());
+    let names = names.filter(|path| wanted(&path.file_name().unwrap_or_default().to_string_lossy()));
+    let mut compared = 0;
+    let ours = roles::all();
+    for path in names {
+        let text = fs::read_to_string(&path).expect("a readable file");
+        let mut theirs: Value = serde_saphyr::from_str(&text).expect("a role");
+        // Their manifests put it before every name.
+        let name = format!("kueue-{}", theirs["metadata"]["name"].as_str().expect("a name"));
+        theirs["metadata"]["name"] = json!(name);
+        // Whoever may edit these may see them.
+        if ["kueue-raycluster-viewer-role", "kueue-rayservice-viewer-role"].contains(&name.as_str()) {
+            theirs["metadata"]["labels"]["rbac.kueue.x-k8s.io/batch-user"] = json!("true");
+        }
+        let role = ours.iter().find(|role| role["metadata"]["name"] == name);
+        assert_eq!(role, Some(&theirs), "{name}");
+        compared += 1;
+    }
+    assert!(compared >= 38, "only {compared} were compared");
 }
