@@ -9,7 +9,10 @@ mod writes;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -20,12 +23,17 @@ use tracing::{debug, info, warn};
 
 use crate::{Context, Error, error::is_outdated};
 use state::State;
-use writes::Intent;
+use writes::{Intent, Verdict};
 
 /// How many writes are under way at once.
 const WRITES: usize = 32;
-/// How long it may take until somebody reads why he waits.
+/// How long it may take until somebody reads why he waits, where nobody gets in.
 const VERDICT: Duration = Duration::from_millis(50);
+/// How long it may take at most. Where many get in, who waits now is in before anybody has read why not, and whatever was
+/// missing is another amount by then.
+const LATE_VERDICT: Duration = Duration::from_secs(1);
+/// How often it is asked meanwhile whether there is time to write it.
+const LEISURE: Duration = Duration::from_millis(250);
 /// How long a cache is given to see what others wrote.
 const BEHIND: Duration = Duration::from_millis(20);
 /// How long to wait after a write that the cluster did not take.
@@ -65,6 +73,8 @@ enum Came {
 pub(crate) struct Handle {
     state: Mutex<State>,
     intents: Mutex<BTreeMap<Key, Vec<Intent>>>,
+    /// How many of them say that somebody gets in or has to go.
+    pressing: AtomicUsize,
     writes: Queue<Key>,
     /// Workloads whose admission could not be written, to be tried again.
     put_off: Queue<Key>,
@@ -101,12 +111,19 @@ impl Handle {
         self.state().holds_any(cluster_queue)
     }
 
-    fn intend(&self, key: Key, intent: Intent) {
-        let waits = matches!(intent, Intent::Wait(_));
+    fn intend(&self, key: Key, mut intent: Intent) {
         let mut intents = self.intents();
         let line = intents.entry(key.clone()).or_default();
-        // What was to be said of one that waits is outdated by whatever is decided next.
-        line.retain(|before| !matches!(before, Intent::Wait(_)));
+        // What was to be said of one that waits is outdated by whatever is decided next. If that is to be said instead, it
+        // has waited for as long.
+        let outdated = line.extract_if(.., |before| matches!(before, Intent::Wait(_))).next();
+        if let (Intent::Wait(verdict), Some(Intent::Wait(outdated))) = (&mut intent, outdated) {
+            verdict.since = outdated.since;
+        }
+        let waits = matches!(intent, Intent::Wait(_));
+        if !waits {
+            self.pressing.fetch_add(1, Ordering::Relaxed);
+        }
         line.push(intent);
         // Who gets in or has to go is told before who waits, and why one waits only if the next few cycles do not say
         // otherwise.
@@ -119,7 +136,12 @@ impl Handle {
         }
     }
 
-    /// Puts back what could not be written, unless something else was decided meanwhile.
+    /// Whether it is time to write why somebody waits.
+    fn is_due(&self, verdict: &Verdict) -> bool {
+        self.pressing.load(Ordering::Relaxed) == 0 || verdict.since.elapsed() >= LATE_VERDICT
+    }
+
+    /// Puts back what is not written, unless something else was decided meanwhile.
     fn still_intend(&self, key: &Key, intent: Intent) {
         self.intents().entry(key.clone()).or_insert_with(|| vec![intent]);
     }
@@ -247,6 +269,34 @@ fn workload_key(key: &Key) -> WorkloadKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn verdict(message: &str, since: Instant) -> Verdict {
+        let message = message.to_owned();
+        Verdict { uid: "1".to_owned(), reason: "Pending", message, requests: Vec::new(), since }
+    }
+
+    #[test]
+    fn why_somebody_waits_is_written_at_leisure_but_not_for_ever() {
+        let handle = Handle::default();
+        let now = Instant::now();
+        let long_ago = now.checked_sub(LATE_VERDICT).expect("a time before now");
+        assert!(handle.is_due(&verdict("first", now)), "nothing else is to be written");
+        let admitted = Intent::Admit {
+            uid: "2".to_owned(),
+            admission: types::kueue::Admission::default(),
+            at: jiff::Timestamp::UNIX_EPOCH,
+        };
+        handle.intend(Key::new("ns", "other"), admitted);
+        assert!(!handle.is_due(&verdict("first", now)), "somebody gets in");
+        assert!(handle.is_due(&verdict("first", long_ago)), "it is late");
+        // What is said instead has waited for as long.
+        let key = Key::new("ns", "one");
+        handle.intend(key.clone(), Intent::Wait(verdict("first", long_ago)));
+        handle.intend(key.clone(), Intent::Wait(verdict("second", now)));
+        let Some(Intent::Wait(said)) = handle.next_intent(&key) else { panic!("it waits") };
+        assert_eq!((said.message.as_str(), said.since), ("second", long_ago));
+        assert!(handle.next_intent(&key).is_none(), "what is outdated is not said");
+    }
 
     #[test]
     fn sc_1_cycles_that_come_to_nothing_are_further_and_further_apart() {

@@ -373,6 +373,7 @@ impl State {
             reason: decision.reason().unwrap_or_default(),
             message: decision.message().unwrap_or_default().to_owned(),
             requests: requests(&waiting),
+            since: tokio::time::Instant::now(),
         };
         outcome.intents.push((key, Intent::Wait(verdict)));
         waiting.progress.clone_from(&decision.progress);

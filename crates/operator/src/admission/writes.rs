@@ -1,6 +1,9 @@
 //! Writing what the admission loop decided, one Workload at a time.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use reconcile::{Key, Next};
@@ -18,10 +21,11 @@ use rules::{
         reason, state,
     },
 };
+use tokio::time::Instant;
 use tracing::{debug, info};
 use types::kueue::{Admission, PodSetRequest, Workload};
 
-use super::BEHIND;
+use super::{BEHIND, LEISURE};
 use crate::{
     Context, Error,
     error::{is_not_found, is_outdated},
@@ -61,6 +65,8 @@ pub(super) struct Verdict {
     pub(super) message: String,
     /// What it asks for.
     pub(super) requests: Vec<PodSetRequest>,
+    /// Since when there is something to be said.
+    pub(super) since: Instant,
 }
 
 impl Context {
@@ -71,6 +77,11 @@ impl Context {
             match intent {
                 Intent::Admit { uid, admission, at } => {
                     self.admit(&key, workload, &uid, admission, at).await;
+                    self.admission.pressing.fetch_sub(1, Ordering::Relaxed);
+                }
+                Intent::Wait(verdict) if !self.admission.is_due(&verdict) => {
+                    self.admission.still_intend(&key, Intent::Wait(verdict));
+                    return Ok(Next::After(LEISURE));
                 }
                 Intent::Wait(verdict) => {
                     if let Some(verdict) = self.keep_waiting(&key, workload, verdict).await? {
@@ -79,7 +90,10 @@ impl Context {
                         return Ok(Next::After(BEHIND));
                     }
                 }
-                Intent::Evict { victim, by, into } => self.evict(&key, workload, &victim, &by, &into).await,
+                Intent::Evict { victim, by, into } => {
+                    self.evict(&key, workload, &victim, &by, &into).await;
+                    self.admission.pressing.fetch_sub(1, Ordering::Relaxed);
+                }
             }
         }
         Ok(Next::Done)

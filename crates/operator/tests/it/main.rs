@@ -12,3 +12,4 @@ mod scale;
 mod scenarios;
 mod webhooks;
 mod world;
+mod writes;
