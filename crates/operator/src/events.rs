@@ -1,8 +1,16 @@
 //! Events: what is told about objects to whoever looks at them.
 
-use std::collections::BTreeMap;
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use futures::{StreamExt as _, stream::poll_fn};
+use jiff::Timestamp;
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event as Told},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
@@ -11,84 +19,152 @@ use kube::{Api, Client, Resource, api::PostParams};
 use reconcile::{Clock, Tasks};
 use rules::workload::plan::Event;
 use tokio::sync::mpsc;
-use tracing::debug;
+use tracing::{debug, warn};
 
-/// Events wait here while the cluster is slow. What does not fit is dropped: they are for the eye, and nothing depends
-/// on them.
-const WAITING: usize = 4096;
+use crate::metrics::Metrics;
+
+/// Events wait here while the cluster is slow: all that there are to 3,000 Jobs from their submission to their end. What does
+/// not fit is dropped and counted: they are for the eye, and nothing depends on them.
+const WAITING: usize = 16_384;
 /// How many are told at once: fewer than there are writes that somebody waits for.
 const AT_ONCE: usize = 4;
+/// One of so many that are dropped in a row is worth a warning.
+const WORTH_A_WORD: u64 = 1_000;
+/// How long the name of an object may be.
+const LONGEST_NAME: usize = 253;
+
+/// Who tells what the admission loop decides, and what becomes of Workloads, by Kueue's names.
+pub(crate) const ADMISSION: &str = "kueue-admission";
+pub(crate) const WORKLOADS: &str = "kueue-workload-controller";
 
 /// Tells events, without anybody waiting for it.
 #[derive(Clone)]
 pub(crate) struct Recorder {
-    events: mpsc::Sender<Told>,
+    events: mpsc::Sender<Box<Waiting>>,
     clock: Clock,
+    metrics: Arc<Metrics>,
+    dropped: Arc<AtomicU64>,
+}
+
+/// An event that is to be told, with no more than that takes.
+struct Waiting {
+    by: Cow<'static, str>,
+    about: About,
+    event: Event,
+    at: Timestamp,
+}
+
+/// What an event is about.
+pub(crate) struct About {
+    api_version: Cow<'static, str>,
+    kind: Cow<'static, str>,
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+impl About {
+    /// An object of which this much is known.
+    pub(crate) fn new(
+        api_version: impl Into<Cow<'static, str>>,
+        kind: impl Into<Cow<'static, str>>,
+        metadata: &ObjectMeta,
+    ) -> About {
+        About {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            name: metadata.name.clone(),
+            namespace: metadata.namespace.clone().filter(|it| !it.is_empty()),
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+        }
+    }
 }
 
 impl Recorder {
     /// Starts to tell.
-    pub(crate) fn start(client: Client, clock: Clock, tasks: &mut Tasks) -> Recorder {
-        let (events, mut waiting) = mpsc::channel::<Told>(WAITING);
+    pub(crate) fn start(client: Client, clock: Clock, metrics: Arc<Metrics>, tasks: &mut Tasks) -> Recorder {
+        let (events, mut waiting) = mpsc::channel::<Box<Waiting>>(WAITING);
+        let counted = Arc::clone(&metrics);
         tasks.spawn("events", async move {
             let next = poll_fn(|context| waiting.poll_recv(context));
-            let tell = |event: Told| {
-                let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
-                let api: Api<Told> = Api::namespaced(client.clone(), namespace);
+            let tell = |waiting: Box<Waiting>| {
+                let (client, metrics) = (client.clone(), Arc::clone(&counted));
                 async move {
+                    let event = told(*waiting);
+                    let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
+                    let api: Api<Told> = Api::namespaced(client, namespace);
                     if let Err(error) = api.create(&PostParams::default(), &event).await {
+                        metrics.event_lost("refused");
                         debug!(error = %reconcile::chain(&error), "an event could not be told");
                     }
                 }
             };
             next.for_each_concurrent(AT_ONCE, tell).await;
         });
-        Recorder { events, clock }
+        Recorder { events, clock, metrics, dropped: Arc::default() }
     }
 
-    /// Tells something about an object.
-    pub(crate) fn tell<K>(&self, about: &K, event: &Event)
+    /// Tells something about an object, under the name of a controller.
+    pub(crate) fn tell<K>(&self, by: &'static str, about: &K, event: &Event)
     where
         K: Resource<DynamicType = ()>,
     {
-        self.tell_of(K::api_version(&()).into_owned(), K::kind(&()).into_owned(), about.meta(), event);
+        self.tell_of(by, About::new(K::api_version(&()), K::kind(&()), about.meta()), event.clone());
     }
 
-    /// Tells something about an object of which this much is known.
-    pub(crate) fn tell_of(&self, api_version: String, kind: String, about: &ObjectMeta, event: &Event) {
-        let now = self.clock.now();
-        let name = about.name.clone().unwrap_or_default();
-        // Cluster-scoped objects have their events where everybody looks.
-        let namespace =
-            about.namespace.clone().filter(|it| !it.is_empty()).unwrap_or_else(|| "default".into());
-        let told = Told {
-            metadata: ObjectMeta {
-                name: Some(format!("{name}.{:x}", now.as_nanosecond())),
-                namespace: Some(namespace),
-                ..ObjectMeta::default()
-            },
-            event_time: Some(MicroTime(now)),
-            reporting_controller: Some("kueue".to_owned()),
-            reporting_instance: Some("kueue-controller-manager".to_owned()),
-            action: Some(event.reason.clone()),
-            reason: Some(event.reason.clone()),
-            note: Some(event.message.clone()),
-            type_: Some(if event.warning { "Warning" } else { "Normal" }.to_owned()),
-            regarding: Some(ObjectReference {
-                api_version: Some(api_version),
-                kind: Some(kind),
-                name: about.name.clone(),
-                namespace: about.namespace.clone(),
-                uid: about.uid.clone(),
-                resource_version: about.resource_version.clone(),
-                ..ObjectReference::default()
-            }),
-            ..Told::default()
-        };
-        if self.events.try_send(told).is_err() {
-            debug!(object = %name, reason = %event.reason, "an event was dropped");
+    /// The same about an object of which this much is known.
+    pub(crate) fn tell_of(&self, by: impl Into<Cow<'static, str>>, about: About, event: Event) {
+        let waiting = Waiting { by: by.into(), about, event, at: self.clock.now() };
+        let Err(lost) = self.events.try_send(Box::new(waiting)) else { return };
+        let (mpsc::error::TrySendError::Full(lost) | mpsc::error::TrySendError::Closed(lost)) = lost;
+        self.metrics.event_lost("dropped");
+        let before = self.dropped.fetch_add(1, Ordering::Relaxed);
+        if before.is_multiple_of(WORTH_A_WORD) {
+            warn!(dropped = before + 1, "events are dropped, since the cluster takes them too slowly");
         }
+        debug!(object = ?lost.about.name, reason = %lost.event.reason, "an event was dropped");
     }
+}
+
+/// The event as it is written.
+fn told(waiting: Waiting) -> Told {
+    let Waiting { by, about, event, at } = waiting;
+    // Cluster-scoped objects have their events where everybody looks.
+    let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
+    Told {
+        metadata: ObjectMeta {
+            name: Some(name(about.name.as_deref().unwrap_or_default(), at)),
+            namespace: Some(namespace),
+            ..ObjectMeta::default()
+        },
+        event_time: Some(MicroTime(at)),
+        reporting_instance: Some(format!("{by}-ferry")),
+        reporting_controller: Some(by.into_owned()),
+        action: Some(event.reason.clone()),
+        reason: Some(event.reason),
+        note: Some(event.message),
+        type_: Some(if event.warning { "Warning" } else { "Normal" }.to_owned()),
+        regarding: Some(ObjectReference {
+            api_version: Some(about.api_version.into_owned()),
+            kind: Some(about.kind.into_owned()),
+            name: about.name,
+            namespace: about.namespace,
+            uid: about.uid,
+            resource_version: about.resource_version,
+            ..ObjectReference::default()
+        }),
+        ..Told::default()
+    }
+}
+
+/// A name that no other event has, and that is not too long for one.
+fn name(about: &str, at: Timestamp) -> String {
+    let end = format!(".{:x}", at.as_nanosecond());
+    let start: String = about.chars().take(LONGEST_NAME - end.len()).collect();
+    let start = start.trim_end_matches(|it: char| !it.is_ascii_alphanumeric());
+    format!("{start}{end}")
 }
 
 /// Remembers what was told last about each object, so that the same is not told again with every look at it.
@@ -106,5 +182,66 @@ impl Once {
     /// Forgets what was told about an object that is gone.
     pub(crate) fn forget(&mut self, key: &reconcile::Key) {
         self.last.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::{Pending, pending},
+        io,
+        task::{Context, Poll},
+    };
+
+    use http::{Request, Response};
+    use k8s_openapi::api::batch::v1::Job;
+    use kube::client::Body;
+
+    use super::*;
+
+    /// A cluster that does not answer.
+    #[derive(Clone)]
+    struct Nobody;
+
+    impl tower_service::Service<Request<Body>> for Nobody {
+        type Response = Response<Body>;
+        type Error = io::Error;
+        type Future = Pending<io::Result<Response<Body>>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<Body>) -> Self::Future {
+            pending()
+        }
+    }
+
+    /// 2,000 Jobs that come at once and end at once, with five events each, on a cluster that takes none meanwhile.
+    #[tokio::test]
+    async fn what_does_not_fit_is_counted() {
+        let (metrics, mut tasks) = (Arc::<Metrics>::default(), Tasks::new());
+        let client = Client::new(Nobody, "default");
+        let recorder = Recorder::start(client, Clock::system(), Arc::clone(&metrics), &mut tasks);
+        let (job, event) = (Job::default(), Event::normal("Started", "it started"));
+        for _ in 0..5 * 2_000 {
+            recorder.tell(ADMISSION, &job, &event);
+        }
+        assert!(!metrics.text("leader").contains("ferry_events_lost_total"));
+        for _ in 5 * 2_000..WAITING + 3 {
+            recorder.tell(ADMISSION, &job, &event);
+        }
+        let counted = r#"ferry_events_lost_total{why="dropped",replica_role="leader"} 3"#;
+        assert!(metrics.text("leader").contains(counted), "{}", metrics.text("leader"));
+        tasks.stop().await;
+    }
+
+    #[test]
+    fn events_of_objects_with_long_names_have_names() {
+        let at = Timestamp::from_second(1_700_000_000).expect("a time");
+        assert_eq!(name("job", at), "job.17979cfe362a0000");
+        let long = name(&format!("{}-{}", "a".repeat(235), "b".repeat(17)), at);
+        assert_eq!(long, format!("{}.17979cfe362a0000", "a".repeat(235)));
+        assert!(name(&"a".repeat(253), at).len() <= LONGEST_NAME);
     }
 }

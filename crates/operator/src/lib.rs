@@ -62,9 +62,10 @@ pub fn start(client: Client, settings: Settings, clock: Clock, tasks: &mut Tasks
     let client = client::in_time(client, settings.deadline);
     let work = Arc::new(work::Work::default());
     let caches = caches::Caches::start(&client, &settings, &work, tasks);
+    let metrics = Arc::<metrics::Metrics>::default();
     let context = Arc::new(Context {
-        recorder: events::Recorder::start(client.clone(), clock.clone(), tasks),
-        metrics: Arc::default(),
+        recorder: events::Recorder::start(client.clone(), clock.clone(), Arc::clone(&metrics), tasks),
+        metrics,
         admission: admission::Handle::default(),
         client,
         clock,

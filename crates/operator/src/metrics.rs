@@ -206,6 +206,11 @@ impl Metrics {
         self.set("kueue_local_queue_admitted_active_workloads", &queue, admitted.into());
     }
 
+    /// An event was not told.
+    pub(crate) fn event_lost(&self, why: &str) {
+        self.add("ferry_events_lost_total", &[("why", why)]);
+    }
+
     fn add(&self, name: &'static str, labels: Labels<'_>) {
         self.with(name, Kind::Counter, labels, |series| series.value += 1.0);
     }

@@ -10,7 +10,7 @@ use serde_json::json;
 use tracing::{debug, info};
 use types::kueue::Workload;
 
-use crate::{Context, Error, error::is_outdated};
+use crate::{Context, Error, error::is_outdated, events::WORKLOADS};
 
 /// How many Workloads are looked at at once, as Kueue's manifest has it.
 const AT_ONCE: usize = 10;
@@ -44,7 +44,7 @@ async fn reconcile(context: Arc<Context>, key: Key) -> Result<Next, Error> {
         }
     }
     for event in &plan.events {
-        context.recorder.tell(&*workload, event);
+        context.recorder.tell(WORKLOADS, &*workload, event);
     }
     Ok(again(plan.again_at, now))
 }

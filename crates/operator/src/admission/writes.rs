@@ -29,6 +29,7 @@ use super::{BEHIND, LEISURE};
 use crate::{
     Context, Error,
     error::{is_not_found, is_outdated},
+    events::ADMISSION,
 };
 
 /// What was decided about a Workload.
@@ -133,12 +134,12 @@ impl Context {
         let waited = queued_for(&next, now);
         let message =
             format!("Quota reserved in ClusterQueue {cluster_queue}, wait time since queued was {waited}s");
-        self.recorder.tell(&answer, &Event::normal("QuotaReserved", &message));
+        self.recorder.tell(ADMISSION, &answer, &Event::normal("QuotaReserved", &message));
         self.metrics.quota_reserved(&cluster_queue, &answer, now);
         if life::is_admitted(&answer) {
             let message =
                 format!("Admitted by ClusterQueue {cluster_queue}, wait time since reservation was 0s");
-            self.recorder.tell(&answer, &Event::normal("Admitted", &message));
+            self.recorder.tell(ADMISSION, &answer, &Event::normal("Admitted", &message));
             self.metrics.admitted(&cluster_queue, &answer, now);
         }
     }
@@ -169,7 +170,7 @@ impl Context {
         let status = status.clone();
         match self.apply_admission(&workload, &status, Manner::Strict).await {
             Ok(answer) => {
-                self.recorder.tell(&answer, &Event::warning(verdict.reason, &verdict.message));
+                self.recorder.tell(ADMISSION, &answer, &Event::warning(verdict.reason, &verdict.message));
                 debug!(workload = %key, message = %verdict.message, "waits");
                 Ok(None)
             }
@@ -205,18 +206,18 @@ impl Context {
             Err(error) => return self.refused(key, "an eviction", &error),
         };
         info!(workload = %key, preemptor = %by, reason = victim.reason.as_str(), "preempted");
-        self.recorder.tell(&answer, &Event::normal(eviction.event_reason(), &eviction.message));
+        self.recorder.tell(ADMISSION, &answer, &Event::normal(eviction.event_reason(), &eviction.message));
         let preemptor = self.caches.workloads.get(&super::key_of(by));
         let priorities = preemptor.as_ref().map(|by| priorities(by, &workload)).unwrap_or_default();
         let message = format!("{}{priorities}", victim.message);
-        self.recorder.tell(&answer, &Event::normal("Preempted", &message));
+        self.recorder.tell(ADMISSION, &answer, &Event::normal("Preempted", &message));
         let from = &victim.cluster_queue;
         self.metrics.evicted(from.as_str(), &workload, &eviction, first);
         self.metrics.preempted(into.as_str(), victim.reason.as_str());
         if let Some(preemptor) = preemptor {
             let uid = workload.metadata.uid.as_deref().unwrap_or_default();
             let message = format!("Preempted workload {key} (UID: {uid}) in ClusterQueue {from}{priorities}");
-            self.recorder.tell(&*preemptor, &Event::normal("PreemptedWorkload", &message));
+            self.recorder.tell(ADMISSION, &*preemptor, &Event::normal("PreemptedWorkload", &message));
         }
     }
 }

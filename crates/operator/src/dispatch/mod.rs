@@ -116,7 +116,7 @@ pub(crate) fn start(context: &Context, tasks: &mut Tasks) {
             .start(tasks)
     };
     let kinds = caches.kinds.clone();
-    let recorder = Recorder::start(client.clone(), clock.clone(), tasks);
+    let recorder = Recorder(context.recorder.clone());
     let shared = Arc::new(Shared {
         client,
         clock,

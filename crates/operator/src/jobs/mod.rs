@@ -43,7 +43,7 @@ use crate::{
     Context, Error,
     caches::{CONTROLLER, controller},
     error::is_outdated,
-    events::Once,
+    events::{About, Once},
     workloads::{again, delete},
     write::{difference_of, patch_object, patch_status},
 };
@@ -281,8 +281,9 @@ impl<F: Framework> Controller<F> {
                 continue;
             }
             drop(told);
-            let (version, kind) = (self.kind.api_version(), self.kind.kind.to_owned());
-            self.context.recorder.tell_of(version, kind, object.meta(), event);
+            let by = format!("{}-kueue-controller", self.kind.framework);
+            let about = About::new(self.kind.api_version(), self.kind.kind, object.meta());
+            self.context.recorder.tell_of(by, about, event.clone());
         }
     }
 }

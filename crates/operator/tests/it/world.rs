@@ -1,6 +1,6 @@
 //! A cluster with the operator on it, and what a user does and sees there. Job controllers are played by the test.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, events::v1::Event};
 use kube::{
     Api, Client, Resource,
-    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
     runtime::{WatchStreamExt as _, watcher},
 };
@@ -333,6 +333,17 @@ impl World {
 
     pub(crate) fn jobs(&self) -> Api<Job> {
         Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Who told something about an object of the scenario so far.
+    pub(crate) async fn tellers(&self, kind: &str, name: &str) -> anyhow::Result<BTreeSet<String>> {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let all = api.list(&ListParams::default()).await?.items.into_iter();
+        let about = all.filter(|event| {
+            let about = event.regarding.clone().unwrap_or_default();
+            (about.kind.as_deref(), about.name.as_deref()) == (Some(kind), Some(name))
+        });
+        Ok(about.filter_map(|event| event.reporting_controller).collect())
     }
 
     /// What was told about an object of the scenario, each as `Reason: note`, once all of `reasons` are among it, in the

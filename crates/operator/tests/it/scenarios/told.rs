@@ -27,6 +27,11 @@ pub(super) async fn ob_2_a_whole_life(world: &World) -> anyhow::Result<()> {
     let [admitted] = words(&told, "Admitted")[..] else { anyhow::bail!("{told:#?}") };
     let start = format!("Admitted by ClusterQueue {queue}, wait time since reservation was ");
     anyhow::ensure!(admitted.starts_with(&start), "{admitted}");
+    let tellers = async |kind: &str, name: &str| {
+        anyhow::Ok(world.tellers(kind, name).await?.into_iter().collect::<Vec<_>>())
+    };
+    assert_eq!(tellers("Job", "job").await?, ["batch/job-kueue-controller"]);
+    assert_eq!(tellers("Workload", &workload).await?, ["kueue-admission"]);
     Ok(())
 }
 
