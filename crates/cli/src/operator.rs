@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
         install(&client, &Conversion::Embedded).await.context("failed to install what the operator needs")?;
         let mut tasks = Tasks::new();
         let operator = ::operator::start(client, wanted.settings.clone(), clock, &mut tasks);
-        let webhooks = match wanted.webhooks.clone() {
+        let mut webhooks = match wanted.webhooks.clone() {
             None => None,
             Some((address, reach)) => {
                 operator.ready().await;
@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
                 std::future::pending::<()>().await;
             } => None,
         };
-        if let Some(webhooks) = &webhooks
+        if let Some(webhooks) = &mut webhooks
             && lost.is_none()
         {
             webhooks.leave().await.context("failed to leave the cluster as it was")?;

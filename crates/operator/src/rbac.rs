@@ -211,7 +211,8 @@ fn itself() -> Vec<Ask> {
         ask(extensions, &["customresourcedefinitions"], &["get", "patch"], "definitions that are its own")
             .of(definitions),
         ask(registration, &configurations, &["create"], "webhooks that make Jobs wait"),
-        ask(registration, &configurations, &["patch"], "webhooks that make Jobs wait").of(of_kueue),
+        ask(registration, &configurations, &["list", "watch", "patch"], "webhooks that make Jobs wait")
+            .of(of_kueue),
     ]
 }
 

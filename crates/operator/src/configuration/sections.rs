@@ -95,7 +95,7 @@ impl Configuration {
             if let Some(name) = certificates.value("webhookServiceName", problems) {
                 self.webhook_service = name;
             }
-            certificates.ignore("webhookSecretName", "the certificate is not kept in a Secret", problems);
+            certificates.ignore("webhookSecretName", "the authority is in a Secret of its own", problems);
             certificates.done(problems);
         }
     }

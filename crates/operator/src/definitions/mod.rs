@@ -128,7 +128,13 @@ pub async fn convert_by(client: &Client, conversion: &Conversion) -> Result<(), 
         let there = api.get_opt(name).await.map_err(failed)?;
         if there.is_some_and(|there| mark(&there).is_some()) {
             let none = json!({ "strategy": "None", "webhook": null });
-            let wanted = definition["spec"].get("conversion").unwrap_or(&none);
+            let mut wanted = definition["spec"].get("conversion").unwrap_or(&none).clone();
+            // One that was reached in the one way is reached in the other from now on.
+            if let Some(client) = wanted.pointer_mut("/webhook/clientConfig").and_then(Value::as_object_mut) {
+                for way in ["url", "service"] {
+                    client.entry(way).or_insert(Value::Null);
+                }
+            }
             let patch = Patch::Merge(json!({ "spec": { "conversion": wanted } }));
             api.patch(name, &PatchParams::default(), &patch).await.map_err(failed)?;
         }

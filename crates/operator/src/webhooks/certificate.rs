@@ -15,10 +15,18 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// The Secret in which the replicas of an operator share their authority.
-const SECRET: &str = "kueue-webhook-server-cert";
-/// How long a serving certificate is good for, in days; a third of that before its end it is renewed.
-pub(super) const SERVING_DAYS: i64 = 90;
+/// The Secret in which the replicas of an operator share their authority. It is not Kueue's, which keeps what it needs
+/// where it was before us.
+const SECRET: &str = "ferry-webhook-authority";
+/// How long a serving certificate is good for, in days.
+const SERVING_DAYS: i64 = 90;
+/// After how many of them it is renewed.
+const RENEWED_AFTER_DAYS: i64 = SERVING_DAYS * 2 / 3;
+
+/// When a serving certificate that was made at some time is to be renewed.
+pub(super) fn renewed_at(made: Timestamp) -> Timestamp {
+    made.saturating_add(jiff::SignedDuration::from_hours(24 * RENEWED_AFTER_DAYS)).unwrap_or(made)
+}
 
 /// Signs the certificates of webhook servers.
 pub(super) struct Authority {

@@ -1,14 +1,21 @@
 //! How a cluster is told whom to ask: the webhook configurations, by Kueue's names (WH-1, WH-2).
 
+use std::time::Duration;
+
+use futures::StreamExt as _;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use tracing::warn;
 
 use super::Asked;
 
 /// Who writes the configurations.
 const MANAGER: &str = "kueue-webhooks";
+/// How long after a configuration was set again it is left as it is.
+const PEACE: Duration = Duration::from_secs(1);
 
 /// Whether a webhook changes objects or only judges them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,10 +107,52 @@ pub(super) fn configuration(
     })
 }
 
-/// Writes a configuration as it is to be, whatever was there.
+/// Writes a configuration as it is to be, whatever was there. What others had written is gone: webhooks of theirs that
+/// nobody answers any more would keep everything from being written that they are asked about.
 pub(super) async fn write(cluster: &Client, mode: Mode, configuration: &Value) -> Result<(), kube::Error> {
+    let api = api(cluster, mode);
+    let webhooks = json!({ "webhooks": configuration["webhooks"] });
+    let by_us = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+    match api.patch(mode.name(), &by_us, &Patch::Merge(webhooks)).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => {}
+        done => return done.map(drop),
+    }
     let patch = PatchParams::apply(MANAGER).force();
-    api(cluster, mode).patch(mode.name(), &patch, &Patch::Apply(configuration)).await.map(drop)
+    api.patch(mode.name(), &patch, &Patch::Apply(configuration)).await.map(drop)
+}
+
+/// Keeps a configuration as it is to be, whoever changes or deletes it.
+pub(super) async fn keep(cluster: Client, mode: Mode, configuration: Value) {
+    let seen = watcher::watch_object(api(&cluster, mode), mode.name()).default_backoff();
+    let mut seen = Box::pin(seen);
+    while let Some(object) = seen.next().await {
+        // A watch that fails is started again.
+        let Ok(object) = object else { continue };
+        let there = object.as_ref().and_then(|object| object.data.get("webhooks"));
+        if there.is_some_and(|there| is_as_wanted(there, &configuration["webhooks"])) {
+            continue;
+        }
+        warn!(configuration = mode.name(), "somebody changed the webhooks; they are set again");
+        if let Err(error) = write(&cluster, mode, &configuration).await {
+            warn!(configuration = mode.name(), error = %reconcile::chain(&error), "failed to set the webhooks");
+        }
+        // Whoever wants it otherwise, for good or ill, is not fought without a pause.
+        tokio::time::sleep(PEACE).await;
+    }
+}
+
+/// Whether a value says all that is wanted. A cluster adds to objects what nobody said, but not to lists.
+fn is_as_wanted(there: &Value, wanted: &Value) -> bool {
+    match (there, wanted) {
+        (Value::Object(there), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, wanted)| there.get(key).is_some_and(|there| is_as_wanted(there, wanted)))
+        }
+        (Value::Array(there), Value::Array(wanted)) => {
+            there.len() == wanted.len()
+                && there.iter().zip(wanted).all(|(there, wanted)| is_as_wanted(there, wanted))
+        }
+        _ => there == wanted,
+    }
 }
 
 /// Takes a configuration away; it may be gone already.
@@ -125,6 +174,24 @@ mod tests {
 
     use super::super::ASKED;
     use super::*;
+
+    #[test]
+    fn what_a_cluster_adds_is_not_what_somebody_changed() {
+        let wanted = json!([{ "name": "a", "clientConfig": { "url": "u" } }, { "name": "b" }]);
+        let check =
+            |there: Value, expected: bool| assert_eq!(is_as_wanted(&there, &wanted), expected, "{there}");
+        check(wanted.clone(), true);
+        check(
+            json!([{ "name": "a", "clientConfig": { "url": "u" }, "timeoutSeconds": 10 }, { "name": "b" }]),
+            true,
+        );
+        check(json!([{ "name": "a", "clientConfig": { "url": "other" } }, { "name": "b" }]), false);
+        check(json!([{ "name": "a", "clientConfig": { "url": "u" } }]), false);
+        check(
+            json!([{ "name": "a", "clientConfig": { "url": "u" } }, { "name": "b" }, { "name": "c" }]),
+            false,
+        );
+    }
 
     #[test]
     fn wh_1_kueues_names_and_paths() {

@@ -25,9 +25,9 @@ use rustls::ServerConfig;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
-use super::certificate::{self, Authority, SERVING_DAYS};
+use super::certificate::{self, Authority};
 use super::configurations::{self, Mode};
 use super::{ASKED, Asked};
 use crate::Operator;
@@ -37,6 +37,8 @@ use crate::definitions::{self, Conversion};
 const MAX_REVIEW: usize = 16 * 1024 * 1024;
 /// An API server waits no longer for an answer.
 const DEADLINE: Duration = Duration::from_secs(30);
+/// How often it is looked whether the certificate is to be renewed.
+const LOOK: Duration = Duration::from_secs(3600);
 /// Where objects are converted.
 const CONVERT: &str = "/convert";
 
@@ -86,6 +88,8 @@ pub struct Webhooks {
     client: Client,
     reach: Reach,
     address: SocketAddr,
+    /// What keeps the configurations as they are to be.
+    keeping: Tasks,
 }
 
 impl Webhooks {
@@ -108,12 +112,14 @@ impl Webhooks {
             }
         };
         let clock = operator.context.clock.clone();
-        let serving = Arc::new(ArcSwap::from(authority.serving(&names, clock.now())?));
+        let made = clock.now();
+        let serving = Arc::new(ArcSwap::from(authority.serving(&names, made)?));
         let bundle = authority.bundle().to_owned();
         let asked = operator.asked();
         tasks.spawn("webhooks", accept(listener, Arc::clone(&serving), operator));
         let now = move || clock.now();
-        tasks.spawn("webhook certificate", renew(authority, names, serving, now));
+        let renewing = Renewing { authority, names, made, serving };
+        tasks.spawn("webhook certificate", renewing.run(LOOK, now));
 
         let to = |path: &str| {
             let mut to = match &reach {
@@ -130,12 +136,19 @@ impl Webhooks {
             Reach::Service { namespace, .. } => namespace.as_str(),
             Reach::Url => "kueue-system",
         };
+        let mut kept = Vec::new();
         for mode in Mode::BOTH {
             let configuration = configurations::configuration(mode, &asked, to, &["kube-system", own]);
             let written = configurations::write(&client, mode, &configuration).await;
             written.map_err(|source| Error::Configure { doing: "write", source })?;
+            kept.push((mode, configuration));
         }
-        Ok(Webhooks { client, reach, address })
+        // They end before the configurations are taken away.
+        let mut keeping = Tasks::new();
+        for (mode, configuration) in kept {
+            keeping.spawn("webhook configuration", configurations::keep(client.clone(), mode, configuration));
+        }
+        Ok(Webhooks { client, reach, address, keeping })
     }
 
     /// Where they are served.
@@ -145,7 +158,8 @@ impl Webhooks {
 
     /// Takes the configurations away again, so that the cluster goes on without us; to be called before the server ends.
     /// One that is reached by a Service leaves them, because another replica answers.
-    pub async fn leave(&self) -> Result<(), Error> {
+    pub async fn leave(&mut self) -> Result<(), Error> {
+        self.keeping.stop().await;
         if self.reach != Reach::Url {
             return Ok(());
         }
@@ -158,19 +172,32 @@ impl Webhooks {
 }
 
 /// Renews the serving certificate in time; connections that are there keep theirs.
-async fn renew(
+struct Renewing {
     authority: Authority,
     names: Vec<String>,
+    /// When the one that is served was made.
+    made: Timestamp,
     serving: Arc<ArcSwap<ServerConfig>>,
-    now: impl Fn() -> Timestamp,
-) {
-    let days = u64::try_from(SERVING_DAYS * 2 / 3).expect("a positive number");
-    loop {
-        tokio::time::sleep(Duration::from_secs(days * 24 * 3600)).await;
-        match authority.serving(&names, now()) {
-            Ok(renewed) => serving.store(renewed),
-            Err(error) => {
-                warn!(error = %reconcile::chain(&error), "failed to renew the webhooks' certificate");
+}
+
+impl Renewing {
+    /// Looks at the clock every so often: a machine may sleep, and a certificate that could not be made is tried again.
+    async fn run(mut self, every: Duration, now: impl Fn() -> Timestamp) {
+        loop {
+            tokio::time::sleep(every).await;
+            let now = now();
+            if now < certificate::renewed_at(self.made) {
+                continue;
+            }
+            match self.authority.serving(&self.names, now) {
+                Ok(renewed) => {
+                    self.serving.store(renewed);
+                    self.made = now;
+                    info!("the webhooks' certificate was renewed");
+                }
+                Err(error) => {
+                    warn!(error = %reconcile::chain(&error), "failed to renew the webhooks' certificate");
+                }
             }
         }
     }
@@ -300,4 +327,40 @@ fn text(code: StatusCode, text: &str) -> Response<Full<Bytes>> {
     let mut answer = Response::new(Full::new(Bytes::from(text.to_owned())));
     *answer.status_mut() = code;
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    /// A clock that goes a day with each look at it.
+    #[tokio::test]
+    async fn certificates_are_renewed_long_before_their_end() {
+        let began = Timestamp::from_second(1_700_000_000).expect("a time");
+        let (authority, names) = (Authority::new().expect("an authority"), vec!["localhost".to_owned()]);
+        let serving = Arc::new(ArcSwap::from(authority.serving(&names, began).expect("a certificate")));
+        let renewing = Renewing { authority, names, made: began, serving: Arc::clone(&serving) };
+        // On each day, what is served.
+        let served: Arc<Mutex<Vec<Arc<ServerConfig>>>> = Arc::default();
+        let looked = Arc::clone(&served);
+        let now = move || {
+            let mut served = looked.lock().expect("nobody panics here");
+            served.push(serving.load_full());
+            began + SignedDuration::from_hours(24 * i64::try_from(served.len()).expect("a few days"))
+        };
+        let mut tasks = Tasks::new();
+        tasks.spawn("renewing", renewing.run(Duration::from_millis(1), now));
+        while served.lock().expect("nobody panics here").len() < 200 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tasks.stop().await;
+        let served = served.lock().expect("nobody panics here");
+        let changed: Vec<usize> =
+            (1..200).filter(|day| !Arc::ptr_eq(&served[*day], &served[*day - 1])).collect();
+        assert_eq!(changed, [60, 120, 180]);
+    }
 }

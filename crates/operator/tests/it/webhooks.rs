@@ -6,14 +6,18 @@ use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+};
 use kube::{Api, Client};
 use operator::definitions::{Conversion, install};
 use operator::webhooks::server::{Reach, Webhooks};
 use reconcile::{Clock, Tasks};
 use serde_json::{Value, json};
 use testkit::ControlPlane;
+
+use crate::dispatch::fleet::eventually;
 
 fn api(client: &Client, version: &str, kind: &str, namespace: Option<&str>) -> Api<DynamicObject> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("kueue.x-k8s.io", version, kind));
@@ -61,7 +65,7 @@ async fn wh_1_a_real_server_asks_and_does_as_we_say() -> anyhow::Result<()> {
         operator::start(client.clone(), operator::Settings::default(), Clock::system(), &mut tasks);
     operator.ready().await;
     let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let webhooks = Webhooks::start(operator.clone(), anywhere, Reach::Url, &mut tasks).await?;
+    let mut webhooks = Webhooks::start(operator.clone(), anywhere, Reach::Url, &mut tasks).await?;
 
     // Configurations take a moment to be heard of. A flavor that was made after that has its finalizer from us.
     let mut attempt = 0;
@@ -137,5 +141,94 @@ async fn wh_1_a_real_server_asks_and_does_as_we_say() -> anyhow::Result<()> {
     drop(tasks);
     let namespaces: Api<Namespace> = Api::all(client.clone());
     assert!(namespaces.get("default").await.is_ok());
+    Ok(())
+}
+
+/// What Kueue's manifests left: a webhook that we answer, reached by a Service, and one about Pods that nobody answers any more.
+fn left_by_kueue(kind: &str, name: &str) -> Value {
+    let webhook = |name: &str, path: &str, group: &str, resource: &str| {
+        json!({
+            "name": name, "sideEffects": "None", "admissionReviewVersions": ["v1"], "failurePolicy": "Fail",
+            "clientConfig": { "service": { "namespace": "kueue-system", "name": "kueue-webhook-service", "path": path } },
+            "rules": [{ "apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource] }],
+        })
+    };
+    let letter = if kind.starts_with('M') { "m" } else { "v" };
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": { "name": name },
+        "webhooks": [
+            webhook(&format!("{letter}job.kb.io"), "/old", "batch", "jobs"),
+            webhook(&format!("{letter}pod.kb.io"), "/pods", "", "configmaps"),
+        ],
+    })
+}
+
+/// WH-1: where Kueue was before, nothing of it is asked any more that nobody answers, and its certificates are let alone.
+/// Whoever changes or deletes the configurations finds them set again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wh_1_configurations_are_kept_right() -> anyhow::Result<()> {
+    const NAMES: [(&str, &str); 2] = [
+        ("MutatingWebhookConfiguration", "kueue-mutating-webhook-configuration"),
+        ("ValidatingWebhookConfiguration", "kueue-validating-webhook-configuration"),
+    ];
+    let Some(cluster) = ControlPlane::builder().for_test().await else { return Ok(()) };
+    let client = cluster.client();
+    install(&client, &Conversion::Embedded).await?;
+    let home = json!({ "metadata": { "name": "kueue-system" } });
+    Api::<Namespace>::all(client.clone())
+        .create(&PostParams::default(), &serde_json::from_value(home)?)
+        .await?;
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), "kueue-system");
+    let theirs = json!({
+        "metadata": { "name": "kueue-webhook-server-cert" },
+        "stringData": { "ca.crt": "theirs", "ca.key": "-----BEGIN RSA PRIVATE KEY-----" },
+    });
+    let theirs = secrets.create(&PostParams::default(), &serde_json::from_value(theirs)?).await?;
+    let of = |kind: &str| {
+        let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+        Api::<DynamicObject>::all_with(client.clone(), &ApiResource::from_gvk(&kind))
+    };
+    for (kind, name) in NAMES {
+        let left = serde_json::from_value(left_by_kueue(kind, name))?;
+        of(kind).create(&PostParams::default(), &left).await?;
+    }
+
+    let mut tasks = Tasks::new();
+    let operator =
+        operator::start(client.clone(), operator::Settings::default(), Clock::system(), &mut tasks);
+    operator.ready().await;
+    let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let service = Reach::Service { namespace: "kueue-system".to_owned(), name: "ferry-webhooks".to_owned() };
+    let inside = Webhooks::start(operator.clone(), anywhere, service, &mut tasks).await?;
+    assert_eq!(secrets.get("kueue-webhook-server-cert").await?, theirs);
+    assert!(secrets.get("ferry-webhook-authority").await?.data.is_some());
+    drop(inside);
+    // The same by an address: what is reached by a Service no longer is.
+    let mut webhooks = Webhooks::start(operator.clone(), anywhere, Reach::Url, &mut tasks).await?;
+    let start = format!("https://{}/", webhooks.address());
+    let ours = |object: &DynamicObject| {
+        let all = object.data["webhooks"].as_array().cloned().unwrap_or_default();
+        let leads_here =
+            |it: &Value| it["clientConfig"]["url"].as_str().is_some_and(|url| url.starts_with(&start));
+        all.len() > 3 && all.iter().all(leads_here)
+    };
+    for (kind, name) in NAMES {
+        assert!(ours(&of(kind).get(name).await?), "{kind}");
+        let patch = json!({ "webhooks": left_by_kueue(kind, name)["webhooks"] });
+        of(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        eventually(&format!("{kind} is set again"), async || {
+            Ok(ours(&of(kind).get(name).await?).then_some(()))
+        })
+        .await?;
+        of(kind).delete(name, &DeleteParams::default()).await?;
+        eventually(&format!("{kind} is made again"), async || {
+            Ok(of(kind).get_opt(name).await?.filter(|it| ours(it)).map(drop))
+        })
+        .await?;
+    }
+    webhooks.leave().await?;
+    for (kind, name) in NAMES {
+        assert!(of(kind).get_opt(name).await?.is_none(), "{kind} is not made again by one that left");
+    }
     Ok(())
 }

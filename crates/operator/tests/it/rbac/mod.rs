@@ -240,7 +240,14 @@ async fn what_is_installed_is_enough_and_not_too_much() -> anyhow::Result<()> {
     let reach = Reach::Service { namespace: HOME.to_owned(), name: deploy::WEBHOOK_SERVICE.to_owned() };
     let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let operator = worker.operator.clone().context("an operator")?;
-    Webhooks::start(operator, anywhere, reach, &mut worker.tasks).await?;
+    let _webhooks = Webhooks::start(operator, anywhere, reach, &mut worker.tasks).await?;
+    eventually("the configurations are looked at", async || {
+        let asked = worker.recorder.asked();
+        let watched =
+            |verb: &str| asked.iter().any(|it| it.0 == verb && it.2.ends_with("webhookconfigurations"));
+        Ok((watched("list") && watched("watch")).then_some(()))
+    })
+    .await?;
     assert_eq!(refused(&worker), BTreeSet::new(), "the webhooks ask for more than they may");
 
     worker.leader.take().context("a leader")?.release().await?;
