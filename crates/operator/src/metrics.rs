@@ -8,8 +8,15 @@ use std::{
 };
 
 use jiff::Timestamp;
-use rules::workload::{ADMITTED, EVICTED, PODS_READY, QUOTA_RESERVED, REQUEUED, change::Eviction, state};
-use types::kueue::Workload;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use rules::{
+    quota::{names::FlavorResource, status::Holders},
+    workload::{ADMITTED, EVICTED, PODS_READY, QUOTA_RESERVED, REQUEUED, change::Eviction, state},
+};
+use types::{
+    Amount,
+    kueue::{ClusterQueue, Workload},
+};
 
 /// Everything that is counted.
 #[derive(Debug, Default)]
@@ -38,6 +45,15 @@ struct Series {
     /// How many were at most as much as each bound.
     buckets: Vec<(f64, u64)>,
 }
+
+/// What is shown of each resource of a ClusterQueue.
+const RESOURCES: [&str; 5] = [
+    "kueue_cluster_queue_nominal_quota",
+    "kueue_cluster_queue_borrowing_limit",
+    "kueue_cluster_queue_lending_limit",
+    "kueue_cluster_queue_resource_reservation",
+    "kueue_cluster_queue_resource_usage",
+];
 
 /// Labels and their values.
 type Labels<'a> = &'a [(&'a str, &'a str)];
@@ -123,6 +139,32 @@ impl Metrics {
         self.add("kueue_preempted_workloads_total", &[("preempting_cluster_queue", by), ("reason", reason)]);
     }
 
+    /// An evicted Workload has given back its quota.
+    pub(crate) fn released(&self, workload: &Workload, now: Timestamp) {
+        let (Some(queue), Some(evicted)) = (state::cluster_queue(workload), state::find(workload, EVICTED))
+        else {
+            return;
+        };
+        let labels = [("cluster_queue", queue), ("reason", evicted.reason.as_str())];
+        let took = seconds_since(Some(evicted.last_transition_time.0), now);
+        self.observe("kueue_workload_eviction_latency_seconds", &labels, took, &wait_bounds(14));
+    }
+
+    /// A Job was given its Workload. Of one that changed before that, nobody can say how long it took.
+    pub(crate) fn created(&self, kind: &str, job: &ObjectMeta, workload: &Workload) {
+        let time = |metadata: &ObjectMeta| metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let Some(created) = time(&workload.metadata).filter(|_| job.generation.unwrap_or(0) <= 1) else {
+            return;
+        };
+        let took = seconds_since(time(job), created);
+        self.observe(
+            "kueue_workload_creation_latency_seconds",
+            &[("job_kind", kind)],
+            took,
+            &creation_bounds(),
+        );
+    }
+
     /// A Workload ended.
     pub(crate) fn finished(&self, cluster_queue: &str, workload: &Workload) {
         let labels = [("cluster_queue", cluster_queue), ("priority_class", state::priority_class(workload))];
@@ -178,6 +220,60 @@ impl Metrics {
         }
     }
 
+    /// The quota of a ClusterQueue, and what of it is reserved and used, flavor by flavor.
+    pub(crate) fn resources(&self, queue: &ClusterQueue, holders: &Holders) {
+        let name = queue.metadata.name.as_deref().unwrap_or_default();
+        let cohort = queue.spec.cohort_name.as_deref().unwrap_or_default();
+        // What it had before, or had in another cohort, is not its any more.
+        let of_queue = label("cluster_queue", name);
+        for (family, series) in &mut *self.families() {
+            if RESOURCES.contains(family) {
+                series.series.retain(|labels, _| !labels.split(',').any(|it| it == of_queue));
+            }
+        }
+        let flavors = queue.spec.resource_groups.iter().flat_map(|group| &group.flavors);
+        for (flavor, quota) in flavors.flat_map(|flavor| flavor.resources.iter().map(move |it| (flavor, it)))
+        {
+            let resource = quota.name.as_str();
+            let [nominal, borrowing, lending] =
+                [Some(&quota.nominal_quota), quota.borrowing_limit.as_ref(), quota.lending_limit.as_ref()]
+                    .map(|limit| {
+                        limit
+                            .map_or(f64::INFINITY, |it| amount(resource, Amount::from_quantity(resource, it)))
+                    });
+            let of = |usage: &BTreeMap<FlavorResource, Amount>| {
+                let used = usage.get(&FlavorResource::new(flavor.name.as_str(), resource));
+                amount(resource, used.copied().unwrap_or_default())
+            };
+            let values = [nominal, borrowing, lending, of(&holders.reserved), of(&holders.used)];
+            let labels = [
+                ("cohort", cohort),
+                ("cluster_queue", name),
+                ("flavor", &*flavor.name),
+                ("resource", resource),
+            ];
+            for (family, value) in RESOURCES.into_iter().zip(values) {
+                self.set(family, &labels, value);
+            }
+        }
+    }
+
+    /// The share of what it borrows of a ClusterQueue, where shares count.
+    pub(crate) fn share_of_queue(&self, queue: &ClusterQueue, share: i64) {
+        let name = queue.metadata.name.as_deref().unwrap_or_default();
+        let cohort = queue.spec.cohort_name.as_deref().unwrap_or_default();
+        self.set(
+            "kueue_cluster_queue_weighted_share",
+            &[("cluster_queue", name), ("cohort", cohort)],
+            shown(share),
+        );
+    }
+
+    /// The same of a Cohort.
+    pub(crate) fn share_of_cohort(&self, name: &str, share: i64) {
+        self.set("kueue_cohort_weighted_share", &[("cohort", name)], shown(share));
+    }
+
     /// Forgets a ClusterQueue that is gone.
     pub(crate) fn forget_cluster_queue(&self, name: &str) {
         self.forget(&label("cluster_queue", name));
@@ -190,16 +286,34 @@ impl Metrics {
         }
     }
 
+    /// Forgets a LocalQueue that is gone.
+    pub(crate) fn forget_local_queue(&self, namespace: &str, name: &str) {
+        let of_queue = format!("{},{}", label("name", name), label("namespace", namespace));
+        let mut families = self.families();
+        let shown = families
+            .iter_mut()
+            .filter(|(family, it)| it.kind == Kind::Gauge && family.contains("local_queue"));
+        for (_, family) in shown {
+            family.series.retain(|labels, _| !labels.starts_with(&of_queue));
+        }
+    }
+
     /// How a LocalQueue stands.
     pub(crate) fn local_queue(
         &self,
         namespace: &str,
         name: &str,
+        active: bool,
         pending: usize,
         reserving: i32,
         admitted: i32,
     ) {
         let queue = [("name", name), ("namespace", namespace)];
+        for each in ["True", "False", "Unknown"] {
+            let is = each == if active { "True" } else { "False" };
+            let labels = [queue[0], queue[1], ("active", each)];
+            self.set("kueue_local_queue_status", &labels, f64::from(u8::from(is)));
+        }
         let pending = f64::from(u32::try_from(pending).unwrap_or(u32::MAX));
         self.set("kueue_local_queue_pending_workloads", &[queue[0], queue[1], ("status", "active")], pending);
         self.set("kueue_local_queue_reserving_active_workloads", &queue, reserving.into());
@@ -262,7 +376,7 @@ impl Metrics {
             for (labels, series) in &family.series {
                 let labels = if labels.is_empty() { role.clone() } else { format!("{labels},{role}") };
                 if family.kind != Kind::Histogram {
-                    line(format_args!("{name}{{{labels}}} {}", series.value));
+                    line(format_args!("{name}{{{labels}}} {}", number(series.value)));
                     continue;
                 }
                 for (bound, count) in &series.buckets {
@@ -280,6 +394,25 @@ impl Metrics {
 fn label(key: &str, value: &str) -> String {
     let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("{key}=\"{value}\"")
+}
+
+/// A number as Prometheus reads it.
+fn number(value: f64) -> String {
+    if value == f64::INFINITY { "+Inf".to_owned() } else { value.to_string() }
+}
+
+/// An amount in whole units.
+fn amount(resource: &str, amount: Amount) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "as exact as Prometheus counts")]
+    let units = amount.units() as f64;
+    if resource == "cpu" { units / 1000.0 } else { units }
+}
+
+/// A share; that of one without weight that borrows is none.
+fn shown(share: i64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "as exact as Prometheus counts")]
+    let number = share as f64;
+    if share == i64::MAX { f64::NAN } else { number }
 }
 
 /// The queue on the management cluster; without a reservation there is none.
@@ -314,6 +447,11 @@ fn wait_bounds(number: usize) -> Vec<f64> {
     bounds
 }
 
+/// From a hundredth of a second on twice as much each time (OB-1).
+fn creation_bounds() -> Vec<f64> {
+    (0..11).map(|power| 0.01 * f64::from(1 << power)).collect()
+}
+
 /// The usual bounds of Prometheus.
 fn attempt_bounds() -> [f64; 11] {
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]
@@ -322,6 +460,43 @@ fn attempt_bounds() -> [f64; 11] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ob_1_quota_is_shown_flavor_by_flavor() {
+        let queue = |cohort: &str| -> ClusterQueue {
+            let quota = |name: &str, nominal: &str, limit: Option<&str>| serde_json::json!({ "name": name, "nominalQuota": nominal, "borrowingLimit": limit });
+            let resources = [quota("cpu", "1500m", Some("2")), quota("memory", "1Gi", None)];
+            let flavors = serde_json::json!([{ "name": "spot", "resources": resources }]);
+            let groups = serde_json::json!([{ "coveredResources": ["cpu", "memory"], "flavors": flavors }]);
+            let spec = serde_json::json!({ "cohortName": cohort, "resourceGroups": groups });
+            let queue = serde_json::json!({ "metadata": { "name": "q" }, "spec": spec });
+            serde_json::from_value(queue).expect("a ClusterQueue")
+        };
+        let mut holders = Holders::default();
+        holders.reserved.insert(FlavorResource::new("spot", "cpu"), Amount::new(750));
+        let metrics = Metrics::default();
+        metrics.resources(&queue("old"), &holders);
+        metrics.resources(&queue("new"), &holders);
+        metrics.share_of_queue(&queue("new"), i64::MAX);
+        let text = metrics.text("leader");
+        let shown = |family: &str, resource: &str, value: &str| {
+            let labels = format!(
+                r#"cohort="new",cluster_queue="q",flavor="spot",resource="{resource}",replica_role="leader""#
+            );
+            let line = format!("kueue_cluster_queue_{family}{{{labels}}} {value}");
+            assert!(text.lines().any(|it| it == line), "{line} is missing in\n{text}");
+        };
+        shown("nominal_quota", "cpu", "1.5");
+        shown("nominal_quota", "memory", "1073741824");
+        shown("borrowing_limit", "cpu", "2");
+        shown("borrowing_limit", "memory", "+Inf");
+        shown("lending_limit", "cpu", "+Inf");
+        shown("resource_reservation", "cpu", "0.75");
+        shown("resource_usage", "cpu", "0");
+        assert!(!text.contains("\"old\""), "it is in another cohort now");
+        assert!(text.contains(r#"weighted_share{cluster_queue="q",cohort="new",replica_role="leader"} NaN"#));
+        assert_eq!(creation_bounds().last(), Some(&10.24));
+    }
 
     #[test]
     fn ob_1_prints_what_prometheus_reads() {
@@ -340,6 +515,12 @@ mod tests {
         ] {
             assert!(text.lines().any(|it| it == line), "{line} is missing in\n{text}");
         }
+        metrics.local_queue("ns", "lq", false, 1, 0, 0);
+        let status =
+            r#"kueue_local_queue_status{name="lq",namespace="ns",active="False",replica_role="leader"} 1"#;
+        assert!(metrics.text("leader").contains(status));
+        metrics.forget_local_queue("ns", "lq");
+        assert!(!metrics.text("leader").contains("\"lq\""));
         metrics.forget_cluster_queue("a\"b");
         assert!(!metrics.text("leader").contains("a\\\"b"));
         assert_eq!(wait_bounds(14).last(), Some(&10240.0));

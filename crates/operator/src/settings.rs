@@ -38,6 +38,8 @@ pub struct Settings {
     pub accounting: quota::requests::Accounting,
     /// From when a Workload counts whose pods were not ready in time.
     pub requeuing_timestamp: quota::wire::RequeuingTimestamp,
+    /// Whether metrics show quota and usage of every ClusterQueue, flavor by flavor.
+    pub resource_metrics: bool,
     /// What holds for all Workloads.
     pub workloads: workload::plan::Settings,
     /// What holds for all Jobs.
@@ -60,6 +62,7 @@ impl Default for Settings {
             quota: quota::Policy::default(),
             accounting: quota::requests::Accounting::default(),
             requeuing_timestamp: quota::wire::RequeuingTimestamp::default(),
+            resource_metrics: false,
             workloads: plan::Settings {
                 pods_ready: Some(PodsReady {
                     timeout,

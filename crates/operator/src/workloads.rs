@@ -135,6 +135,7 @@ fn count(context: &Context, before: &Workload, after: &Workload, change: &Change
             context.metrics.evicted(cluster_queue, before, eviction, *first);
         }
         Change::Finished(_) => context.metrics.finished(cluster_queue, after),
+        Change::Released => context.metrics.released(before, now),
         _ => {}
     }
 }

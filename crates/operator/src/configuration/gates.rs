@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use super::reader::{Problems, Section};
 
 /// Gates that are on here: those that are by default, and the automation of quota, which a MultiKueueConfig asks for itself.
-const ON: [&str; 39] = [
+const ON: [&str; 54] = [
     "AdmissionFairSharing",
     "AdmissionGatedBy",
     "AssignQueueLabelsForPods",
     "CleanupProvisioningRequestsOnEviction",
+    "DeferRayServiceFinalizationForRedisCleanup",
     "ElasticJobsViaWorkloadSlices",
     "FairSharingPreemptWithinNominal",
     "FairSharingPrioritizeNonBorrowing",
@@ -18,10 +19,13 @@ const ON: [&str; 39] = [
     "FlavorFungibilityPreserveScanProgress",
     "HierarchicalCohorts",
     "KueueDRAIntegration",
+    "KueueDRARejectWorkloadsWhenDRADisabled",
     "LocalQueueDefaulting",
     "LocalQueueMetrics",
     "ManagedJobsNamespaceSelector",
     "ManagedJobsNamespaceSelectorAlwaysRespected",
+    "MetricForWorkloadCreationLatency",
+    "MetricsForCohorts",
     "MultiKueue",
     "MultiKueueAdaptersForCustomJobs",
     "MultiKueueBatchJobWithManagedBy",
@@ -34,13 +38,24 @@ const ON: [&str; 39] = [
     "ObjectRetentionPolicies",
     "PartialAdmission",
     "PrioritySortingWithinCohort",
+    "PropagateBatchJobLabelsToWorkload",
     "QuotaCheckStrategy",
     "ReclaimablePods",
     "SchedulingEquivalenceHashing",
+    "SkipAncestorCheckForDeletedWorkloads",
     "SkipReassignmentForPodOwnedWorkloads",
+    "TASAssignmentsEncodingByHostnamePrefix",
     "TASFailedNodeReplacement",
     "TASFailedNodeReplacementFailFast",
+    "TASHandleOverlappingFlavors",
+    "TASMultiLayerTopology",
+    "TASProfileMixed",
+    "TASRecomputeAssignmentWithinSchedulingCycle",
+    "TASReplaceNodeOnNodeTaints",
+    "TASReplaceNodeOnPodTermination",
+    "TASValidateWorkloadSliceSize",
     "TopologyAwareScheduling",
+    "ValidateRayAndSparkJobUpdates",
     "VisibilityOnDemand",
     "WorkloadIdentifierAnnotations",
     "WorkloadValidateResourcesAreNonNegative",
@@ -48,10 +63,11 @@ const ON: [&str; 39] = [
 ];
 
 /// Gates that are off by default.
-const OFF: [&str; 18] = [
+const OFF: [&str; 22] = [
     "ConcurrentAdmission",
     "CustomMetricLabels",
     "DisableWaitForPodsReady",
+    "ElasticJobsViaWorkloadSlicesWithTAS",
     "FailureRecoveryPolicy",
     "MultiKueueAllowInsecureKubeconfigs",
     "MultiKueueClusterProfile",
@@ -64,9 +80,32 @@ const OFF: [&str; 18] = [
     "SchedulerLongRequeueInterval",
     "SchedulerTimestampPreemptionBuffer",
     "ShortWorkloadNames",
+    "TASBalancedPlacement",
+    "TASReplaceNodeDueToNotReadyOverFixedTime",
+    "TASRespectNodeAffinityPreferred",
     "UnadmittedWorkloadsExplicitStatus",
     "UnadmittedWorkloadsObservability",
     "WorkloadPriorityClassDefaulting",
+];
+
+/// Gates behind which Kueue does the same in another way, or something about objects that are not queued here.
+const UNSEEN: [&str; 16] = [
+    "FastQuotaReleaseInPodIntegration",
+    "KueueDRAIntegrationConsumableCapacity",
+    "KueueDRAIntegrationExtendedResource",
+    "KueueDRAIntegrationPartitionableDevices",
+    "LWSImmutableGroupSize",
+    "PodIntegrationValidateGroupOwner",
+    "RemoveFinalizersWithStrictPatch",
+    "SchedulerLibraryIntegration",
+    "SkipFinalizersForPodsSuspendedByParent",
+    "SparkApplicationIntegration",
+    "TASCacheNodeMatchResults",
+    "TASCacheTopologyTree",
+    "TASCachingRemainingResources",
+    "TLSOptions",
+    "VectorizedResourceRequests",
+    "WorkloadRequestUseMergePatch",
 ];
 
 /// Says which gates cannot be as the file wants them.
@@ -74,6 +113,12 @@ pub(super) fn check(file: &mut Section, problems: &mut Problems) {
     let path = file.path("featureGates");
     let gates: BTreeMap<String, bool> = file.value("featureGates", problems).unwrap_or_default();
     for (gate, on) in gates {
+        if UNSEEN.contains(&gate.as_str()) {
+            problems
+                .warnings
+                .push(format!("{path}.{gate}: has no effect: nobody could tell the difference here"));
+            continue;
+        }
         let default = if ON.contains(&gate.as_str()) {
             true
         } else if OFF.contains(&gate.as_str()) {
@@ -85,5 +130,34 @@ pub(super) fn check(file: &mut Section, problems: &mut Problems) {
         if on != default {
             problems.errors.push(format!("{path}.{gate}: is not supported: it is always {default} here"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every gate of Kueue's is known, by its default.
+    #[test]
+    fn gates_are_kueues() {
+        let Some(tools) = testkit::go::Tools::for_test("crds") else { return };
+        let path = tools.module("sigs.k8s.io/kueue").join("pkg/features/kube_features.go");
+        let text = std::fs::read_to_string(path).expect("the module has gates");
+        let gates = text.split("featuregate.Feature = \"").skip(1).filter_map(|rest| rest.split('"').next());
+        let mut known = 0;
+        for gate in gates {
+            known += 1;
+            if UNSEEN.contains(&gate) {
+                continue;
+            }
+            // A gate has an entry for each release in which its default changed, the latest last.
+            let (_, rest) = text.split_once(&format!("\n\t{gate}: {{")).expect("every gate has a default");
+            let (entries, _) = rest.split_once("\n\t}").expect("entries end");
+            let last = entries.rsplit(", Default:").next().unwrap_or_default().trim_start();
+            // A MultiKueueConfig asks for this one itself.
+            let is_on = last.starts_with("true") || gate == "MultiKueueManagerQuotaAutomation";
+            assert!(if is_on { ON.contains(&gate) } else { OFF.contains(&gate) }, "{gate}: {is_on}");
+        }
+        assert!(known > 80, "only {known} gates were found");
     }
 }

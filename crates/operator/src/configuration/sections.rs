@@ -62,8 +62,17 @@ impl Configuration {
     pub(super) fn endpoints(&mut self, file: &mut Section, problems: &mut Problems) {
         if let Some(mut metrics) = file.section("metrics", problems) {
             self.listen_on("bindAddress", &mut metrics, problems);
-            metrics.ignore("enableClusterQueueResources", "they are always counted", problems);
-            metrics.ignore("localQueueMetrics", "LocalQueues are not counted one by one", problems);
+            if let Some(shown) = metrics.value("enableClusterQueueResources", problems) {
+                self.settings.resource_metrics = shown;
+            }
+            if let Some(mut local) = metrics.section("localQueueMetrics", problems) {
+                let path = local.path("enable");
+                if local.value("enable", problems) == Some(false) {
+                    problems.warnings.push(format!("{path}: has no effect: LocalQueues are always counted"));
+                }
+                local.ignore("localQueueSelector", "all LocalQueues are counted", problems);
+                local.done(problems);
+            }
             metrics.refuse("customLabels", "metrics carry Kueue's labels only", problems);
             metrics.done(problems);
         }

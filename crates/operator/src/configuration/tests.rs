@@ -34,6 +34,28 @@ fn what_kueue_ships_is_accepted() {
 }
 
 #[test]
+fn metrics_of_resources_are_shown_on_request() {
+    assert!(!read("").settings.resource_metrics);
+    let shown = read("metrics: {enableClusterQueueResources: true, localQueueMetrics: {enable: true}}");
+    assert!(shown.settings.resource_metrics);
+    assert_eq!(shown.warnings, Vec::<String>::new());
+    let hidden = read("metrics: {localQueueMetrics: {enable: false}}");
+    assert_eq!(
+        hidden.warnings,
+        ["metrics.localQueueMetrics.enable: has no effect: LocalQueues are always counted"]
+    );
+}
+
+#[test]
+fn gates_that_nobody_can_tell_are_taken_with_a_warning() {
+    let read = read("featureGates: {TASCacheTopologyTree: true, PartialAdmission: true}");
+    assert_eq!(
+        read.warnings,
+        ["featureGates.TASCacheTopologyTree: has no effect: nobody could tell the difference here"]
+    );
+}
+
+#[test]
 fn cf_1_unknown_settings_are_named_by_their_path() {
     refused("manageJobsWithoutQueueNames: true", "manageJobsWithoutQueueNames: is not known");
     refused(

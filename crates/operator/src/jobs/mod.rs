@@ -181,7 +181,7 @@ impl<F: Framework> Controller<F> {
     async fn apply(&self, object: Option<&F::Object>, plan: &Plan) -> Result<(), kube::Error> {
         let context = &*self.context;
         match (&plan.step, object) {
-            (Step::Create(workload), _) => self.create(workload).await,
+            (Step::Create(workload), _) => self.create(object, workload).await,
             (Step::Update { of, next, .. }, _) => context.patch_workload(of, next).await.map(drop),
             (Step::Delete(workload), _) => delete(context, workload).await,
             (Step::Status { of, next, what }, _) => self.write_status(of, next, what).await,
@@ -211,10 +211,13 @@ impl<F: Framework> Controller<F> {
         self.framework.api(self.context.client.clone(), namespace)
     }
 
-    async fn create(&self, workload: &Workload) -> Result<(), kube::Error> {
+    async fn create(&self, object: Option<&F::Object>, workload: &Workload) -> Result<(), kube::Error> {
         let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<Workload> = Api::namespaced(self.context.client.clone(), namespace);
         let answer = api.create(&PostParams::default(), workload).await?;
+        if let Some(object) = object {
+            self.context.metrics.created(self.kind.kind, object.meta(), &answer);
+        }
         self.context.caches.workloads.put(answer);
         Ok(())
     }
@@ -255,6 +258,8 @@ impl<F: Framework> Controller<F> {
                 let answer = context.apply_admission(of, next, Manner::Strict).await?;
                 if matches!(what, What::Finished(_)) {
                     context.metrics.finished(state::cluster_queue(of).unwrap_or_default(), &answer);
+                } else {
+                    context.metrics.released(of, context.clock.now());
                 }
                 return Ok(());
             }

@@ -73,6 +73,12 @@ async fn show(context: &Context, queue: &ClusterQueue) -> Result<(), kube::Error
         _ => "pending",
     };
     context.metrics.cluster_queue(name, state, (in_line, parked), holders.reserving, holders.admitted);
+    if context.settings.resource_metrics {
+        context.metrics.resources(queue, &holders);
+    }
+    if let Some(share) = share {
+        context.metrics.share_of_queue(queue, share);
+    }
     let now = context.clock.now();
     let next = status::cluster_queue(queue, &readiness, in_line + parked, &holders, share, now);
     let before = queue.status.clone().unwrap_or_default();

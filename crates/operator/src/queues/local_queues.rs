@@ -34,7 +34,10 @@ pub(super) fn start(context: &Arc<Context>, tasks: &mut Tasks) {
 }
 
 async fn reconcile(context: Arc<Context>, key: Key) -> Result<Next, Error> {
-    let Some(queue) = context.caches.local_queues.get(&key) else { return Ok(Next::Done) };
+    let Some(queue) = context.caches.local_queues.get(&key) else {
+        context.metrics.forget_local_queue(&key.namespace, &key.name);
+        return Ok(Next::Done);
+    };
     match show(&context, &key, &queue).await {
         Ok(()) => Ok(Next::Done),
         Err(error) if is_outdated(&error) => Ok(Next::Done),
@@ -55,7 +58,8 @@ async fn show(context: &Context, key: &Key, queue: &LocalQueue) -> Result<(), ku
     let waits = workloads.iter().filter(|workload| open && is_admissible(workload)).count();
     let holding = workloads.iter().filter(|workload| leads_to.is_some() && has_quota(workload));
     let holders = Holders::sum(holding.map(|workload| &**workload));
-    context.metrics.local_queue(&key.namespace, &key.name, waits, holders.reserving, holders.admitted);
+    let Holders { reserving, admitted, .. } = holders;
+    context.metrics.local_queue(&key.namespace, &key.name, readiness.active, waits, reserving, admitted);
     let now = context.clock.now();
     let next = status::local_queue(queue, leads_to.as_deref(), &readiness, waits, &holders, now);
     if queue.status.as_ref() == Some(&next) {
