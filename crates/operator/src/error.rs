@@ -49,6 +49,16 @@ pub enum Error {
         /// What.
         why: String,
     },
+    /// A Job is part of another, which is part of another, and so on.
+    #[error("{kind} {job} is part of more than {limit} others")]
+    TooDeep {
+        /// Of which kind.
+        kind: &'static str,
+        /// Which.
+        job: Key,
+        /// How many there may be.
+        limit: usize,
+    },
     /// The Lease that says who acts.
     #[error("failed to {doing} the lease {name}")]
     Lease {

@@ -7,7 +7,7 @@ use kube::{
     core::{DynamicObject, GroupVersionKind},
 };
 use reconcile::Key;
-use rules::framework::queue_name;
+use rules::framework::{batch::JOB, custom::ALL, queue_name};
 
 use crate::{Context, Error, Settings, caches::controller as index_of};
 
@@ -48,32 +48,51 @@ impl Context {
             let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
             let Some(plural) = self.plural_of(group, &owner.kind) else { break };
             if seen.len() > DEEPEST {
-                let why = format!("it is part of more than {DEEPEST} others");
-                return Err(missing(of, why));
+                return Err(Error::TooDeep { kind: "Job", job: key_of(of), limit: DEEPEST });
             }
-            let kind = GroupVersionKind::gvk(group, version, &owner.kind);
-            let resource = ApiResource::from_gvk_with_plural(&kind, &plural);
-            let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &namespace, &resource);
-            let parent = api.get_metadata(&owner.name).await.map_err(|error| {
-                missing(of, format!("its owner {} {}: {}", owner.kind, owner.name, reconcile::chain(&error)))
-            })?;
-            if parent.metadata.uid.as_deref() != Some(owner.uid.as_str()) {
+            let parent = if let Some(parent) = self.seen(group, &owner, &namespace) {
+                parent
+            } else {
+                let kind = GroupVersionKind::gvk(group, version, &owner.kind);
+                let resource = ApiResource::from_gvk_with_plural(&kind, &plural);
+                let api: Api<DynamicObject> =
+                    Api::namespaced_with(self.client.clone(), &namespace, &resource);
+                let found = api.get_metadata(&owner.name).await.map_err(|error| {
+                    let why = reconcile::chain(&error);
+                    missing(of, format!("its owner {} {}: {why}", owner.kind, owner.name))
+                });
+                found?.metadata
+            };
+            if parent.uid.as_deref() != Some(owner.uid.as_str()) {
                 break;
             }
-            if seen.contains(&parent.metadata.uid) {
+            if seen.contains(&parent.uid) {
                 return Err(missing(of, "its owners own each other".to_owned()));
             }
             let managed = self.settings.managed(group, &owner.kind).is_some()
                 || self.settings.is_external(group, &owner.kind);
-            let queued =
-                queue_name(&parent.metadata).is_some() || self.settings.manage_jobs_without_queue_name;
+            let queued = queue_name(&parent).is_some() || self.settings.manage_jobs_without_queue_name;
             if managed && queued {
                 topmost = Some(index_of(group, &owner.kind, &namespace, &owner.name));
             }
-            seen.push(parent.metadata.uid.clone());
-            current = parent.metadata;
+            seen.push(parent.uid.clone());
+            current = parent;
         }
         Ok(topmost)
+    }
+
+    /// An owner that was seen. One that was not may be there all the same, and is asked for.
+    fn seen(&self, group: &str, owner: &OwnerReference, namespace: &str) -> Option<ObjectMeta> {
+        let key = Key::new(namespace, owner.name.as_str());
+        let found = if (group, owner.kind.as_str()) == (JOB.group, JOB.kind) {
+            self.caches.jobs.get(&key).map(|job| job.metadata.clone())
+        } else {
+            let kind =
+                ALL.iter().map(|shape| shape.kind).find(|it| it.group == group && it.kind == owner.kind);
+            let objects = kind.and_then(|kind| self.caches.kinds.seen(&kind));
+            objects.and_then(|objects| objects.get(&key)).map(|object| object.metadata.clone())
+        };
+        found.filter(|found| found.uid.as_deref() == Some(owner.uid.as_str()))
     }
 
     /// The name in paths of a kind that may be part of the way up.
@@ -99,6 +118,10 @@ fn controller(metadata: &ObjectMeta) -> Option<OwnerReference> {
 }
 
 fn missing(of: &ObjectMeta, why: String) -> Error {
+    Error::Missing { kind: "Job", job: key_of(of), why }
+}
+
+fn key_of(metadata: &ObjectMeta) -> Key {
     let part = |part: &Option<String>| part.clone().unwrap_or_default();
-    Error::Missing { kind: "Job", job: Key::new(part(&of.namespace), part(&of.name)), why }
+    Key::new(part(&metadata.namespace), part(&metadata.name))
 }

@@ -32,6 +32,7 @@ use rules::{
     workload::{
         PODS_READY,
         patch::{self, Manner, PODS_READY_MANAGER, RECLAIMABLE_PODS_MANAGER},
+        plan::Event,
         state,
     },
 };
@@ -148,7 +149,13 @@ impl<F: Framework> Controller<F> {
         if selector::matches(Some(&settings.managed_namespaces), &labels) != Some(true) {
             return Ok(None);
         }
-        let ancestor = self.context.ancestor(metadata).await?;
+        let ancestor = match self.context.ancestor(metadata).await {
+            Err(Error::TooDeep { kind, job, limit }) => {
+                self.tell_once(key, object, &too_deep(limit));
+                return Err(Error::TooDeep { kind, job, limit });
+            }
+            found => found?,
+        };
         if queue_name(metadata).is_none() && !settings.manage_jobs_without_queue_name && ancestor.is_none() {
             return Ok(None);
         }
@@ -280,17 +287,34 @@ impl<F: Framework> Controller<F> {
     fn tell(&self, key: &Key, object: &F::Object, plan: &Plan) {
         let waits = matches!(plan.step, Step::Wait(_));
         for event in &plan.events {
-            // What is told without doing anything would be told again with every look.
-            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-            if waits && !told.is_new(key, &event.message) {
-                continue;
+            if waits {
+                self.tell_once(key, object, event);
+            } else {
+                self.tell_of(object, event);
             }
-            drop(told);
-            let by = format!("{}-kueue-controller", self.kind.framework);
-            let about = About::new(self.kind.api_version(), self.kind.kind, object.meta());
-            self.context.recorder.tell_of(by, about, event.clone());
         }
     }
+
+    /// What is told without doing anything would be told again with every look.
+    fn tell_once(&self, key: &Key, object: &F::Object, event: &Event) {
+        let is_new = self.told.lock().unwrap_or_else(PoisonError::into_inner).is_new(key, &event.message);
+        if is_new {
+            self.tell_of(object, event);
+        }
+    }
+
+    fn tell_of(&self, object: &F::Object, event: &Event) {
+        let by = format!("{}-kueue-controller", self.kind.framework);
+        let about = About::new(self.kind.api_version(), self.kind.kind, object.meta());
+        self.context.recorder.tell_of(by, about, event.clone());
+    }
+}
+
+/// Nobody looks further up than this, so that nobody can say whether the Job is part of one that is managed (JF-2).
+fn too_deep(limit: usize) -> Event {
+    let why =
+        format!("Terminated search for Kueue-managed Job because ancestor depth exceeded limit of {limit}");
+    Event::warning("JobNestingTooDeep", &why)
 }
 
 fn failure(step: &Step, job: Key, kind: &'static str, source: kube::Error) -> Error {

@@ -63,6 +63,7 @@ const ALL: &[(&str, Scenario)] = &[
     ("ob-2-a-whole-life", |world| Box::pin(told::ob_2_a_whole_life(world))),
     ("ob-2-who-waits", |world| Box::pin(told::ob_2_who_waits(world))),
     ("ob-2-who-has-to-go", |world| Box::pin(told::ob_2_who_has_to_go(world))),
+    ("jf-2-nested-too-deep", |world| Box::pin(told::jf_2_nested_too_deep(world))),
     ("sm-43-restart-tries-everyone", |world| Box::pin(restart::sm_43_restart_tries_everyone(world))),
     ("sm-42-restart", |world| Box::pin(restart::sm_42_restart(world))),
     ("sm-42-restart-between-checks", |world| Box::pin(restart::sm_42_restart_between_checks(world))),

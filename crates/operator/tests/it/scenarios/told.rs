@@ -89,3 +89,23 @@ pub(super) async fn ob_2_who_has_to_go(world: &World) -> anyhow::Result<()> {
     world.stops("greater").await?;
     Ok(())
 }
+
+/// JF-2, OB-2: a Job that is part of too many others is left as it is, and told so.
+pub(super) async fn jf_2_nested_too_deep(world: &World) -> anyhow::Result<()> {
+    let mut owner = None;
+    for depth in 0..=11 {
+        let owners = owner.as_ref().map(|(name, uid)| {
+            json!([{ "apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": true }])
+        });
+        let name = format!("job-{depth}");
+        let part = json!({ "metadata": { "labels": null, "ownerReferences": owners } });
+        world.job(&name, "", "1", part).await?;
+        let uid = world.jobs().get(&name).await?.metadata.uid;
+        owner = Some((name, uid));
+    }
+    let told = world.told("Job", "job-11", &["JobNestingTooDeep"]).await?;
+    let why = "Terminated search for Kueue-managed Job because ancestor depth exceeded limit of 10";
+    assert!(words(&told, "JobNestingTooDeep").iter().all(|told| *told == why), "{told:#?}");
+    assert!(world.tellers("Job", "job-10").await?.is_empty(), "ten are not too many");
+    Ok(())
+}
