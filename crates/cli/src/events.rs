@@ -151,16 +151,30 @@ async fn watch(
     Ok(())
 }
 
+/// When something was told last, as exactly as can be known.
+///
+/// Who tells by the older API writes whole seconds, which come before what others told with fractions in the same second;
+/// but the name of an event ends with the time at which it was first told, to the nanosecond (`render.18…`).
+fn time_of(event: &Event) -> Option<Timestamp> {
+    let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
+    let micro = series.or(event.event_time.as_ref()).map(|time| time.0);
+    let whole = event.last_timestamp.as_ref().or(event.first_timestamp.as_ref()).map(|time| time.0);
+    let at = whole.max(micro)?;
+    let suffix = event.metadata.name.as_deref().and_then(|name| name.rsplit_once('.'));
+    let named = suffix.and_then(|(_, hex)| i128::from_str_radix(hex, 16).ok());
+    let named = named.and_then(|nanoseconds| Timestamp::from_nanosecond(nanoseconds).ok());
+    // What was told again later is as exact as it says itself.
+    let is_same = |named: &Timestamp| at.subsec_nanosecond() == 0 && named.as_second() == at.as_second();
+    Some(named.filter(is_same).unwrap_or(at))
+}
+
 impl Told {
     fn read(cluster: &str, event: &Event) -> Told {
         let about = &event.involved_object;
-        let last = event.last_timestamp.as_ref().map(|time| time.0);
-        let first = event.first_timestamp.as_ref().map(|time| time.0);
         let series = event.series.as_ref();
-        let micro = series.and_then(|it| it.last_observed_time.as_ref()).or(event.event_time.as_ref());
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         Told {
-            at: last.or_else(|| micro.map(|time| time.0)).or(first),
+            at: time_of(event),
             cluster: cluster.to_owned(),
             kind: text(&about.kind),
             name: text(&about.name),
@@ -232,6 +246,36 @@ mod tests {
         ] {
             assert_eq!(is_pod_of("render", pod), expected, "{pod}");
         }
+    }
+
+    /// Of two clusters, one tells in whole seconds and the other with fractions.
+    #[test]
+    fn events_of_both_apis_are_told_in_the_order_of_time() {
+        let second = 1_767_268_800_i64; // 2026-01-01T12:00:00Z
+        let at = |fraction: &str| format!("2026-01-01T12:00:{fraction}Z");
+        let named = |nanoseconds: i64| format!("a.{:x}", second * 1_000_000_000 + nanoseconds);
+        let told = |name: &str, times: serde_json::Value| {
+            let mut event = json!({ "metadata": { "name": name }, "involvedObject": {} });
+            for (key, value) in times.as_object().into_iter().flatten() {
+                event[key] = value.clone();
+            }
+            let told = Told::read(HERE, &serde_json::from_value(event).expect("an event"));
+            told.at.map(|at| at.to_string()).unwrap_or_default()
+        };
+        let old = |name: &str, last: &str| {
+            told(name, json!({ "firstTimestamp": at("00"), "lastTimestamp": at(last) }))
+        };
+        assert_eq!(old(&named(900_000_000), "00"), at("00.9"), "its name says when in the second");
+        assert_eq!(old(&named(900_000_000), "07"), at("07"), "it was told again later");
+        assert_eq!(old("a.0123-uid", "00"), at("00"));
+        assert_eq!(old("a", "00"), at("00"));
+        assert_eq!(told(&named(5), json!({ "eventTime": at("00.250000") })), at("00.25"));
+        let series = json!({ "count": 2, "lastObservedTime": at("03.500000") });
+        assert_eq!(told("a", json!({ "eventTime": at("00.250000"), "series": series })), at("03.5"));
+        // client-go's newer recorder fills in both.
+        let both = json!({ "eventTime": at("00.250000"), "lastTimestamp": at("00") });
+        assert_eq!(told("a", both), at("00.25"));
+        assert_eq!(told("a", json!({})), "");
     }
 
     #[test]
