@@ -3,6 +3,7 @@
 //! What is read and what follows from it are apart: `manager`, `jobs` and `worker` look, and each finding is made where
 //! what it depends on is at hand.
 
+mod clock;
 mod jobs;
 mod manager;
 mod queues;
@@ -20,8 +21,8 @@ use crate::process;
 
 /// Say what is wrong with the management cluster, its workers and its queues, and what to do about it.
 ///
-/// Looks at definitions, the Lease of the operator, webhooks, checks and queues; at the credentials, permissions, queues
-/// and clock of every worker; and at Jobs that nobody will run. Nothing is changed.
+/// Looks at definitions, the Lease of the operator, webhooks, checks, queues and the clock; at the credentials, permissions,
+/// queues and clock of every worker; and at Jobs that nobody will run. Nothing is changed.
 ///
 /// Exit status: 0 if nothing is wrong, 1 if something is.
 #[derive(clap::Args)]
@@ -106,7 +107,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             manager::lease(&manager, now, &mut found).await?;
             manager::webhooks(&manager, &layout, &mut found).await?;
             queues::of_manager(&layout, &mut found);
-            let looks = layout.clusters.iter().map(|it| worker::examine(&manager, &layout, it, now));
+            let name = manager.context_name();
+            let clock = clock::ask(&name, &manager.client, &mut found).await;
+            if let Some(there) = clock {
+                clock::judge_here(&name, there, &mut found);
+            }
+            let looks = layout.clusters.iter().map(|it| worker::examine(&manager, &layout, it, clock, now));
             for worker in futures::future::join_all(looks).await {
                 found.extend(worker);
             }

@@ -2,28 +2,25 @@
 
 use ::operator::{Settings, rbac};
 use jiff::Timestamp;
-use jiff::fmt::rfc2822;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use kube::api::PostParams;
-use kube::client::Body;
 use kube::{Api, Client};
 use serde_json::json;
 use types::kueue::{LocalQueue, MultiKueueCluster};
 
+use super::clock::{self, Ahead};
 use super::{Findings, queues};
 use crate::clusters::layout::{Layout, active};
 use crate::clusters::{self, counterparts};
 use crate::connect::{Manager, within};
 use crate::failure;
 
-/// Clocks that differ by more make times of start and end look odd, in seconds.
-const SKEW: i64 = 5;
-
-/// Everything about a worker. What cannot be asked is a finding and no error: the other workers are looked at anyway.
+/// Everything about a worker, whose clock is compared with the management cluster's. What cannot be asked is a finding and no error: the other workers are looked at anyway.
 pub(super) async fn examine(
     manager: &Manager,
     layout: &Layout,
     cluster: &MultiKueueCluster,
+    clock: Option<Ahead>,
     now: Timestamp,
 ) -> Findings {
     let (mut found, name) = (Findings::default(), cluster.metadata.name.clone().unwrap_or_default());
@@ -52,7 +49,11 @@ pub(super) async fn examine(
     }
     if let Ok(worker) = manager.worker(&name).await {
         permissions(&name, &worker.client, &mut found).await;
-        clock(&name, &worker.client, now, &mut found).await;
+        if let Some(manager) = clock
+            && let Some(there) = clock::ask(&format!("worker {name}"), &worker.client, &mut found).await
+        {
+            clock::judge_worker(&name, there, manager, &mut found);
+        }
     }
     found
 }
@@ -154,46 +155,4 @@ async fn may(
     let params = PostParams::default();
     let answer = within(cluster, "ask for permissions", api.create(&params, &review)).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
-}
-
-/// The worker's clock, as its answers show it.
-async fn clock(cluster: &str, client: &Client, now: Timestamp, found: &mut Findings) {
-    let Ok(request) = http::Request::get("/version").body(Body::empty()) else { return };
-    let begun = std::time::Instant::now();
-    let Ok(answer) = within(cluster, "ask for the time", client.send(request)).await else { return };
-    let date = answer.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
-    let Some(there) = date.and_then(|date| rfc2822::parse(date).ok()).map(|date| date.timestamp()) else {
-        return;
-    };
-    // The answer is as old as it took, and dates have no fractions.
-    let here = now.as_second().saturating_add(i64::try_from(begun.elapsed().as_secs()).unwrap_or(0));
-    judge_clock(cluster, there.as_second().saturating_sub(here), found);
-}
-
-fn judge_clock(cluster: &str, ahead: i64, found: &mut Findings) {
-    if ahead.abs() <= SKEW {
-        return found.fine(format!("the clock of worker {cluster} is right"));
-    }
-    let direction = if ahead > 0 { "ahead of" } else { "behind" };
-    found.wrong(
-        format!("the clock of worker {cluster} is {} s {direction} this machine's", ahead.abs()),
-        "set both clocks by the same source: times of start and end come from the worker",
-    );
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clocks_that_differ_are_found() {
-        let said = |ahead| {
-            let mut found = Findings::default();
-            judge_clock("east", ahead, &mut found);
-            found.0.first().map(|finding| finding.what.clone()).unwrap_or_default()
-        };
-        assert_eq!(said(2), "the clock of worker east is right");
-        assert_eq!(said(-90), "the clock of worker east is 90 s behind this machine's");
-        assert_eq!(said(6), "the clock of worker east is 6 s ahead of this machine's");
-    }
 }

@@ -82,5 +82,6 @@ async fn a_job_moves_when_its_worker_is_drained() -> anyhow::Result<()> {
     let said = run(&["join", "ferry-east", "--name", "east"])?;
     assert!(said.contains("east is connected"), "{said}");
     assert!(run(&["doctor", "-v"])?.contains("the credentials for worker east suffice"));
-    Ok(())
+    let doctor = |arguments: &[&str]| Ok(super::told(&ferry(&kubeconfig).args(arguments).output()?));
+    super::clock::is_judged(&client, "east", doctor).await
 }

@@ -1,5 +1,6 @@
 //! `ferry install`, `join`, `leave`, `clusters`, `cordon`, `drain` and `doctor`.
 
+mod clock;
 mod embedded;
 mod kubelet;
 pub(crate) mod site;
@@ -23,6 +24,11 @@ async fn as_manager(sites: &Sites, worker: &str) -> anyhow::Result<Client> {
     let kubeconfig: Kubeconfig = serde_json::from_slice(&data.0)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
+}
+
+/// How a command ended, and its answer.
+fn told(output: &std::process::Output) -> (Option<i32>, String) {
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn code<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> u16 {
@@ -125,6 +131,8 @@ async fn clusters_join_work_and_leave() -> anyhow::Result<()> {
     users::verbs(&sites).await?;
     move_a_job(&sites).await?;
     find_what_is_wrong(&sites).await?;
+    let doctor = |arguments: &[&str]| Ok(told(&sites.run(arguments)?));
+    clock::is_judged(&sites.client("manager"), "east", doctor).await?;
     leave(&sites)
 }
 
