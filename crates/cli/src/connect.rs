@@ -4,10 +4,10 @@
 //! by name, as the operator does, or by a context of the same kubeconfig.
 
 mod contexts;
+mod way;
 mod worker;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Context as _;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -17,10 +17,12 @@ use crate::failure::{Code, Failure, Hint as _};
 use crate::names;
 use crate::up;
 
+use way::Source;
+pub(crate) use way::Unreachable;
 pub(crate) use worker::within;
 
-/// How long to wait for a cluster that does not answer.
-const CONNECT: Duration = Duration::from_secs(10);
+/// What helps whose kubeconfig cannot be read.
+const WHICH_FILE: &str = "--kubeconfig and KUBECONFIG say which file to use";
 
 /// Which management cluster is meant, and which namespace.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -53,8 +55,8 @@ pub(crate) struct Manager {
     pub(crate) operator_namespace: String,
     /// The context that is used, if there is one.
     context: Option<String>,
-    /// The directories of the kubeconfigs that were read: an embedded fleet keeps its own beside its data.
-    pub(crate) homes: Vec<PathBuf>,
+    /// The kubeconfigs that were read.
+    files: Vec<PathBuf>,
     /// What else the user can reach.
     kubeconfig: Kubeconfig,
 }
@@ -64,6 +66,11 @@ impl Manager {
     pub(crate) fn in_namespace(&self, namespace: &str) -> Manager {
         Manager { namespace: namespace.to_owned(), ..self.clone() }
     }
+
+    /// The directories of the kubeconfigs that were read: an embedded fleet keeps its own beside its data.
+    pub(crate) fn homes(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().filter_map(|file| file.parent())
+    }
 }
 
 impl Options {
@@ -71,7 +78,7 @@ impl Options {
     pub(crate) async fn manager(&self) -> anyhow::Result<Manager> {
         let Some((kubeconfig, files)) = self.read()? else {
             let config = Config::incluster().map_err(|_| no_cluster())?;
-            return self.connect(config, Kubeconfig::default(), &[]);
+            return self.connect(config, Kubeconfig::default(), Vec::new());
         };
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await;
@@ -85,22 +92,24 @@ impl Options {
             let hint = names::hint("contexts", "", &contexts, "there is no context in it");
             Failure::new(Code::Error, message).hint(hint)
         })?;
-        self.connect(config, kubeconfig, &files)
+        self.connect(config, kubeconfig, files)
     }
 
     fn connect(
         &self,
-        mut config: Config,
+        config: Config,
         kubeconfig: Kubeconfig,
-        files: &[PathBuf],
+        files: Vec<PathBuf>,
     ) -> anyhow::Result<Manager> {
-        config.connect_timeout = Some(CONNECT);
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let client = Client::try_from(config).context("failed to prepare a client")?;
         let context = self.context.clone().or_else(|| kubeconfig.current_context.clone());
+        let source = match &context {
+            Some(name) => Source::Context { name: name.clone(), files: files.clone() },
+            None => Source::Pod,
+        };
+        let client = way::client(config, source).context("failed to prepare a client")?;
         let operator_namespace = self.operator_namespace.clone();
-        let homes = files.iter().filter_map(|file| file.parent()).map(Path::to_owned).collect();
-        Ok(Manager { client, namespace, operator_namespace, context, homes, kubeconfig })
+        Ok(Manager { client, namespace, operator_namespace, context, files, kubeconfig })
     }
 
     /// The kubeconfig that is meant and the files that it is from; `None` if there is none at all.
@@ -118,7 +127,7 @@ impl Options {
             let home = home_kubeconfig().filter(|path| path.exists());
             return home.map(|path| read_from(&path)).transpose();
         }
-        let read = Kubeconfig::from_env().context("failed to read what KUBECONFIG names")?;
+        let read = Kubeconfig::from_env().context("failed to read what KUBECONFIG names").hint(WHICH_FILE)?;
         Ok(read.map(|kubeconfig| (kubeconfig, named)))
     }
 
@@ -135,10 +144,10 @@ impl Options {
 
 fn read_from(path: &Path) -> anyhow::Result<(Kubeconfig, Vec<PathBuf>)> {
     let failed = || format!("failed to read {}", path.display());
-    let hint = "--kubeconfig and KUBECONFIG say which file to use";
+
     // The reason in the system's own words; what follows would wrap them.
-    std::fs::read(path).with_context(failed).hint(hint)?;
-    let kubeconfig = Kubeconfig::read_from(path).with_context(failed).hint(hint)?;
+    std::fs::read(path).with_context(failed).hint(WHICH_FILE)?;
+    let kubeconfig = Kubeconfig::read_from(path).with_context(failed).hint(WHICH_FILE)?;
     Ok((kubeconfig, vec![path.to_owned()]))
 }
 

@@ -8,12 +8,13 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use serde_json::json;
 use types::kueue::LocalQueue;
 
 use crate::clusters::{counterparts, layout::Layout};
 use crate::connect::Options;
-use crate::failure::{Code, Failure, Hint as _};
+use crate::failure::{self, Code, Failure, Hint as _};
 use crate::install::{self, apply::Target};
 use crate::{jobs, output, process};
 
@@ -84,10 +85,9 @@ pub(crate) async fn stop(which: &Which, policy: Option<&str>) -> anyhow::Result<
     };
     let worker = Target { client, name: which.cluster.clone(), is_dry_run: which.dry_run };
     let there = jobs::objects::<LocalQueue>(&worker.client, None).await;
-    let there = there.hint(format!(
-        "{} cannot be reached; if it will not come back: ferry drain --given-up {}",
-        which.cluster, which.cluster
-    ))?;
+    let lost = format!("is it up? if it will not come back: ferry drain --given-up {}", which.cluster);
+    let there = there.with_context(|| format!("failed to ask {}", which.cluster));
+    let there = there.hint_if(failure::is_unreachable, lost)?;
     let queues: Vec<&LocalQueue> = counterparts(&layout, &which.cluster, &there).collect();
     if queues.is_empty() {
         let message = format!("{} has none of the queues that lead to it", which.cluster);
@@ -102,7 +102,8 @@ pub(crate) async fn stop(which: &Which, policy: Option<&str>) -> anyhow::Result<
             wanted["spec"]["stopPolicy"] = json!(policy);
         }
         let applied = worker.apply_as(MANAGER, &wanted).await;
-        applied.hint("name a context that may change LocalQueues there with --worker-context")?;
+        let hint = "name a context that may change LocalQueues there with --worker-context";
+        applied.hint_if(failure::is_forbidden, hint)?;
     }
     output::line(match policy {
         Some("Hold") => format!("{} takes no new Jobs; those that run there go on", which.cluster),

@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use crate::connect::Unreachable;
 use crate::output;
 
 /// What an exit status means. The numbers are part of the interface; `ferry --help` lists them.
@@ -73,16 +74,35 @@ impl std::error::Error for Failure {}
 
 /// Adds what to do about it to whatever failed.
 pub(crate) trait Hint<T> {
-    /// The exit status stays what it would have been, and a hint that is there already stays.
+    /// The exit status stays what it would have been. A hint that was given already stays; one that only follows from the
+    /// error knows less than whoever calls this.
     fn hint(self, hint: impl Into<String>) -> anyhow::Result<T>;
+
+    /// The same, where the hint helps against some errors alone.
+    fn hint_if(
+        self,
+        helps: impl FnOnce(&anyhow::Error) -> bool,
+        hint: impl Into<String>,
+    ) -> anyhow::Result<T>;
 }
 
 impl<T, E: Into<anyhow::Error>> Hint<T> for Result<T, E> {
     fn hint(self, hint: impl Into<String>) -> anyhow::Result<T> {
+        self.hint_if(|_| true, hint)
+    }
+
+    fn hint_if(
+        self,
+        helps: impl FnOnce(&anyhow::Error) -> bool,
+        hint: impl Into<String>,
+    ) -> anyhow::Result<T> {
         self.map_err(|error| {
             let error = error.into();
-            let hint = hint_of(&error).unwrap_or_else(|| hint.into());
-            Failure { code: code_of(&error), message: text(&error), hint: Some(hint) }.into()
+            let given = error.downcast_ref::<Failure>().is_some_and(|failure| failure.hint.is_some());
+            if given || !helps(&error) {
+                return error;
+            }
+            Failure { code: code_of(&error), message: text(&error), hint: Some(hint.into()) }.into()
         })
     }
 }
@@ -154,10 +174,7 @@ fn hint_of(error: &anyhow::Error) -> Option<String> {
     let hint = match status_of(error) {
         Some(401) => "the cluster does not know this user: check the kubeconfig, --context, or log in again",
         Some(403) => "ask an administrator of the cluster for the permission that is named above",
-        None if is_unreachable(error) => {
-            "is the cluster up? for the embedded fleet: ferry up; for another: --kubeconfig, --context"
-        }
-        _ => return None,
+        _ => return unreachable(error).map(Unreachable::hint),
     };
     Some(hint.to_owned())
 }
@@ -175,10 +192,19 @@ pub(crate) fn is_forbidden(error: &anyhow::Error) -> bool {
     status_of(error) == Some(403)
 }
 
-fn is_unreachable(error: &anyhow::Error) -> bool {
-    error.chain().any(|it| {
-        matches!(it.downcast_ref::<kube::Error>(), Some(kube::Error::HyperError(_) | kube::Error::Service(_)))
-    })
+/// Whether somebody else has written in between, or has a say in it.
+pub(crate) fn is_conflict(error: &anyhow::Error) -> bool {
+    status_of(error) == Some(409)
+}
+
+/// Whether no answer was to be had.
+pub(crate) fn is_unreachable(error: &anyhow::Error) -> bool {
+    unreachable(error).is_some()
+}
+
+/// The cluster that could not be talked to, if that is what it is about.
+fn unreachable(error: &anyhow::Error) -> Option<&Unreachable> {
+    error.chain().find_map(|it| it.downcast_ref::<Unreachable>())
 }
 
 #[cfg(test)]
@@ -210,6 +236,11 @@ mod tests {
         assert_eq!(hint_of(&hinted).as_deref(), Some("look with ferry get jobs"));
         let twice = Err::<(), _>(hinted).hint("another").expect_err("an error");
         assert_eq!(hint_of(&twice).as_deref(), Some("look with ferry get jobs"));
+        // Who knows more is heard before what the error alone says, and only about what he knows.
+        let known = Err::<(), _>(answer(403)).hint_if(is_forbidden, "another context").expect_err("an error");
+        assert_eq!((hint_of(&known).as_deref(), code_of(&known)), (Some("another context"), Code::Forbidden));
+        let other = Err::<(), _>(answer(403)).hint_if(is_conflict, "try again").expect_err("an error");
+        assert!(hint_of(&other).is_some_and(|hint| hint.contains("permission")));
         assert!(hint_of(&answer(403)).is_some_and(|hint| hint.contains("permission")));
     }
 }

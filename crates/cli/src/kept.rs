@@ -24,7 +24,7 @@ pub(crate) fn is_possible(manager: &Manager, view: &View) -> bool {
 
 fn nodes(manager: &Manager, view: &View) -> impl Iterator<Item = PathBuf> {
     let node = fleet::node_of(view.cluster.as_deref().unwrap_or(HERE));
-    manager.homes.iter().map(move |home| up::nodes_in(home).join(&node))
+    manager.homes().map(move |home| up::nodes_in(home).join(&node))
 }
 
 fn is_of(view: &View, kept: &Kept) -> bool {

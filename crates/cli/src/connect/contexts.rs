@@ -5,6 +5,7 @@ use k8s_openapi::ByteString;
 use kube::{Api, Client};
 use types::kueue::MultiKueueCluster;
 
+use super::way::Source;
 use super::worker::{Worker, client_of};
 use super::{Manager, no_context};
 use crate::failure::{Code, Failure};
@@ -57,10 +58,24 @@ impl Manager {
     /// he has a context for it; else by the kubeconfig that the operator uses.
     pub(crate) async fn reader(&self, name: &str) -> anyhow::Result<Worker> {
         let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
-        match api.get_opt(name).await.context("failed to read the MultiKueueCluster")? {
-            Some(cluster) => self.administered(&cluster).await,
-            None => self.worker(name).await,
+        match api.get_opt(name).await {
+            Ok(Some(cluster)) => self.administered(&cluster).await,
+            // Who may read nothing but his namespace has a context for the worker perhaps, under its name.
+            Ok(None) | Err(kube::Error::Api(_)) => {
+                match self.own_context([fleet::context(name), name.to_owned()]) {
+                    Some(context) => {
+                        Ok(Worker { client: self.by_context(&context).await?, name: name.to_owned() })
+                    }
+                    None => self.worker(name).await,
+                }
+            }
+            Err(error) => Err(error).context("failed to read the MultiKueueCluster"),
         }
+    }
+
+    /// The first of these contexts that the user has.
+    pub(super) fn own_context(&self, names: impl IntoIterator<Item = String>) -> Option<String> {
+        names.into_iter().find(|name| self.kubeconfig.contexts.iter().any(|known| known.name == *name))
     }
 
     /// A worker as its administrator: by the context that it was joined with, else by any other way to it.
@@ -68,16 +83,16 @@ impl Manager {
         let name = cluster.metadata.name.clone().unwrap_or_default();
         let annotations = cluster.metadata.annotations.as_ref();
         let joined = annotations.and_then(|annotations| annotations.get(CONTEXT));
-        for context in joined.cloned().into_iter().chain([fleet::context(&name), name.clone()]) {
-            if self.kubeconfig.contexts.iter().any(|known| known.name == context) {
-                return Ok(Worker { client: self.by_context(&context).await?, name });
-            }
+        let contexts = joined.cloned().into_iter().chain([fleet::context(&name), name.clone()]);
+        match self.own_context(contexts) {
+            Some(context) => Ok(Worker { client: self.by_context(&context).await?, name }),
+            None => self.worker(&name).await,
         }
-        self.worker(&name).await
     }
 
     pub(super) async fn by_context(&self, context: &str) -> anyhow::Result<Client> {
-        let made = client_of(self.kubeconfig.clone(), Some(context.to_owned())).await;
+        let source = Source::Context { name: context.to_owned(), files: self.files.clone() };
+        let made = client_of(self.kubeconfig.clone(), Some(context.to_owned()), source).await;
         made.with_context(|| format!("failed to use context {context}"))
     }
 }

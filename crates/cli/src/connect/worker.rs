@@ -10,7 +10,8 @@ use kube::{Api, Client, Config};
 use serde_json::Value;
 use types::kueue::{ClusterSource, LocationType, MultiKueueCluster};
 
-use super::{CONNECT, Manager};
+use super::Manager;
+use super::way::{self, Source};
 use crate::failure::{Code, Failure};
 
 /// The key of a Secret under which a kubeconfig is.
@@ -56,19 +57,17 @@ impl Manager {
             Ok(client) => return Ok(Worker { name: cluster.to_owned(), client }),
             Err(refused) => refused,
         };
-        for context in [fleet::context(cluster), cluster.to_owned()] {
-            if self.kubeconfig.contexts.iter().any(|known| known.name == context) {
-                let client = self.by_context(&context).await?;
-                return Ok(Worker { name: cluster.to_owned(), client });
-            }
+        if let Some(context) = self.own_context([fleet::context(cluster), cluster.to_owned()]) {
+            return Ok(Worker { name: cluster.to_owned(), client: self.by_context(&context).await? });
         }
         let hint = format!(
-            "ask for leave to read the Secrets of {}, or add a context named {} to your kubeconfig",
+            "add a context named {cluster} or {} to your kubeconfig, or ask for leave to read the Secrets of {}",
+            fleet::context(cluster),
             self.operator_namespace,
-            fleet::context(cluster)
         );
         let message = format!("failed to reach cluster {cluster}: {}", crate::failure::text(&refused));
-        Err(Failure::new(Code::Error, message).hint(hint).into())
+        let code = if crate::failure::is_forbidden(&refused) { Code::Forbidden } else { Code::Error };
+        Err(Failure::new(code, message).hint(hint).into())
     }
 
     /// By the kubeconfig that the cluster's object names.
@@ -81,7 +80,28 @@ impl Manager {
         // What the operator would not use is not used here either: it may run programs of this machine.
         rules::dispatch::kubeconfig::refuse(&config)
             .map_err(|why| anyhow::anyhow!("its kubeconfig is refused: {why}"))?;
-        client_of(serde_json::from_value(config).context("it has no kubeconfig")?, None).await
+        let source = Source::Worker {
+            name: cluster.to_owned(),
+            place: self.place_of(&object.spec.cluster_source).unwrap_or_default(),
+        };
+        client_of(serde_json::from_value(config).context("it has no kubeconfig")?, None, source).await
+    }
+
+    /// The address of a worker, by the kubeconfig that its object names. One that cannot be read leads nowhere.
+    pub(crate) async fn server_of(&self, cluster: &MultiKueueCluster) -> Option<String> {
+        let bytes = self.kubeconfig_of(&cluster.spec.cluster_source).await.ok()?;
+        let kubeconfig: Kubeconfig = serde_saphyr::from_str(std::str::from_utf8(&bytes).ok()?).ok()?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.ok()?;
+        Some(config.cluster_url.to_string().trim_end_matches('/').to_owned())
+    }
+
+    /// Where the kubeconfig of a worker is, in words.
+    fn place_of(&self, source: &ClusterSource) -> Option<String> {
+        let place = source.kube_config.as_ref()?;
+        Some(match place.location_type.unwrap_or_default() {
+            LocationType::Secret => format!("Secret {}/{}", self.operator_namespace, place.location),
+            LocationType::Path => format!("file {}", place.location),
+        })
     }
 
     async fn kubeconfig_of(&self, source: &ClusterSource) -> anyhow::Result<Vec<u8>> {
@@ -107,9 +127,12 @@ impl Manager {
     }
 }
 
-pub(super) async fn client_of(kubeconfig: Kubeconfig, context: Option<String>) -> anyhow::Result<Client> {
+pub(super) async fn client_of(
+    kubeconfig: Kubeconfig,
+    context: Option<String>,
+    source: Source,
+) -> anyhow::Result<Client> {
     let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
-    config.connect_timeout = Some(CONNECT);
-    Client::try_from(config).context("failed to prepare a client")
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+    way::client(config, source).context("failed to prepare a client")
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use types::kueue::{LocalQueue, MultiKueueCluster};
 
 use super::clock::{self, Ahead};
-use super::{Findings, queues};
+use super::{Findings, Grade, queues};
 use crate::clusters::layout::{Layout, active};
 use crate::clusters::{self, counterparts};
 use crate::connect::{Manager, within};
@@ -24,9 +24,13 @@ pub(super) async fn examine(
     now: Timestamp,
 ) -> Findings {
     let (mut found, name) = (Findings::default(), cluster.metadata.name.clone().unwrap_or_default());
-    connection(cluster, &name, now, &mut found);
+    let server = manager.server_of(cluster).await;
+    connection(cluster, &name, server.as_deref(), now, &mut found);
+    let is_lost = found.count(Grade::Wrong) > 0;
     let seen = match clusters::look(manager, &name).await {
         Ok(seen) => seen,
+        // That nobody reaches it is said once.
+        Err(error) if is_lost && failure::is_unreachable(&error) => return found,
         Err(error) => {
             found.wrong(
                 format!("worker {name} cannot be asked: {}", failure::text(&error)),
@@ -58,7 +62,13 @@ pub(super) async fn examine(
     found
 }
 
-fn connection(cluster: &MultiKueueCluster, name: &str, now: Timestamp, found: &mut Findings) {
+fn connection(
+    cluster: &MultiKueueCluster,
+    name: &str,
+    server: Option<&str>,
+    now: Timestamp,
+    found: &mut Findings,
+) {
     let Some(condition) = active(cluster) else {
         return found.wrong(
             format!("no operator has said anything about worker {name}"),
@@ -79,10 +89,9 @@ fn connection(cluster: &MultiKueueCluster, name: &str, now: Timestamp, found: &m
         _ => "ferry join makes a worker of a kubeconfig".to_owned(),
     };
     let since = crate::output::age(condition.last_transition_time.0, now);
-    found.wrong(
-        format!("worker {name} is not connected since {since}: {}: {}", condition.reason, condition.message),
-        remedy,
-    );
+    let at = server.map(|server| format!(", at {server}")).unwrap_or_default();
+    let why = format!("{}: {}", condition.reason, condition.message);
+    found.wrong(format!("worker {name} is not connected for {since}{at}: {why}"), remedy);
 }
 
 fn expect_queue(cluster: &str, queue: &LocalQueue, there: &[LocalQueue], found: &mut Findings) {

@@ -379,9 +379,52 @@ fn nobody_answers() {
     let contexts = json!([{ "name": "c", "context": { "cluster": "c", "user": "" } }]);
     let config = json!({ "clusters": cluster, "contexts": contexts, "current-context": "c", "users": [] });
     std::fs::write(&file, config.to_string()).expect("a file");
+    let there = format!("failed to reach https://127.0.0.1:1 (context c of {})", file.display());
+    for verb in [
+        "get",
+        "clusters",
+        "describe a",
+        "explain a",
+        "logs a",
+        "top",
+        "events",
+        "wait a",
+        "hold a",
+        "release a",
+        "cancel a",
+        "install",
+        "join c",
+        "leave a",
+        "cordon a",
+        "uncordon a",
+        "drain a",
+        "doctor",
+    ] {
+        let arguments = verb.split(' ');
+        let refused = said(command(home.path()).args(arguments).env("KUBECONFIG", &file), "");
+        refused.refused(2, &there, "is the cluster up, and its address right?");
+        assert_eq!(refused.stderr.lines().count(), 2, "an error and a hint: {}", refused.stderr);
+        assert_eq!(refused.stdout, "", "{verb}");
+    }
+    for missing in ["nowhere", "."] {
+        let refused = said(command(home.path()).arg("get").env("KUBECONFIG", home.path().join(missing)), "");
+        refused.refused(2, "failed to read what KUBECONFIG names", "say which file to use");
+    }
+}
+
+/// A server that takes connections and says nothing is named as well, and not waited for.
+#[test]
+fn nobody_says_anything() {
+    let home = tempfile::tempdir().expect("a directory");
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let server = format!("https://{}", silent.local_addr().expect("an address"));
+    let file = home.path().join("config");
+    let contexts = json!([{ "name": "ferry-manager", "context": { "cluster": "c", "user": "" } }]);
+    let clusters = json!([{ "name": "c", "cluster": { "server": server } }]);
+    let config = json!({ "clusters": clusters, "contexts": contexts, "current-context": "ferry-manager", "users": [] });
+    std::fs::write(&file, config.to_string()).expect("a file");
     let refused = said(command(home.path()).args(["get", "jobs"]).env("KUBECONFIG", &file), "");
-    refused.refused(2, "failed to list", "is the cluster up?");
-    assert_eq!(refused.stderr.lines().count(), 2, "an error and a hint: {}", refused.stderr);
+    refused.refused(2, &format!("failed to reach {server} (context ferry-manager of "), "ferry up starts it");
 }
 
 #[test]
