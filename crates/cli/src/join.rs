@@ -15,7 +15,7 @@ use types::kueue::{AdmissionCheck, MultiKueueCluster, MultiKueueConfig};
 
 use crate::clusters::layout::{active, config_of};
 use crate::connect::{Manager, Options};
-use crate::failure::{Code, Failure, Hint as _};
+use crate::failure::{self, Code, Failure, Hint as _};
 use crate::install::{self, apply::Target};
 use crate::{jobs, output, process};
 use access::Access;
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     config: Option<String>,
 
     /// The address by which the operator reaches the worker [default: that of the context].
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = server)]
     server: Option<String>,
 
     /// Let the management cluster read the logs of pods, too, for `ferry logs`.
@@ -91,6 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         expect_definitions(&manager.client, &manager.context_name()).await?;
 
         let identity = access::identity(&manager.client).await?;
+        expect_another_cluster(&manager, &identity, &worker, &name, &address.server).await?;
         let access = Access { identity, namespace: &manager.operator_namespace, logs: arguments.logs };
         if !arguments.shared {
             access.expect_no_other_manager(&worker).await?;
@@ -129,6 +130,43 @@ fn expect_name(name: &str) -> anyhow::Result<()> {
             Err(Failure::new(Code::Error, message).hint("give it another one with --name").into())
         }
     }
+}
+
+/// The address of a worker, as the operator takes it: encrypted, or its credentials are anybody's.
+fn server(url: &str) -> Result<String, String> {
+    let uri: http::Uri = url.parse().map_err(|error| format!("{error}"))?;
+    match (uri.scheme_str(), uri.host()) {
+        (Some("https"), Some(_)) => Ok(url.to_owned()),
+        _ => Err("write it like https://east.example:6443".to_owned()),
+    }
+}
+
+/// A cluster is a worker once, and not its own: as its own, a Job and its mirror would be one object; twice, two workers
+/// would share one account, which is gone when either leaves.
+async fn expect_another_cluster(
+    manager: &Manager,
+    identity: &str,
+    worker: &Target,
+    name: &str,
+    server: &str,
+) -> anyhow::Result<()> {
+    if access::identity(&worker.client).await? == identity {
+        let message =
+            format!("{} leads to the management cluster itself, which cannot be its own worker", worker.name);
+        let hint = "Jobs without a queue that leads to workers run there as they are; --context says which cluster manages";
+        return Err(Failure::new(Code::No, message).hint(hint).into());
+    }
+    for cluster in manager.clusters().await? {
+        let other = cluster.metadata.name.as_deref().unwrap_or_default();
+        if other != name && manager.server_of(&cluster).await.as_deref() == Some(server.trim_end_matches('/'))
+        {
+            let message = format!("{} is a worker already, called {other}", worker.name);
+            let hint =
+                format!("to join it again: --name {other}; to call it {name}: ferry leave {other} first");
+            return Err(Failure::new(Code::No, message).hint(hint).into());
+        }
+    }
+    Ok(())
 }
 
 async fn expect_definitions(client: &Client, cluster: &str) -> anyhow::Result<()> {
@@ -195,7 +233,7 @@ async fn add_to_config(here: &Target, config: &str, cluster: &str) -> anyhow::Re
     if let Some(version) = there.and_then(|there| there.metadata.resource_version) {
         wanted["metadata"]["resourceVersion"] = json!(version);
     }
-    here.apply(&wanted).await.hint("somebody else changed it just now: try again")
+    here.apply(&wanted).await.hint_if(failure::is_conflict, "somebody else changed it just now: try again")
 }
 
 /// A check that leads to the configuration, made if there is none.

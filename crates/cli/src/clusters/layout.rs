@@ -7,7 +7,7 @@ use rules::workload;
 use types::kueue::{AdmissionCheck, ClusterQueue, LocalQueue, MultiKueueCluster, MultiKueueConfig, Workload};
 
 use crate::failure::{Code, Failure};
-use crate::jobs;
+use crate::{jobs, names};
 
 /// Everything about workers, as it was when it was read.
 pub(crate) struct Layout {
@@ -36,11 +36,9 @@ impl Layout {
     pub(crate) fn cluster(&self, name: &str) -> anyhow::Result<&MultiKueueCluster> {
         let found = self.clusters.iter().find(|cluster| cluster.metadata.name.as_deref() == Some(name));
         found.ok_or_else(|| {
-            let names: Vec<&str> =
-                self.clusters.iter().filter_map(|it| it.metadata.name.as_deref()).collect();
-            Failure::new(Code::NotFound, format!("there is no cluster {name}"))
-                .hint(format!("clusters that there are: {}", names.join(", ")))
-                .into()
+            let there: Vec<String> = self.clusters.iter().filter_map(|it| it.metadata.name.clone()).collect();
+            let hint = names::hint("clusters", name, &there, "there is none yet: ferry join adds one");
+            Failure::new(Code::NotFound, format!("there is no cluster {name}")).hint(hint).into()
         })
     }
 

@@ -78,6 +78,36 @@ async fn a_job_moves_when_its_worker_is_drained() -> anyhow::Result<()> {
     assert!(said.contains(&format!("hint: ferry uncordon {first}")), "{said}");
     run(&["uncordon", &first])?;
 
+    // A cluster is a worker once, under one name, and never its own.
+    let refused = |arguments: &[&str], code: i32, error: &str, hint: &str| -> anyhow::Result<()> {
+        let output = ferry(&kubeconfig).args(arguments).output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(error) && said.contains(hint), "{said}");
+        Ok(())
+    };
+    refused(
+        &["join", "ferry-east"],
+        1,
+        "ferry-east is a worker already, called east",
+        "hint: to join it again: --name east;",
+    )?;
+    refused(
+        &["join", "ferry-manager", "--name", "me", "--dry-run"],
+        1,
+        "ferry-manager leads to the management cluster itself",
+        "hint: Jobs without a queue",
+    )?;
+    for server in ["east", "http://127.0.0.1:1", "127.0.0.1:6443"] {
+        refused(
+            &["join", "ferry-east", "--name", "east", "--server", server],
+            2,
+            "for '--server <URL>'",
+            "https://east.example:6443",
+        )?;
+    }
+    refused(&["cordon", "esat"], 3, "there is no cluster esat", "hint: did you mean east?")?;
+
     // A worker of the fleet can be joined like any other, and then has credentials of its own.
     let said = run(&["join", "ferry-east", "--name", "east"])?;
     assert!(said.contains("east is connected"), "{said}");
