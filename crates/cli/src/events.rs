@@ -11,10 +11,10 @@ use reconcile::{Cache, Tasks};
 use tokio::sync::mpsc;
 
 use crate::connect::{Manager, Options, within};
-use crate::jobs;
 use crate::output::{self, Cell, Palette, Table, Tone};
 use crate::process;
 use crate::view::View;
+use crate::{failure, jobs};
 
 /// What the management cluster is called among clusters.
 pub(crate) const HERE: &str = "manager";
@@ -88,13 +88,19 @@ async fn sources(manager: &Manager, view: Option<&View>) -> anyhow::Result<Vec<(
     let names: BTreeSet<String> = if let Some(view) = view {
         view.cluster.iter().chain(&view.nominated).cloned().collect()
     } else {
-        let clusters = manager.clusters().await?;
+        let clusters = match manager.clusters().await {
+            Err(error) if failure::is_forbidden(&error) => {
+                output::note(format!("warning: without workers: {}", failure::text(&error)));
+                Vec::new()
+            }
+            clusters => clusters?,
+        };
         clusters.into_iter().filter_map(|cluster| cluster.metadata.name).collect()
     };
     for name in names {
         match manager.reader(&name).await {
             Ok(worker) => sources.push((worker.name, worker.client)),
-            Err(error) => output::note(format!("warning: {}", crate::failure::text(&error))),
+            Err(error) => output::note(format!("warning: {}", failure::text(&error))),
         }
     }
     Ok(sources)
@@ -112,7 +118,7 @@ async fn gather(sources: &[(String, kube::Client)], namespace: &str, view: Optio
         let api: Api<Event> = Api::namespaced(client.clone(), namespace);
         match within(cluster, "list events", api.list(&ListParams::default())).await {
             Ok(list) => all.extend(list.items.iter().map(|event| Told::read(cluster, event))),
-            Err(error) => output::note(format!("warning: {}", crate::failure::text(&error))),
+            Err(error) => output::note(format!("warning: {}", failure::text(&error))),
         }
     }
     all.retain(|told| view.is_none_or(|view| told.is_about(view)));

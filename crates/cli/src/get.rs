@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 use types::kueue::{ClusterQueue, LocalQueue, MultiKueueCluster};
 
 use crate::connect::{Manager, Options};
-use crate::failure::{Code, Failure};
+use crate::failure::{self, Code, Failure};
 use crate::jobs::{self, Found};
 use crate::live::Live;
 use crate::names;
@@ -22,7 +22,7 @@ use crate::view::{Status, View};
 ///
 /// A Job is Queued (waits for quota), Dispatching (waits for a worker), Starting, Running, Stopping, Held, Complete, Failed,
 /// Deleting, or External (left to a controller that is not here); -w also shows those that were Deleted. Other kinds of jobs are shown as far as their Workload
-/// tells. With -o json or yaml, every item is such a line and not the object; kubectl has those.
+/// tells. With -o json or yaml, every Job is such a line and not the object, which kubectl has; queues and clusters are the objects.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  ferry get jobs\n  ferry get jobs -A -o wide\n  ferry get jobs -w\n  ferry get queues"
@@ -241,14 +241,18 @@ async fn watch(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()> {
 
 async fn queues(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()> {
     let namespace = arguments.namespace(manager);
-    let local = jobs::objects::<LocalQueue>(&manager.client, namespace);
-    let (mut local, all) = tokio::try_join!(local, jobs::cluster_objects::<ClusterQueue>(&manager.client))?;
+    let mut local = jobs::objects::<LocalQueue>(&manager.client, namespace).await?;
+    let all = match jobs::cluster_objects::<ClusterQueue>(&manager.client).await {
+        // What a queue has left is for those to see who may see whose queue it is.
+        Err(error) if failure::is_forbidden(&error) => None,
+        all => Some(all?),
+    };
     let name = |queue: &LocalQueue| queue.metadata.name.clone().unwrap_or_default();
     arguments.expect_names("queue", local.iter().map(name).collect(), namespace)?;
     local.retain(|queue| arguments.is_wanted(&name(queue)));
     match arguments.output {
-        Some(Format::Json) => return output::json(&json!({ "items": local })),
-        Some(Format::Yaml) => return output::yaml(&json!({ "items": local })),
+        Some(Format::Json) => return output::json(&items(local)),
+        Some(Format::Yaml) => return output::yaml(&items(local)),
         Some(Format::Name) => return local.iter().try_for_each(|queue| output::line(name(queue))),
         None | Some(Format::Wide) => {}
     }
@@ -259,13 +263,16 @@ async fn queues(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()> 
     let mut table = Table::new(headings);
     for queue in &local {
         let status = queue.status.clone().unwrap_or_default();
-        let of = all.iter().find(|it| it.metadata.name.as_ref() == Some(&queue.spec.cluster_queue));
+        let used = all.as_ref().map(|all| {
+            let of = all.iter().find(|it| it.metadata.name.as_ref() == Some(&queue.spec.cluster_queue));
+            of.map_or_else(|| "no such ClusterQueue".to_owned(), used)
+        });
         let mut row: Vec<Cell> = vec![
             name(queue).into(),
             queue.spec.cluster_queue.clone().into(),
             status.pending_workloads.to_string().into(),
             status.admitted_workloads.to_string().into(),
-            of.map_or_else(|| "no such ClusterQueue".to_owned(), used).into(),
+            used.unwrap_or_default().into(),
         ];
         if arguments.all_namespaces {
             row.insert(0, queue.metadata.namespace.clone().unwrap_or_default().into());
@@ -273,6 +280,14 @@ async fn queues(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()> 
         table.row(row);
     }
     print(table, "queues", namespace)
+}
+
+/// Objects without the record of who wrote which field, which is long and seldom what is looked for.
+fn items<K: kube::Resource + serde::Serialize>(mut objects: Vec<K>) -> Value {
+    for object in &mut objects {
+        object.meta_mut().managed_fields = None;
+    }
+    json!({ "items": objects })
 }
 
 /// What is used of what a ClusterQueue has, over all its flavors.
@@ -289,8 +304,8 @@ async fn clusters(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()
     arguments.expect_names("cluster", clusters.iter().map(name).collect(), None)?;
     clusters.retain(|cluster| arguments.is_wanted(&name(cluster)));
     match arguments.output {
-        Some(Format::Json) => return output::json(&json!({ "items": clusters })),
-        Some(Format::Yaml) => return output::yaml(&json!({ "items": clusters })),
+        Some(Format::Json) => return output::json(&items(clusters)),
+        Some(Format::Yaml) => return output::yaml(&items(clusters)),
         Some(Format::Name) => return clusters.iter().try_for_each(|it| output::line(name(it))),
         None | Some(Format::Wide) => {}
     }

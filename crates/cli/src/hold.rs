@@ -55,7 +55,7 @@ fn set(which: &Which, active: bool) -> anyhow::Result<ExitCode> {
     process::run(async {
         let manager = which.connection.manager().await?;
         for name in &which.jobs {
-            let found = jobs::find(&manager, name).await?;
+            let found = jobs::find_queued(&manager, name).await?;
             let title = found.view.title();
             if found.view.status.has_ended() {
                 let message = format!("{title} has ended: it is {}", found.view.status.text());

@@ -1,5 +1,7 @@
 //! Jobs as the management cluster holds them: all of them, or one by its name.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::ListParams;
@@ -9,8 +11,12 @@ use types::kueue::Workload;
 
 use crate::connect::Manager;
 use crate::failure::{Code, Failure};
+use crate::live::Live;
 use crate::names;
-use crate::view::{View, owner, stands_for};
+use crate::view::{Status, View, owner, stands_for};
+
+/// How long an operator may take to make the Workload of a Job.
+const MADE: Duration = Duration::from_secs(10);
 
 /// A Job, whatever its kind, and its Workload.
 #[derive(Debug, Clone)]
@@ -62,6 +68,29 @@ pub(crate) async fn find(manager: &Manager, name: &str) -> anyhow::Result<Found>
         let hint = names::hint("Jobs", name, &there, none);
         Failure::new(Code::NotFound, message).hint(hint).into()
     })
+}
+
+/// The same, once its Workload is there: the operator makes it a moment after a Job was submitted. Where none is made in
+/// time, the Job alone.
+pub(crate) async fn find_queued(manager: &Manager, name: &str) -> anyhow::Result<Found> {
+    let found = find(manager, name).await?;
+    let view = &found.view;
+    let is_due = view.queue.is_some() && !view.status.has_ended() && view.status != Status::External;
+    if found.workload.is_some() || !is_due {
+        return Ok(found);
+    }
+    let live = Live::start(&manager.client, Some(&manager.namespace)).await?;
+    let made = async {
+        loop {
+            match live.by_uid(&view.uid) {
+                Some(found) if found.workload.is_none() => live.changed().await,
+                found => return found,
+            }
+        }
+    };
+    let made = tokio::time::timeout(MADE, made).await;
+    live.stop().await;
+    Ok(made.ok().flatten().unwrap_or(found))
 }
 
 fn pick<'a>(all: &'a [Found], name: &str) -> Option<&'a Found> {

@@ -58,11 +58,11 @@ pub(crate) struct Arguments {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct What {
     /// Only the pods of this index of an Indexed Job.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(0..))]
     pub(crate) index: Option<i32>,
 
     /// Only so many of the last lines of each pod.
-    #[arg(long, value_name = "LINES")]
+    #[arg(long, value_name = "LINES", allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(0..))]
     pub(crate) tail: Option<i64>,
 
     /// Only what is newer, for example 90s or 1h.

@@ -128,6 +128,7 @@ fn the_verbs_of_users() {
     waiting_for_quota(&fleet);
     what_is_not_there(&fleet);
     without_leave_to_read_secrets(&fleet);
+    asked_at_once(&fleet);
     let output = replaced.wait_with_output().expect("ferry ends");
     let lines = String::from_utf8(output.stdout).expect("text");
     assert!(output.status.success());
@@ -296,6 +297,36 @@ fn what_is_not_there(fleet: &Fleet) {
     fleet.run(&["man", "lgos"]).refused(3, "there is no verb lgos", "did you mean logs?");
 }
 
+/// What is asked right after a Job was submitted waits until the operator has seen it.
+fn asked_at_once(fleet: &Fleet) {
+    for round in 0..3 {
+        let name = format!("soon{round}");
+        fleet.submit(&name, "100", "true");
+        let text = fleet.run(&["explain", &name]).expect(0);
+        assert!(text.starts_with(&format!("{name} is Queued")) && text.contains("cpu 100"), "{text}");
+        let name = format!("kept{round}");
+        fleet.submit(&name, "100m", "sleep 300");
+        assert_eq!(fleet.run(&["hold", &name]).expect(0), format!("{name} is held\n"));
+        fleet.run(&["cancel", &name, "--no-wait"]).expect(0);
+    }
+    // What nobody will queue is not waited for.
+    let elsewhere = job("elsewhere", "1", "true", json!({ "managedBy": "example.com/nobody" }));
+    fleet.with_input(&["submit", "-"], &elsewhere).expect(0);
+    assert!(fleet.run(&["explain", "elsewhere"]).expect(0).starts_with("elsewhere is External"));
+    for (arguments, error) in [
+        (["logs", "frames", "--index", "-1"], "-1 is not in 0.."),
+        (["logs", "frames", "--tail", "-1"], "-1 is not in 0.."),
+    ] {
+        let said = fleet.run(&arguments);
+        assert!(said.code == Some(2) && said.stderr.contains(error), "{said:?}");
+    }
+    for what in ["queues", "clusters"] {
+        let shown = fleet.json(&["get", what]);
+        let metadata = &shown["items"][0]["metadata"];
+        assert!(metadata["name"].is_string() && metadata["managedFields"].is_null(), "{shown}");
+    }
+}
+
 /// A user without leave to read the kubeconfigs of workers is told so; a context of his own serves as well.
 fn without_leave_to_read_secrets(fleet: &Fleet) {
     fleet.submit("private", "100m", "sleep 300");
@@ -349,19 +380,48 @@ fn without_leave_to_read_secrets(fleet: &Fleet) {
     );
     assert!(page.stdout.contains(&why) && page.stdout.contains("is forbidden"), "{}", page.stdout);
     let logs = fleet.run(&["logs", "private", "--kubeconfig", file.to_str().expect("a path")]);
-    logs.refused(2, &why, &format!("a context named ferry-{cluster}"));
+    logs.refused(5, &why, &format!("add a context named {cluster} or ferry-{cluster} to your kubeconfig"));
     assert!(get(true).stdout.contains(&format!("Pods on {cluster}:\n")), "a context of his own serves");
+    with_leave_for_a_namespace_only(fleet, &cluster, file.to_str().expect("a path"));
     fleet.run(&["cancel", "private"]).expect(0);
+}
+
+/// The same user, who may no longer read what is in no namespace, goes without it. He has contexts for the workers.
+fn with_leave_for_a_namespace_only(fleet: &Fleet, cluster: &str, kubeconfig: &str) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let bindings: kube::Api<k8s_openapi::api::rbac::v1::ClusterRoleBinding> =
+            kube::Api::all(client(fleet).await);
+        bindings.delete("user", &kube::api::DeleteParams::default()).await.expect("deleted");
+    });
+    let run = |arguments: &[&str]| fleet.run(&[arguments, &["--kubeconfig", kubeconfig]].concat());
+    run(&["clusters"]).refused(5, "is forbidden", "ask an administrator");
+    assert!(run(&["get", "jobs"]).expect(0).contains("private"));
+    let queues = run(&["get", "queues"]).expect(0);
+    assert!(queues.lines().any(|line| line.starts_with("fleet") && line.ends_with('-')), "{queues}");
+    let described = run(&["describe", "private"]).expect(0);
+    assert!(described.contains(&format!("Pods on {cluster}:\n")), "{described}");
+    let events = run(&["events"]);
+    assert!(events.stderr.starts_with("warning: without workers: "), "{events:?}");
+    assert!(events.expect(0).contains("manager"), "what was told here");
+    assert!(
+        run(&["events", "private"]).expect(0).contains(&format!(" {cluster} ")),
+        "his own context serves"
+    );
+}
+
+async fn client(fleet: &Fleet) -> kube::Client {
+    let config = kube::config::Kubeconfig::read_from(fleet.kubeconfig()).expect("a kubeconfig");
+    let options = kube::config::KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(config, &options).await.expect("a config");
+    kube::Client::try_from(config).expect("a client")
 }
 
 /// A token of the service account `user`.
 fn token(fleet: &Fleet) -> String {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let config = kube::config::Kubeconfig::read_from(fleet.kubeconfig()).expect("a kubeconfig");
-        let config = kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default()).await.expect("a config");
-        let client = kube::Client::try_from(config).expect("a client");
-        let accounts: kube::Api<k8s_openapi::api::core::v1::ServiceAccount> = kube::Api::default_namespaced(client);
+        let accounts: kube::Api<k8s_openapi::api::core::v1::ServiceAccount> = kube::Api::default_namespaced(client(fleet).await);
         let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": { "audiences": [] } });
         let params = kube::api::PostParams::default();
         let answer: Value = accounts.create_subresource("token", "user", &params, &request).await.expect("a token");
