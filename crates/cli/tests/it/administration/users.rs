@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use super::site::{Sites, ferry, job, succeeded};
+use super::site::{Sites, apply, eventually, ferry, job, succeeded};
 
 pub(super) async fn verbs(sites: &Sites) -> anyhow::Result<()> {
     let submit = |mut job: Value, cpu: &str| -> anyhow::Result<()> {
@@ -40,7 +40,7 @@ pub(super) async fn verbs(sites: &Sites) -> anyhow::Result<()> {
 
     // One that needs all there is waits for the other, and is told so with numbers.
     submit(job("big", true), "4")?;
-    let explained = super::site::eventually("it waits", async || {
+    let explained = eventually("it waits", async || {
         let explained = of(&["explain", "big", "-n", "team", "-o", "json"])?;
         Ok((explained["clusters"][0]["answer"] == "Waits").then_some(explained))
     })
@@ -70,8 +70,74 @@ pub(super) async fn verbs(sites: &Sites) -> anyhow::Result<()> {
     assert!(text.starts_with("big is Queued, 1 of 1 in ClusterQueue team, waiting for "), "{text}");
 
     with_the_credentials_of_the_operator(sites, &cluster)?;
+    as_one_of_the_team(sites, &cluster).await?;
     let said = sites.said(&["cancel", "big", "greets", "-n", "team"])?;
     assert!(said.contains("big is gone") && said.contains("greets is gone"), "{said}");
+    Ok(())
+}
+
+/// A user with the role `edit` in his namespace, and with what docs/real-clusters.md says that users need.
+async fn as_one_of_the_team(sites: &Sites, cluster: &str) -> anyhow::Result<()> {
+    let manager = sites.client("manager");
+    let rbac = |kind: &str, name: &str| json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": { "name": name } });
+    let group = "rbac.authorization.k8s.io";
+    let resources = [
+        "workloads",
+        "localqueues",
+        "clusterqueues",
+        "cohorts",
+        "resourceflavors",
+        "admissionchecks",
+        "multikueueclusters",
+        "multikueueconfigs",
+    ];
+    let mut role = rbac("ClusterRole", "ferry-user");
+    role["rules"] = json!([{ "apiGroups": ["kueue.x-k8s.io"], "resources": resources, "verbs": ["get", "list", "watch"] }]);
+    apply(&manager, role).await?;
+    let mut binding = rbac("RoleBinding", "");
+    binding["subjects"] = json!([{ "apiGroup": group, "kind": "User", "name": "ann" }]);
+    // What `edit` is put together from by a controller that these clusters do without.
+    for (i, name) in
+        ["system:aggregate-to-edit", "system:aggregate-to-view", "ferry-user"].into_iter().enumerate()
+    {
+        binding["metadata"] = json!({ "name": format!("ann-{i}"), "namespace": "team" });
+        binding["roleRef"] = json!({ "apiGroup": group, "kind": "ClusterRole", "name": name });
+        apply(&manager, binding.clone()).await?;
+    }
+
+    // On the workers she is nobody.
+    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(sites.kubeconfig())?)?;
+    for user in config["users"].as_array_mut().context("users")? {
+        user["user"]["as"] = json!("ann");
+    }
+    let file = sites.kubeconfig().with_file_name("ann");
+    std::fs::write(&file, config.to_string())?;
+    let run = |arguments: &[&str]| ferry(&file).args(arguments).args(["-n", "team"]).output();
+    let said = |arguments: &[&str]| succeeded(arguments, &run(arguments)?);
+    eventually("she is let in", async || Ok(run(&["get", "jobs"])?.status.success().then_some(()))).await?;
+    assert!(said(&["get", "jobs"])?.contains("greets"));
+    assert!(said(&["get", "queues"])?.contains("team"));
+    assert_eq!(said(&["wait", "greets", "--for", "running"])?, "greets is Running\n");
+    assert!(said(&["describe", "greets"])?.contains(&format!("Cluster:     {cluster}")));
+    assert!(said(&["events", "greets"])?.contains("CreatedWorkload"));
+    for verb in [&["explain", "big"][..], &["clusters"], &["hold", "greets"], &["logs", "greets"]] {
+        let refused = run(verb)?;
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(5), "{verb:?}: {said}");
+        assert!(said.contains("is forbidden: User \"ann\" cannot") && said.contains("\nhint: "), "{said}");
+    }
+
+    // In the whole cluster.
+    binding["kind"] = json!("ClusterRoleBinding");
+    binding["metadata"] = json!({ "name": "ferry-user" });
+    apply(&manager, binding).await?;
+    eventually("she is let in", async || Ok(run(&["clusters"])?.status.success().then_some(()))).await?;
+    let shown = said(&["clusters"])?;
+    let row = shown.lines().find(|line| line.starts_with(cluster)).context("a row")?;
+    assert!(row.contains("Connected") && row.contains("only by the operator"), "{shown}");
+    let explained = said(&["explain", "big"])?;
+    assert!(explained.contains("when greets ends"), "{explained}");
+    assert!(said(&["top"])?.contains("greets"));
     Ok(())
 }
 
