@@ -192,6 +192,11 @@ pub(crate) fn is_forbidden(error: &anyhow::Error) -> bool {
     status_of(error) == Some(403)
 }
 
+/// Whether what was asked for is not there.
+pub(crate) fn is_not_found(error: &anyhow::Error) -> bool {
+    status_of(error) == Some(404)
+}
+
 /// Whether somebody else has written in between, or has a say in it.
 pub(crate) fn is_conflict(error: &anyhow::Error) -> bool {
     status_of(error) == Some(409)

@@ -7,14 +7,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use kube::api::LogParams;
+use runner::kept::Kept;
 
 use crate::connect::{Manager, Options, within};
-use crate::failure::{Code, Failure};
+use crate::failure::{self, Code, Failure};
 use crate::jobs::{self, Found};
 use crate::kept;
 use crate::names;
@@ -27,8 +28,10 @@ use crate::view::View;
 pub(crate) use follow::follow;
 
 /// How often logs of pods that have just gone are looked for, and how long in between.
-const ATTEMPTS: usize = 10;
+const ATTEMPTS: usize = 50;
 const ATTEMPT: Duration = Duration::from_millis(200);
+/// How long after its end the logs of a Job may be on their way.
+const LATELY: SignedDuration = SignedDuration::from_mins(1);
 
 /// Show what the pods of a Job wrote, from the cluster that it runs or ran on.
 ///
@@ -101,19 +104,39 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 /// Prints the logs of the pods that are there and of those that are gone. True if there were any.
 async fn print_all(manager: &Manager, view: &View, what: &What) -> anyhow::Result<bool> {
-    let mut attempts = if view.status.has_ended() && kept::is_possible(manager, view) { ATTEMPTS } else { 1 };
-    loop {
-        let read = print_present(manager, view, what).await?;
-        if print_kept(manager, view, what, &read).await? || !read.is_empty() {
-            return Ok(true);
+    let read = print_present(manager, view, what).await?;
+    if is_being_kept(manager, view, Timestamp::now()) {
+        all_kept(manager, view, what, &read).await;
+    }
+    Ok(print_kept(manager, view, what, &read).await? || !read.is_empty())
+}
+
+/// Whether logs may be on their way to where they are kept: a pod is gone a moment before, and nobody tells when it is done.
+fn is_being_kept(manager: &Manager, view: &View, now: Timestamp) -> bool {
+    let is_recent = |ended: Timestamp| now.duration_since(ended) < LATELY;
+    view.status.has_ended() && view.ended.is_some_and(is_recent) && kept::is_possible(manager, view)
+}
+
+/// Waits until as many logs are kept as there must be; a pod that failed may have none.
+async fn all_kept(manager: &Manager, view: &View, what: &What, read: &HashSet<String>) {
+    let succeeded = usize::try_from(view.progress.succeeded).unwrap_or(0).max(1);
+    let expected = if what.index.is_some() { 1 } else { succeeded };
+    for _ in 0..ATTEMPTS {
+        if read.len() + kept(manager, view, what, read).len() >= expected {
+            return;
         }
-        attempts -= 1;
-        if attempts == 0 {
-            return Ok(false);
-        }
-        // A pod is gone a moment before its logs are put where they are kept, and nobody tells when that is done.
         tokio::time::sleep(ATTEMPT).await;
     }
+}
+
+/// The logs that were kept of pods that are gone, without those that were read before.
+fn kept(manager: &Manager, view: &View, what: &What, but: &HashSet<String>) -> Vec<Kept> {
+    let mut kept = kept::of(manager, view);
+    kept.retain(|kept| {
+        what.is_wanted(&kept.metadata) && !but.contains(kept.metadata.uid.as_deref().unwrap_or(""))
+    });
+    kept.sort_by_key(|kept| pods::index_of(&kept.metadata));
+    kept
 }
 
 /// Prints the logs of the pods that are there, and returns their uids.
@@ -121,16 +144,23 @@ async fn print_present(manager: &Manager, view: &View, what: &What) -> anyhow::R
     let place = pods::place(manager, view).await?;
     let pods = place.list(view).await?;
     let wanted: Vec<&Pod> = pods.iter().filter(|pod| what.is_wanted(&pod.metadata)).collect();
+    let mut read = HashSet::new();
     for pod in &wanted {
         for container in what.containers(pod) {
             let params = what.params(&container, false);
             let name = pod.name_any();
-            let text = within(&place.cluster, "read logs", place.pods(view).logs(&name, &params)).await?;
+            let text = within(&place.cluster, "read logs", place.pods(view).logs(&name, &params)).await;
+            let text = match text {
+                // It has gone since; what is kept of it comes with the rest.
+                Err(error) if failure::is_not_found(&error) => break,
+                text => text?,
+            };
+            read.extend(pod.uid());
             let several = pod.spec.as_ref().is_some_and(|spec| spec.containers.len() > 1);
             print(&text, &what.prefix(&name, &container, several))?;
         }
     }
-    Ok(wanted.iter().filter_map(|pod| pod.uid()).collect())
+    Ok(read)
 }
 
 /// Prints the logs that were kept of pods that are gone, without those that were read before. True if there were any.
@@ -140,11 +170,7 @@ async fn print_kept(
     what: &What,
     but: &HashSet<String>,
 ) -> anyhow::Result<bool> {
-    let mut kept = kept::of(manager, view);
-    kept.retain(|kept| {
-        what.is_wanted(&kept.metadata) && !but.contains(kept.metadata.uid.as_deref().unwrap_or(""))
-    });
-    kept.sort_by_key(|kept| pods::index_of(&kept.metadata));
+    let kept = kept(manager, view, what, but);
     let options = what.options(Timestamp::now());
     for pod in &kept {
         let containers = pod.containers().unwrap_or_default();

@@ -82,6 +82,7 @@ impl Fleet {
             .collect();
         let total = times(&settings.quota, workers.len());
         layout::manager(&manager.client(), manager.name(), &total, &known).await?;
+        layout::settled(&manager.client(), &settings.workers).await;
         Ok(Fleet { manager, workers })
     }
 

@@ -3,10 +3,15 @@
 //! Everything is Kueue's API, as an administrator of real clusters would write it. It is applied at every start under a
 //! name of our own, so that what an administrator has changed since stays his.
 
+use std::time::Duration;
+
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use tracing::debug;
+use types::kueue::{ClusterQueue, MultiKueueCluster};
 
 use crate::Error;
 
@@ -14,6 +19,8 @@ use crate::Error;
 pub const QUEUE: &str = "fleet";
 /// The namespace of what belongs to the operator.
 const NAMESPACE: &str = "kueue-system";
+/// How long to wait for the operator's first word about what was laid out.
+const SETTLED: Duration = Duration::from_secs(10);
 /// Who writes these objects.
 const MANAGER: &str = "ferry-fleet";
 
@@ -57,6 +64,34 @@ pub(crate) async fn manager(
     objects.push(kueue("AdmissionCheck", QUEUE, check));
     objects.extend([flavor(), cluster_queue(quota, Some(QUEUE)), local_queue()]);
     write(client, cluster, objects).await
+}
+
+/// Waits until the operator has said something about every worker, and about the queue that leads to them; but not long,
+/// since what an administrator has changed may keep it from being so.
+pub(crate) async fn settled(manager: &Client, workers: &[String]) {
+    let clusters: Api<MultiKueueCluster> = Api::all(manager.clone());
+    let queues: Api<ClusterQueue> = Api::all(manager.clone());
+    let is_known = |cluster: Option<&MultiKueueCluster>| {
+        let conditions = cluster.and_then(|cluster| cluster.status.as_ref()).map(|status| &status.conditions);
+        conditions.is_some_and(|conditions| conditions.iter().any(|it| it.type_ == "Active"))
+    };
+    let admits = |queue: Option<&ClusterQueue>| {
+        let conditions = queue.and_then(|queue| queue.status.as_ref()).map(|status| &status.conditions);
+        conditions.is_some_and(|all| all.iter().any(|it| it.type_ == "Active" && it.status == "True"))
+    };
+    let all = async {
+        for name in workers {
+            await_condition(clusters.clone(), name, is_known).await?;
+        }
+        await_condition(queues, QUEUE, admits).await
+    };
+    match tokio::time::timeout(SETTLED, all).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => {
+            debug!(error = %reconcile::chain(&error), "the queues of the fleet could not be watched");
+        }
+        Err(_) => debug!("the queues of the fleet do not admit anything yet"),
+    }
 }
 
 fn flavor() -> Value {

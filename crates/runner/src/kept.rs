@@ -36,9 +36,12 @@ pub(crate) fn keep(node: &Path, pod: &Pod, logs: &Path, most: usize) -> io::Resu
     let all = node.join(DIRECTORY);
     let directory = all.join(pod.uid().unwrap_or_default());
     fs::create_dir_all(&directory)?;
-    let metadata = ObjectMeta { managed_fields: None, ..pod.metadata.clone() };
-    fs::write(directory.join(METADATA), serde_json::to_vec(&metadata)?)?;
     fs::rename(logs, directory.join(LOGS))?;
+    // Last, and at once: whoever finds it finds the logs, too.
+    let metadata = ObjectMeta { managed_fields: None, ..pod.metadata.clone() };
+    let new = directory.join(format!("{METADATA}.new"));
+    fs::write(&new, serde_json::to_vec(&metadata)?)?;
+    fs::rename(new, directory.join(METADATA))?;
     forget_oldest(&all, most)
 }
 
