@@ -107,7 +107,7 @@ impl Options {
             Some(name) => Source::Context { name: name.clone(), files: files.clone() },
             None => Source::Pod,
         };
-        let client = way::client(config, source).context("failed to prepare a client")?;
+        let client = way::client(config, source, way::ANSWER).context("failed to prepare a client")?;
         let operator_namespace = self.operator_namespace.clone();
         Ok(Manager { client, namespace, operator_namespace, context, files, kubeconfig })
     }
@@ -142,7 +142,7 @@ impl Options {
     }
 }
 
-fn read_from(path: &Path) -> anyhow::Result<(Kubeconfig, Vec<PathBuf>)> {
+pub(crate) fn read_from(path: &Path) -> anyhow::Result<(Kubeconfig, Vec<PathBuf>)> {
     let failed = || format!("failed to read {}", path.display());
 
     // The reason in the system's own words; what follows would wrap them.
@@ -162,7 +162,7 @@ fn no_context(wanted: &str, there: &[String]) -> Failure {
     Failure::new(Code::NotFound, format!("there is no context {wanted}")).hint(hint)
 }
 
-fn no_cluster() -> Failure {
+pub(crate) fn no_cluster() -> Failure {
     Failure::new(Code::Error, "found no cluster: neither a kubeconfig nor a service account")
         .hint("start a fleet with `ferry up`, or name a kubeconfig with --kubeconfig")
 }

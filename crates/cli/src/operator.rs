@@ -11,13 +11,16 @@ use ::operator::leader::{Leadership, lead};
 use ::operator::webhooks::server::{Reach, Webhooks};
 use anyhow::Context as _;
 use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::KubeConfigOptions;
 use reconcile::{Clock, Tasks};
 use tokio::net::TcpListener;
 
-use crate::arguments;
-use crate::output;
-use crate::process;
+use crate::failure::Hint as _;
+use crate::{arguments, connect, output, process};
+
+/// What helps whose kubeconfig leads nowhere.
+const WHICH_CONTEXT: &str =
+    "--context NAME chooses one of the contexts of the kubeconfig; kubectl config get-contexts lists them";
 
 /// Acts until SIGTERM or SIGINT, or until somebody else does. Prints one line when it begins.
 pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
@@ -155,15 +158,15 @@ async fn config(arguments: &arguments::Operator) -> anyhow::Result<Config> {
     let options = KubeConfigOptions { context: arguments.context.clone(), ..KubeConfigOptions::default() };
     match &arguments.kubeconfig {
         Some(path) => {
-            let read = Kubeconfig::read_from(path);
-            let kubeconfig = read.with_context(|| format!("failed to read {}", path.display()))?;
+            let (kubeconfig, _) = connect::read_from(path)?;
             let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-            config.with_context(|| format!("failed to use {}", path.display()))
+            config.with_context(|| format!("failed to use {}", path.display())).hint(WHICH_CONTEXT)
         }
         None if arguments.context.is_some() => {
-            Config::from_kubeconfig(&options).await.context("failed to use the kubeconfig of the environment")
+            let config = Config::from_kubeconfig(&options).await;
+            config.context("failed to use the kubeconfig of the environment").hint(WHICH_CONTEXT)
         }
-        None => Config::infer().await.context("found no cluster: neither a kubeconfig nor a service account"),
+        None => Ok(Config::infer().await.map_err(|_| connect::no_cluster())?),
     }
 }
 

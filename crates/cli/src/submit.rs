@@ -128,7 +128,7 @@ async fn submit(
     }
     let (name, prefix) = (text("/metadata/name"), text("/metadata/generateName"));
     let namespace = Some(text("/metadata/namespace")).filter(|it| !it.is_empty());
-    let api = objects(manager, &api_version, &kind, namespace).await?;
+    let api = objects(manager, &api_version, &kind, namespace.clone()).await?;
     let title = format!("{} {}", kind.to_lowercase(), if name.is_empty() { &prefix } else { &name });
     let failed = || format!("failed to submit {title}");
     let answer = if name.is_empty() {
@@ -141,23 +141,41 @@ async fn submit(
         params.dry_run = arguments.dry_run;
         api.patch(&name, &params, &Patch::Apply(&document)).await
     };
-    let is_conflict = matches!(&answer, Err(kube::Error::Api(status)) if status.is_conflict());
-    let is_invalid = matches!(&answer, Err(kube::Error::Api(status)) if status.is_invalid());
+    let hint = match &answer {
+        Err(kube::Error::Api(status)) => {
+            advice(status, &title, namespace.as_ref().unwrap_or(&manager.namespace))
+        }
+        _ => None,
+    };
     let answer = answer.with_context(failed);
-    let object = if is_conflict {
-        answer.hint("--force takes over the fields that somebody else has set")?
-    } else if is_invalid {
-        answer.hint(
-            "ferry check says the same without a cluster; most of a Job cannot change once it is there",
-        )?
-    } else {
-        answer?
+    let object = match hint {
+        Some(hint) => answer.hint(hint)?,
+        None => answer?,
     };
     let queue =
         object.labels().get(QUEUE_NAME_LABEL).map(|queue| format!(" to queue {queue}")).unwrap_or_default();
     let would = if arguments.dry_run { "would be submitted" } else { "submitted" };
     output::line(format!("{} {} {would}{queue}", kind.to_lowercase(), object.name_any()))?;
     Ok(object)
+}
+
+/// What to do about a refusal.
+fn advice(status: &kube::core::Status, title: &str, namespace: &str) -> Option<String> {
+    let name = title.rsplit(' ').next().unwrap_or_default();
+    if status.is_conflict() {
+        return Some("--force takes over the fields that somebody else has set".to_owned());
+    }
+    if status.is_not_found() && status.message.contains("namespaces") {
+        return Some(format!(
+            "create it (kubectl create namespace {namespace}), or choose another one with -n"
+        ));
+    }
+    if status.is_invalid() && status.message.contains("field is immutable") {
+        return Some(format!(
+            "{title} is there already, and cannot become this one: ferry cancel {name} first, or give this one another name"
+        ));
+    }
+    status.is_invalid().then(|| "ferry check says the same without a cluster".to_owned())
 }
 
 /// The objects of a kind, in their namespace if the kind has any.

@@ -14,8 +14,10 @@ use tower_service::Service;
 
 /// How long to wait for a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long a cluster may take until its answer begins. An API server itself gives up after a minute.
-const ANSWER: Duration = Duration::from_secs(65);
+/// How long the management cluster may take until its answer begins. An API server itself gives up after a minute.
+pub(super) const ANSWER: Duration = Duration::from_secs(65);
+/// The same for a worker. One that is silent must not keep the others from being shown.
+pub(super) const WORKER_ANSWER: Duration = Duration::from_secs(20);
 
 /// Where the address of a cluster is from.
 #[derive(Debug, Clone)]
@@ -85,28 +87,29 @@ impl Unreachable {
 
 /// A cluster took a request and said nothing.
 #[derive(Debug)]
-struct NoAnswer;
+struct NoAnswer(Duration);
 
 impl fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no answer in {} s", ANSWER.as_secs())
+        write!(f, "no answer in {} s", self.0.as_secs())
     }
 }
 
 impl std::error::Error for NoAnswer {}
 
 /// A client whose errors say where it could not get to.
-pub(crate) fn client(mut config: Config, source: Source) -> Result<Client, kube::Error> {
+pub(super) fn client(mut config: Config, source: Source, patience: Duration) -> Result<Client, kube::Error> {
     config.connect_timeout = Some(CONNECT);
     let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let namespace = config.default_namespace.clone();
-    let way = Way { client: Client::try_from(config)?, at: Arc::new((server, source)) };
+    let way = Way { client: Client::try_from(config)?, at: Arc::new((server, source)), patience };
     Ok(Client::new(way, namespace))
 }
 
 struct Way {
     client: Client,
     at: Arc<(String, Source)>,
+    patience: Duration,
 }
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
@@ -121,13 +124,13 @@ impl Service<Request<Body>> for Way {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (client, at) = (self.client.clone(), Arc::clone(&self.at));
+        let (client, at, patience) = (self.client.clone(), Arc::clone(&self.at), self.patience);
         Box::pin(async move {
-            let cause: Failed = match tokio::time::timeout(ANSWER, client.send(request)).await {
+            let cause: Failed = match tokio::time::timeout(patience, client.send(request)).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error @ (kube::Error::Service(_) | kube::Error::HyperError(_)))) => error.into(),
                 Ok(Err(other)) => return Err(other.into()),
-                Err(_) => NoAnswer.into(),
+                Err(_) => NoAnswer(patience).into(),
             };
             let (server, source) = (at.0.clone(), at.1.clone());
             Err(Unreachable { server, source, cause }.into())

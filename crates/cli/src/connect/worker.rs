@@ -134,5 +134,5 @@ pub(super) async fn client_of(
 ) -> anyhow::Result<Client> {
     let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
-    way::client(config, source).context("failed to prepare a client")
+    way::client(config, source, way::WORKER_ANSWER).context("failed to prepare a client")
 }

@@ -65,7 +65,12 @@ pub(super) fn of_cluster_queue(place: &str, queue: &ClusterQueue, found: &mut Fi
     let conditions = queue.status.iter().flat_map(|status| &status.conditions);
     let is_inactive = |condition: &&Condition| condition.type_ == "Active" && condition.status != "True";
     if let Some(inactive) = conditions.into_iter().find(is_inactive) {
-        found.wrong(format!("ClusterQueue {name}{place} admits nothing: {}", inactive.message), "");
+        let remedy = match inactive.reason.as_str() {
+            "Stopped" => format!("if that is not meant: set spec.stopPolicy of ClusterQueue {name} to None"),
+            "Terminating" => "it goes when nothing in it has quota any more".to_owned(),
+            _ => "create what it names and is not there, or take it out of its spec".to_owned(),
+        };
+        found.wrong(format!("ClusterQueue {name}{place} admits nothing: {}", inactive.message), remedy);
         return;
     }
     let shares = quota::shares(queue);

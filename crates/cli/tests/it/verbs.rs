@@ -277,6 +277,11 @@ fn what_is_not_there(fleet: &Fleet) {
     fleet.with_input(&["submit", "-"], &unknown.to_string()).refused(2, "does not know Thing", "definition");
     let invalid = job("Invalid_Name", "1", "true", json!({}));
     fleet.with_input(&["submit", "-"], &invalid).refused(2, "metadata.name", "ferry check");
+    let again = job("frames", "200m", "true", json!({}));
+    let there = "job frames is there already, and cannot become this one: ferry cancel frames first";
+    fleet.with_input(&["submit", "-"], &again).refused(2, "field is immutable", there);
+    let astray = fleet.with_input(&["submit", "-", "-n", "nowhere"], &again);
+    astray.refused(3, "namespaces \"nowhere\" not found", "kubectl create namespace nowhere");
     let lost = job("lost", "1", "true", json!({}));
     fleet.with_input(&["submit", "-", "--queue", "nowhere"], &lost).expect(0);
     let text = fleet.run(&["explain", "lost"]).expect(0);
@@ -470,6 +475,11 @@ fn nobody_answers() {
         let refused = said(command(home.path()).arg("get").env("KUBECONFIG", home.path().join(missing)), "");
         refused.refused(2, "failed to read what KUBECONFIG names", "say which file to use");
     }
+    let operator = |arguments: &[&str]| said(command(home.path()).arg("operator").args(arguments), "");
+    operator(&["--kubeconfig", "nowhere"]).refused(2, "failed to read nowhere: No such file", "--kubeconfig");
+    let path = file.to_str().expect("a path");
+    operator(&["--kubeconfig", path, "--context", "d"]).refused(2, "failed to use", "--context NAME");
+    operator(&[]).refused(2, "found no cluster", "--kubeconfig");
 }
 
 /// A server that takes connections and says nothing is named as well, and not waited for.
@@ -492,6 +502,12 @@ fn a_plugin_of_kubectl() {
     let home = tempfile::tempdir().expect("a directory");
     let help = said(command(home.path()).arg0("kubectl-ferry").args(["get", "--help"]), "").expect(0);
     assert!(help.contains("Usage: kubectl ferry get"), "{help}");
+    if let Ok(kubectl) = testkit::Binary::Kubectl.ensure() {
+        let bin = env!("CARGO_BIN_EXE_ferry");
+        std::os::unix::fs::symlink(bin, home.path().join("kubectl-ferry")).expect("a link");
+        let help = said(Command::new(kubectl).args(["ferry", "logs", "--help"]).env("PATH", home.path()), "");
+        assert!(help.expect(0).contains("Usage: kubectl ferry logs"), "kubectl finds it");
+    }
     let script = said(command(home.path()).args(["completion", "bash"]), "").expect(0);
     assert!(script.contains("explain"), "verbs are completed");
     let page = said(command(home.path()).args(["man", "logs"]), "").expect(0);
