@@ -113,5 +113,27 @@ async fn a_job_moves_when_its_worker_is_drained() -> anyhow::Result<()> {
     assert!(said.contains("east is connected"), "{said}");
     assert!(run(&["doctor", "-v"])?.contains("the credentials for worker east suffice"));
     let doctor = |arguments: &[&str]| Ok(super::told(&ferry(&kubeconfig).args(arguments).output()?));
-    super::clock::is_judged(&client, "east", doctor).await
+    super::clock::is_judged(&client, "east", doctor).await?;
+
+    // What is there already is not installed again, and the fleet stays well.
+    assert!(
+        run(&["install", "--without-operator", "--dry-run"])?.contains("ClusterRole ferry would be created")
+    );
+    let said = run(&["install", "--without-operator"])?;
+    assert!(said.contains("ClusterRole ferry created"), "{said}");
+    let said = run(&["install", "--without-operator"])?;
+    assert!(said.lines().all(|line| line.ends_with("unchanged")), "{said}");
+
+    run(&["cancel", "long"])?;
+    let said = run(&["cordon", "west"])?;
+    assert!(said.ends_with("west takes no new Jobs; those that run there go on\n"), "{said}");
+    let shown = run(&["clusters"])?;
+    assert!(shown.lines().any(|line| line.starts_with("west") && line.contains("Cordoned")), "{shown}");
+    run(&["uncordon", "west"])?;
+    let said = run(&["leave", "east"])?;
+    assert!(said.contains("MultiKueueCluster east deleted"), "{said}");
+    assert_eq!(run(&["clusters", "-o", "name"])?, "west\n");
+    assert!(run(&["join", "ferry-east", "--name", "east"])?.ends_with("east is connected\n"));
+    assert!(run(&["doctor"])?.contains(": 0 wrong"));
+    Ok(())
 }

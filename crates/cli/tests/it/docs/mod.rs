@@ -151,6 +151,46 @@ fn no_document_is_left_out() {
     }
 }
 
+/// A text without what differs from one demonstration to the next.
+fn shape(text: &str) -> String {
+    let text = text.replace("east", "west");
+    let digits = text.split(|character: char| character.is_ascii_digit()).filter(|part| !part.is_empty());
+    digits.collect::<Vec<_>>().join("#").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The README shows the demonstration that was recorded, and no document names a verb that there is not.
+#[test]
+fn the_readme_is_true() {
+    let readme = std::fs::read_to_string(docs().join("../README.md")).expect("a README");
+    let recorded = std::fs::read_to_string(docs().join("demo.txt")).expect("a recording");
+    let table = recorded.split("\n\n").next().expect("a table");
+    let shown = readme.split("```\n").find(|block| block.starts_with("JOB ")).expect("a table");
+    assert_eq!(shape(shown), shape(table), "the README shows another one");
+
+    let help = Command::new(env!("CARGO_BIN_EXE_ferry")).arg("--help").output().expect("ferry runs");
+    let help = String::from_utf8(help.stdout).expect("text");
+    let verbs: Vec<&str> = help
+        .lines()
+        .filter(|line| line.starts_with("  "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    let documents = ["README.md", "docs/tour.md", "docs/real-clusters.md", "docs/moving-from-kueue.md"];
+    let mut count = 0;
+    for document in documents {
+        let text = std::fs::read_to_string(docs().join("..").join(document)).expect("a document");
+        let commands = text.lines().flat_map(|line| match line.strip_prefix("$ ") {
+            Some(command) => vec![command],
+            None => line.split('`').skip(1).step_by(2).collect(),
+        });
+        for command in commands.filter_map(|command| command.strip_prefix("ferry ")) {
+            let verb = command.split([' ', ',', '\'']).next().unwrap_or_default();
+            assert!(verbs.contains(&verb), "{document}: ferry {verb}");
+            count += 1;
+        }
+    }
+    assert!(count > 50, "they are found: {count}");
+}
+
 /// `crate: name` in the failure semantics names a test that there is.
 #[test]
 fn tests_that_are_named_exist() {
@@ -197,10 +237,5 @@ fn the_demonstration_is_the_one_that_is_shown() {
         std::fs::write(&path, &printed).expect("our own tree");
     }
     let shown = std::fs::read_to_string(&path).expect("a recording");
-    let shape = |text: &str| -> String {
-        let text = text.replace("east", "west");
-        let digits = text.split(|character: char| character.is_ascii_digit()).filter(|part| !part.is_empty());
-        digits.collect::<Vec<_>>().join("#").split_whitespace().collect::<Vec<_>>().join(" ")
-    };
     assert_eq!(shape(&printed), shape(&shown), "docs/demo.txt shows another one");
 }
