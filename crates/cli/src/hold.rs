@@ -54,6 +54,7 @@ pub(crate) fn release(arguments: &Release) -> anyhow::Result<ExitCode> {
 fn set(which: &Which, active: bool) -> anyhow::Result<ExitCode> {
     process::run(async {
         let manager = which.connection.manager().await?;
+        let mut all = Vec::new();
         for name in &which.jobs {
             let found = jobs::find_queued(&manager, name).await?;
             let title = found.view.title();
@@ -63,7 +64,11 @@ fn set(which: &Which, active: bool) -> anyhow::Result<ExitCode> {
                     .hint("submit it again under another name")
                     .into());
             }
-            write(&manager, &found, active).await?;
+            all.push(found);
+        }
+        for found in &all {
+            let title = found.view.title();
+            write(&manager, found, active).await?;
             output::line(format!("{title} is {}", if active { "released" } else { "held" }))?;
         }
         Ok(ExitCode::SUCCESS)

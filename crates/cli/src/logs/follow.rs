@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::{AsyncBufReadExt as _, TryStreamExt as _};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt as _};
 use reconcile::{Cache, Tasks};
@@ -63,6 +64,9 @@ pub(crate) async fn follow(manager: &Manager, view: &View, what: &What) -> anyho
     // Pods that were gone before they could be read.
     let read: HashSet<String> = sources.values().flat_map(Source::read).collect();
     let last = last.unwrap_or_else(|| view.clone());
+    if super::is_being_kept(manager, &last, Timestamp::now()) {
+        super::all_kept(manager, &last, what, &read).await;
+    }
     super::print_kept(manager, &last, what, &read).await.map(|_| ())
 }
 

@@ -129,6 +129,7 @@ fn the_verbs_of_users() {
     what_is_not_there(&fleet);
     without_leave_to_read_secrets(&fleet);
     asked_at_once(&fleet);
+    gone_everywhere(&fleet);
     let output = replaced.wait_with_output().expect("ferry ends");
     let lines = String::from_utf8(output.stdout).expect("text");
     assert!(output.status.success());
@@ -318,6 +319,8 @@ fn asked_at_once(fleet: &Fleet) {
     let elsewhere = job("elsewhere", "1", "true", json!({ "managedBy": "example.com/nobody" }));
     fleet.with_input(&["submit", "-"], &elsewhere).expect(0);
     assert!(fleet.run(&["explain", "elsewhere"]).expect(0).starts_with("elsewhere is External"));
+    fleet.run(&["hold", "elsewhere", "nothing"]).refused(3, "there is no Job nothing", "frames");
+    assert_eq!(fleet.status("elsewhere"), "External", "all or none");
     for (arguments, error) in [
         (["logs", "frames", "--index", "-1"], "-1 is not in 0.."),
         (["logs", "frames", "--tail", "-1"], "-1 is not in 0.."),
@@ -330,6 +333,27 @@ fn asked_at_once(fleet: &Fleet) {
         let metadata = &shown["items"][0]["metadata"];
         assert!(metadata["name"].is_string() && metadata["managedFields"].is_null(), "{shown}");
     }
+}
+
+/// Who is told that a Job is gone can rely on it: nothing of it runs on the worker, either.
+fn gone_everywhere(fleet: &Fleet) {
+    fleet.submit("stubborn", "100m", "trap '' TERM; sleep 300");
+    fleet.run(&["wait", "stubborn", "--for", "running", "--timeout", "60s"]).expect(0);
+    let cluster = fleet.json(&["get", "jobs", "stubborn"])["items"][0]["cluster"].clone();
+    let context = format!("ferry-{}", cluster.as_str().expect("a cluster"));
+    let pods = || {
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        runtime.block_on(async {
+            let pods: kube::Api<k8s_openapi::api::core::v1::Pod> =
+                kube::Api::default_namespaced(client_of(fleet, Some(context.clone())).await);
+            let params = kube::api::ListParams::default().labels("batch.kubernetes.io/job-name=stubborn");
+            pods.list(&params).await.expect("a list").items.len()
+        })
+    };
+    assert_eq!(pods(), 1);
+    let cancelled = fleet.run(&["cancel", "stubborn"]);
+    assert_eq!(pods(), 0, "{cancelled:?}");
+    assert_eq!(cancelled.expect(0), "stubborn is gone\n");
 }
 
 /// A user without leave to read the kubeconfigs of workers is told so; a context of his own serves as well.
@@ -416,8 +440,12 @@ fn with_leave_for_a_namespace_only(fleet: &Fleet, cluster: &str, kubeconfig: &st
 }
 
 async fn client(fleet: &Fleet) -> kube::Client {
+    client_of(fleet, None).await
+}
+
+async fn client_of(fleet: &Fleet, context: Option<String>) -> kube::Client {
     let config = kube::config::Kubeconfig::read_from(fleet.kubeconfig()).expect("a kubeconfig");
-    let options = kube::config::KubeConfigOptions::default();
+    let options = kube::config::KubeConfigOptions { context, ..kube::config::KubeConfigOptions::default() };
     let config = kube::Config::from_custom_kubeconfig(config, &options).await.expect("a config");
     kube::Client::try_from(config).expect("a client")
 }
