@@ -296,6 +296,11 @@ impl Seen<'_> {
             let status = if self.has_begun { Status::Running } else { Status::Starting };
             return (status, String::new());
         }
+        if let Some(held) = dispatch::observed::held(workload)
+            && workload.status.as_ref().is_some_and(|status| status.cluster_name.is_none())
+        {
+            return (Status::Stopping, format!("its pods on {held} have not all ended"));
+        }
         if state::has_quota(workload) {
             let checks = state::checks(workload).iter().filter(|check| check.state != CheckState::Ready);
             let said: Vec<String> = checks.map(|check| sentence(&check.name, &check.message)).collect();

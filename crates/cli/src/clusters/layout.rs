@@ -2,6 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Client;
+use rules::dispatch::observed;
 use rules::quota::readiness;
 use rules::workload;
 use types::kueue::{AdmissionCheck, ClusterQueue, LocalQueue, MultiKueueCluster, MultiKueueConfig, Workload};
@@ -81,10 +82,11 @@ impl Layout {
     }
 }
 
-/// Whether a Workload is on a worker now.
+/// Whether a Workload is on a worker now: it runs there, or its pods have not all ended there yet.
 pub(crate) fn is_on(workload: &Workload, cluster: &str) -> bool {
     let name = workload.status.as_ref().and_then(|status| status.cluster_name.as_deref());
-    name == Some(cluster) && !workload::is_finished(workload)
+    let is_held = || observed::held(workload).is_some_and(|held| held.as_str() == cluster);
+    (name == Some(cluster) || is_held()) && !workload::is_finished(workload)
 }
 
 /// What is said about the connection to a worker.
@@ -110,6 +112,28 @@ mod tests {
             "metadata": { "name": name, "namespace": "team" }, "spec": spec,
         });
         serde_json::from_value(object).expect("an object")
+    }
+
+    /// A worker is not empty while something of a Job may be left there, whoever gets it next.
+    #[test]
+    fn a_workload_is_where_it_may_still_run() {
+        let condition = |kind: &str, message: &str| {
+            json!({
+                "type": kind, "status": "True", "reason": "Assigned", "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            })
+        };
+        let held = condition("ferry.dev/Held", "The job may exist on worker cluster \"east\"");
+        let workload = |cluster: Option<&str>, conditions: serde_json::Value| -> Workload {
+            let mut workload = read::<serde_json::Value>("Workload", "a", json!({ "podSets": [] }));
+            workload["status"] = json!({ "clusterName": cluster, "conditions": conditions });
+            serde_json::from_value(workload).expect("a Workload")
+        };
+        assert!(is_on(&workload(Some("east"), json!([])), "east"));
+        assert!(is_on(&workload(None, json!([held])), "east"));
+        assert!(!is_on(&workload(None, json!([held])), "west"));
+        assert!(!is_on(&workload(None, json!([])), "east"));
+        assert!(!is_on(&workload(Some("east"), json!([held, condition("Finished", "")])), "east"));
     }
 
     #[test]

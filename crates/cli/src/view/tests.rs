@@ -79,6 +79,10 @@ fn a_job_that_is_stopped_says_why() {
         Some(&stops),
         "Stopping 0/6, 1 running [] Preempted: made room for b",
     );
+    // It has quota again, and is not sent elsewhere before its pods have ended.
+    let record = ("ferry.dev/Held", "True", "Assigned", "The job may exist on worker cluster \"east\"");
+    let ends = workload(&[quota, record], json!({}), json!({}));
+    check(&job(json!({})), Some(&ends), "Stopping 0/6 [] its pods on east have not all ended");
     let held = workload(
         &[("Evicted", "True", "Deactivated", "The workload is deactivated")],
         json!({ "active": false }),

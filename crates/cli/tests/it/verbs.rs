@@ -261,7 +261,7 @@ fn waiting_for_quota(fleet: &Fleet) {
     fleet.run(&["release", "later"]).expect(0);
     fleet.run(&["wait", "later", "--for", "running", "--timeout", "60s"]).expect(0);
     fleet.run(&["hold", "later"]).expect(0);
-    let stopped = (0..100).any(|_| {
+    let stopped = (0..600).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(100));
         fleet.status("later") == "Held"
     });
@@ -335,24 +335,34 @@ fn asked_at_once(fleet: &Fleet) {
     }
 }
 
-/// Who is told that a Job is gone can rely on it: nothing of it runs on the worker, either.
+/// Who is told that a Job is gone, or a worker empty, can rely on it: no pods of it are left on the worker.
 fn gone_everywhere(fleet: &Fleet) {
     fleet.submit("stubborn", "100m", "trap '' TERM; sleep 300");
-    fleet.run(&["wait", "stubborn", "--for", "running", "--timeout", "60s"]).expect(0);
-    let cluster = fleet.json(&["get", "jobs", "stubborn"])["items"][0]["cluster"].clone();
-    let context = format!("ferry-{}", cluster.as_str().expect("a cluster"));
-    let pods = || {
+    let place = || {
+        fleet.run(&["wait", "stubborn", "--for", "running", "--timeout", "120s"]).expect(0);
+        let shown = fleet.json(&["get", "jobs", "stubborn"]);
+        shown["items"][0]["cluster"].as_str().expect("a cluster").to_owned()
+    };
+    let pods = |cluster: &str| {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         runtime.block_on(async {
             let pods: kube::Api<k8s_openapi::api::core::v1::Pod> =
-                kube::Api::default_namespaced(client_of(fleet, Some(context.clone())).await);
+                kube::Api::default_namespaced(client_of(fleet, Some(format!("ferry-{cluster}"))).await);
             let params = kube::api::ListParams::default().labels("batch.kubernetes.io/job-name=stubborn");
             pods.list(&params).await.expect("a list").items.len()
         })
     };
-    assert_eq!(pods(), 1);
+    let first = place();
+    assert_eq!(pods(&first), 1);
+    let drained = fleet.run(&["drain", &first]);
+    assert_eq!(pods(&first), 0, "{drained:?}");
+    assert!(drained.expect(0).ends_with(&format!("{first} is empty\n")));
+    let second = place();
+    assert_ne!(first, second);
+    fleet.run(&["uncordon", &first]).expect(0);
+    assert_eq!(pods(&second), 1);
     let cancelled = fleet.run(&["cancel", "stubborn"]);
-    assert_eq!(pods(), 0, "{cancelled:?}");
+    assert_eq!(pods(&second), 0, "{cancelled:?}");
     assert_eq!(cancelled.expect(0), "stubborn is gone\n");
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 use anyhow::Context as _;
+use kube::api::{Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
@@ -135,5 +136,33 @@ async fn a_job_moves_when_its_worker_is_drained() -> anyhow::Result<()> {
     assert_eq!(run(&["clusters", "-o", "name"])?, "west\n");
     assert!(run(&["join", "ferry-east", "--name", "east"])?.ends_with("east is connected\n"));
     assert!(run(&["doctor"])?.contains(": 0 wrong"));
+
+    // What a worker holds that will not come back starts elsewhere when that is said.
+    let mut kept = job("long", true);
+    kept["metadata"]["namespace"] = json!("default");
+    kept["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "fleet" });
+    apply(&client, kept).await?;
+    let lost = place("").await?;
+    let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(client.clone(), "kueue-system");
+    let name = format!("{lost}-kubeconfig");
+    let data = secrets.get(&name).await?.data.and_then(|mut data| data.remove("kubeconfig"));
+    let mut nowhere: Value = serde_json::from_slice(&data.context("a kubeconfig")?.0)?;
+    nowhere["clusters"][0]["cluster"]["server"] = json!("https://127.0.0.1:1");
+    let patch = json!({ "stringData": { "kubeconfig": nowhere.to_string() } });
+    secrets.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    eventually("it is lost", async || {
+        let said = run(&["clusters"])?;
+        Ok(said.lines().any(|line| line.starts_with(&lost) && line.contains("Lost")).then_some(()))
+    })
+    .await?;
+    let (code, said) = super::told(&ferry(&kubeconfig).arg("doctor").output()?);
+    assert_eq!(code, Some(1), "{said}");
+    let expected = format!("wrong worker {lost} is not connected for ");
+    assert!(said.contains(&expected) && said.contains(", at https://127.0.0.1:1: "), "{said}");
+    assert_eq!(said.matches("wrong").count(), 2, "it is said once: {said}");
+    assert!(said.contains(&format!("ferry drain --given-up {lost}")), "{said}");
+    let said = run(&["drain", "--given-up", &lost])?;
+    assert!(said.ends_with(&format!("{lost} is empty\n")), "{said}");
+    assert_ne!(place(&lost).await?, lost);
     Ok(())
 }
