@@ -108,10 +108,18 @@ pub(crate) fn start(context: &Context, tasks: &mut Tasks) {
     };
     let objects = {
         let (wake, checks, changed) = (wake.clone(), checks.clone(), clusters.changed.clone());
+        let workloads = workloads.clone();
         Cache::new(Api::<MultiKueueCluster>::all(client.clone()))
             .on_change(move |change| {
                 changed.add(change.key.name.clone());
                 checks.all().iter().for_each(|check| wake.check(Key::of(&**check)));
+                // What waits for a lost cluster waits for this word and for nothing else.
+                let is_given_up = |object: Option<&Arc<MultiKueueCluster>>| {
+                    object.is_some_and(|it| clusters::is_given_up(it))
+                };
+                if is_given_up(change.old) != is_given_up(change.new) {
+                    workloads.all().iter().for_each(|it| wake.workload(Key::of(&**it)));
+                }
             })
             .start(tasks)
     };

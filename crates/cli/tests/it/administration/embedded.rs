@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 use anyhow::Context as _;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 
-use super::site::{apply, eventually, ferry, job, succeeded};
+use super::site::{api, apply, eventually, ferry, job, kueue, succeeded};
 
 /// A running `ferry up`, killed when it is dropped.
 struct Up(Child);
@@ -136,13 +136,27 @@ async fn a_job_moves_when_its_worker_is_drained() -> anyhow::Result<()> {
     assert_eq!(run(&["clusters", "-o", "name"])?, "west\n");
     assert!(run(&["join", "ferry-east", "--name", "east"])?.ends_with("east is connected\n"));
     assert!(run(&["doctor"])?.contains(": 0 wrong"));
+    Ok(())
+}
 
-    // What a worker holds that will not come back starts elsewhere when that is said.
-    let mut kept = job("long", true);
-    kept["metadata"]["namespace"] = json!("default");
-    kept["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "fleet" });
-    apply(&client, kept).await?;
-    let lost = place("").await?;
+/// What a worker holds that will not come back starts elsewhere as soon as that is said, however long it is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_lost_worker_holds_starts_elsewhere_on_request() -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    let kubeconfig = directory.path().join("kubeconfig");
+    let _up = Up::start(&kubeconfig)?;
+    let run = |arguments: &[&str]| succeeded(arguments, &ferry(&kubeconfig).args(arguments).output()?);
+    let client = manager(&kubeconfig).await?;
+    let mut long = job("long", true);
+    long["metadata"]["namespace"] = json!("default");
+    long["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "fleet" });
+    apply(&client, long).await?;
+    let place = || -> anyhow::Result<String> {
+        run(&["wait", "long", "--for", "running", "--timeout", "150s"])?;
+        let shown: Value = serde_json::from_str(&run(&["get", "jobs", "long", "-o", "json"])?)?;
+        Ok(shown["items"][0]["cluster"].as_str().context("a cluster")?.to_owned())
+    };
+    let lost = place()?;
     let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(client.clone(), "kueue-system");
     let name = format!("{lost}-kubeconfig");
     let data = secrets.get(&name).await?.data.and_then(|mut data| data.remove("kubeconfig"));
@@ -161,8 +175,17 @@ async fn a_job_moves_when_its_worker_is_drained() -> anyhow::Result<()> {
     assert!(said.contains(&expected) && said.contains(", at https://127.0.0.1:1: "), "{said}");
     assert_eq!(said.matches("wrong").count(), 2, "it is said once: {said}");
     assert!(said.contains(&format!("ferry drain --given-up {lost}")), "{said}");
+    // Later nothing looks at it again by itself.
+    let mut workload = kueue("Workload", "", json!({}));
+    workload["metadata"]["namespace"] = json!("default");
+    let workloads = api(&client, &workload)?;
+    eventually("it is said to be lost", async || {
+        let all = serde_json::to_string(&workloads.list(&ListParams::default()).await?.items)?;
+        Ok(all.contains("which cannot be reached since").then_some(()))
+    })
+    .await?;
     let said = run(&["drain", "--given-up", &lost])?;
     assert!(said.ends_with(&format!("{lost} is empty\n")), "{said}");
-    assert_ne!(place(&lost).await?, lost);
+    assert_ne!(place()?, lost);
     Ok(())
 }
