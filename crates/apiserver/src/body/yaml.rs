@@ -19,12 +19,29 @@ pub(crate) fn read_all(bytes: &[u8]) -> Result<(Value, Vec<String>), String> {
         with_snippet: false,
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
     };
+    if let Some(why) = unreadable(bytes) {
+        return Err(format!("yaml: {why}"));
+    }
     let first = first_document(bytes);
     let read: Result<Node, Error> = serde_saphyr::from_slice_with_options(first, options);
     match read {
         Ok(Node { value, repeated }) => Ok((value, repeated)),
         Err(error) => Err(in_go_words(&error, first)),
     }
+}
+
+/// What Go's reader does not even begin with.
+fn unreadable(bytes: &[u8]) -> Option<&'static str> {
+    let is_control = |byte: &u8| matches!(byte, 0..=8 | 11 | 12 | 14..=31 | 127);
+    if bytes.iter().any(is_control) {
+        return Some("control characters are not allowed");
+    }
+    let first = bytes.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty())?;
+    if first.strip_prefix(b"%YAML ").is_some_and(|version| !matches!(version.trim_ascii(), b"1.1" | b"1.2")) {
+        return Some("found incompatible YAML document");
+    }
+    let is_flow = first.trim_ascii().starts_with(b"{") || first.trim_ascii().starts_with(b"[");
+    (first.starts_with(b"\t") && !is_flow).then_some(NO_TOKEN)
 }
 
 /// Up to the line that begins the second document.
@@ -45,9 +62,10 @@ fn first_document(bytes: &[u8]) -> &[u8] {
     bytes
 }
 
+const NO_TOKEN: &str = "found character that cannot start any token";
+
 /// What Go's reader says: the problem, after its line.
 fn in_go_words(error: &Error, sent: &[u8]) -> String {
-    const NO_TOKEN: &str = "found character that cannot start any token";
     let is_open = sent.trim_ascii_end().ends_with(b"[")
         || sent.trim_ascii_end().ends_with(b"{")
         || sent.trim_ascii_end().ends_with(b",");
@@ -56,8 +74,30 @@ fn in_go_words(error: &Error, sent: &[u8]) -> String {
     // The parser tells what it was doing, too.
     let problem = text.rsplit(", ").next().filter(|part| part.len() > 3).unwrap_or(text);
     let line: u64 = place.split(',').next().and_then(|number| number.parse().ok()).unwrap_or(0);
+    if let Some(at) = text.find("unsupported map key") {
+        return text[at..].to_owned();
+    }
+    if let Some(at) = text.find("invalid map key") {
+        return format!("yaml: {}", &text[at..]);
+    }
+    if text.contains("unknown anchor") {
+        let found = lines_of(sent, line);
+        let alias = found.split('*').nth(1).unwrap_or("");
+        let name: String =
+            alias.chars().take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '-')).collect();
+        return format!("yaml: unknown anchor '{name}' referenced");
+    }
     let said = match problem {
-        _ if text.contains("unexpected character") => NO_TOKEN,
+        _ if text.contains("unexpected character") || text.contains("tabs disallowed") => NO_TOKEN,
+        _ if text.contains("multiline quoted scalar") || text.contains("quoted scalar") => {
+            "found unexpected end of stream"
+        }
+        _ if text.contains("illegal placement of ':'") && flow_is_open(sent, line) == Some('[') => {
+            "did not find expected ',' or ']'"
+        }
+        _ if text.contains("illegal placement of ':'") && flow_is_open(sent, line) == Some('{') => {
+            "did not find expected ',' or '}'"
+        }
         _ if is_open && (text.contains("',' or ") || text.contains("unclosed bracket")) => {
             "did not find expected node content"
         }
@@ -69,11 +109,56 @@ fn in_go_words(error: &Error, sent: &[u8]) -> String {
         }
         other => other,
     };
-    // Go's scanner counts lines from 0 and does not tell of the first, its parser counts from 1.
-    let is_scanner = said.starts_with("mapping values");
-    match if is_scanner { line.saturating_sub(1) } else { line } {
+    // Lines are counted from 0, the scanner adds one to those that are not 0, and 0 is not told.
+    let is_scanner = said == NO_TOKEN || said == "found unexpected end of stream";
+    let is_in_flow = said.starts_with("did not find expected ',' or") || said.ends_with("node content");
+    let line = match line {
+        1 if is_scanner => 0,
+        line if is_scanner || is_in_flow && !text.contains("illegal placement") => line,
+        line => line.saturating_sub(1),
+    };
+    match line {
         0 => format!("yaml: {said}"),
         line => format!("yaml: line {line}: {said}"),
+    }
+}
+
+/// A line (from 1) of what was sent.
+fn lines_of(sent: &[u8], line: u64) -> String {
+    let at = usize::try_from(line).unwrap_or(0).saturating_sub(1);
+    let found = sent.split(|byte| *byte == b'\n').nth(at).unwrap_or_default();
+    String::from_utf8_lossy(found).into_owned()
+}
+
+/// The bracket that was opened last before a line (from 1) and is not closed yet.
+fn flow_is_open(sent: &[u8], line: u64) -> Option<char> {
+    let lines = sent.split(|byte| *byte == b'\n').take(usize::try_from(line).unwrap_or(0).saturating_sub(1));
+    let mut open = Vec::new();
+    for byte in lines.flatten() {
+        match byte {
+            b'[' | b'{' => open.push(char::from(*byte)),
+            b']' | b'}' => drop(open.pop()),
+            _ => {}
+        }
+    }
+    open.pop()
+}
+
+/// A value as Go shows it with its types.
+fn go_value(value: &Value) -> String {
+    match value {
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(go_value).collect();
+            format!("[]interface {{}}{{{}}}", items.join(", "))
+        }
+        Value::Object(members) => {
+            let each = |(key, value): (&String, &Value)| format!("{}:{}", go::quote(key), go_value(value));
+            let members: Vec<String> = members.iter().map(each).collect();
+            format!("map[interface {{}}]interface {{}}{{{}}}", members.join(", "))
+        }
+        Value::String(text) => go::quote(text),
+        Value::Null => "interface {}(nil)".to_owned(),
+        other => other.to_string(),
     }
 }
 
@@ -163,6 +248,18 @@ impl<'de> Visitor<'de> for Reader {
             repeated.append(&mut member.repeated);
             let key = match key.value {
                 Value::String(text) => text,
+                Value::Null => {
+                    let value = match &member.value {
+                        Value::String(text) => go::quote(text),
+                        other => other.to_string(),
+                    };
+                    let why = format!("unsupported map key of type: %!s(<nil>), key: <nil>, value: {value}");
+                    return Err(serde::de::Error::custom(why));
+                }
+                Value::Array(_) | Value::Object(_) => {
+                    let key = go_value(&key.value);
+                    return Err(serde::de::Error::custom(format!("invalid map key: {key}")));
+                }
                 other => other.to_string(),
             };
             if map.contains_key(&key) {

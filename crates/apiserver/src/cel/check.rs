@@ -24,6 +24,24 @@ pub(super) fn check(expr: &Expr, variables: &[(&str, Type)]) -> Result<Checked, 
     if checker.issues.is_empty() { Ok(Checked { r#type, used: checker.used }) } else { Err(checker.issues) }
 }
 
+/// Functions of the authorizer. They are known everywhere, the authorizer itself is not.
+const AUTHORIZER: [&str; 14] = [
+    "path",
+    "group",
+    "serviceAccount",
+    "resource",
+    "subresource",
+    "namespace",
+    "name",
+    "check",
+    "allowed",
+    "reason",
+    "errored",
+    "error",
+    "fieldSelector",
+    "labelSelector",
+];
+
 struct Checker {
     scope: Vec<(String, Type)>,
     /// How many of the scope's names were given from outside.
@@ -35,6 +53,10 @@ struct Checker {
 impl Checker {
     /// Notes an issue; the part it is about fits everywhere from then on, so that one mistake is reported once.
     fn issue(&mut self, at: usize, message: impl Into<String>) -> Type {
+        // The compiler has short names for types that have long ones when it runs.
+        let message = message.into();
+        let message = message.replace("google.protobuf.Timestamp", "timestamp");
+        let message = message.replace("google.protobuf.Duration", "duration");
         self.issues.push(Issue::at(at, message));
         Type::Wrong
     }
@@ -54,8 +76,7 @@ impl Checker {
                 self.select(expr.at, operand, field, false);
                 Type::Bool
             }
-            Kind::And(terms) => self.chain(expr.at, "_&&_", terms),
-            Kind::Or(terms) => self.chain(expr.at, "_||_", terms),
+            Kind::And(terms) | Kind::Or(terms) => self.chain(terms),
             Kind::Conditional(parts) => {
                 let types = parts.iter().map(|part| self.check(part)).collect();
                 self.resolve(expr.at, "_?_:_", types, false)
@@ -154,11 +175,12 @@ impl Checker {
         }
     }
 
-    fn chain(&mut self, at: usize, name: &str, terms: &[Expr]) -> Type {
-        let types: Vec<Type> = terms.iter().map(|term| self.check(term)).collect();
-        for pair in types.windows(2) {
-            if !pair.iter().all(|term| matches!(term, Type::Bool | Type::Dyn | Type::Wrong)) {
-                return self.no_overload(at, name, pair, false);
+    /// Terms of a chain of `&&` or `||`.
+    fn chain(&mut self, terms: &[Expr]) -> Type {
+        for term in terms {
+            let found = self.check(term);
+            if !matches!(found, Type::Bool | Type::Dyn | Type::Wrong) {
+                self.issue(term.at, format!("expected type 'bool' but found '{found}'"));
             }
         }
         Type::Bool
@@ -180,6 +202,9 @@ impl Checker {
                 }
                 _ => self.check(arg),
             });
+        }
+        if AUTHORIZER.contains(&name) && types.contains(&Type::Wrong) {
+            return Type::Wrong;
         }
         if signatures::overloads(name).is_empty() {
             return self.issue(at, format!("undeclared reference to '{name}' (in container '')"));

@@ -53,7 +53,7 @@ pub struct Program {
 impl Program {
     /// Compiles `source`, in which the `variables` have those types. An error is all that cel-go's compiler would print.
     pub fn compile(source: &str, variables: &[(&str, Type)]) -> Result<Program, String> {
-        let expr = parse::parse(source).map_err(|issue| issue::print(source, &[issue]))?;
+        let expr = parse::parse(source).map_err(|issues| issue::print(source, &issues))?;
         let checked = check::check(&expr, variables).map_err(|issues| issue::print(source, &issues))?;
         Ok(Program { expr, r#type: checked.r#type, used: checked.used })
     }

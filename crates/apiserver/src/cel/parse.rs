@@ -7,33 +7,50 @@ use super::{
     issue::Issue,
     signatures,
     syntax::{Entry, Expr, Fold, Item, Kind, Step},
-    token::{RESERVED, Token, tokens},
+    token::{Placed, RESERVED, Token, tokens},
 };
 
 /// Real rules are less than 20 deep.
 const MAX_DEPTH: usize = 100;
 const MAX_LENGTH: usize = 100_000;
 
-/// The tree of `source`.
-pub(super) fn parse(source: &str) -> Result<Expr, Issue> {
+/// What an expression may begin with, in the words of cel-go's parser.
+const BEGINNINGS: &str =
+    "'.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER";
+
+/// The tree of `source`, or all that is wrong with its text.
+pub(super) fn parse(source: &str) -> Result<Expr, Vec<Issue>> {
     if source.chars().count() > MAX_LENGTH {
-        return Err(Issue::at(0, format!("expression code point size exceeds limit: limit {MAX_LENGTH}")));
+        let why = format!("expression code point size exceeds limit: limit {MAX_LENGTH}");
+        return Err(vec![Issue::at(0, why)]);
     }
-    let mut parser = Parser { tokens: tokens(source)?, next: 0, nesting: 0 };
-    let expr = parser.expr()?;
-    match parser.peek() {
-        Token::End => Ok(expr),
-        token => Err(parser.unexpected(&token.clone())),
+    let (tokens, issues) = tokens(source);
+    let mut parser = Parser { source, tokens, next: 0, nesting: 0, issues, is_lost: false };
+    let parsed = parser.whole();
+    let mut issues = parser.issues;
+    match parsed {
+        Ok(expr) if issues.is_empty() => return Ok(expr),
+        Ok(_) => {}
+        Err(issue) => issues.push(issue),
     }
+    Err(issues)
 }
 
-struct Parser {
-    tokens: Vec<(usize, Token)>,
+struct Parser<'a> {
+    source: &'a str,
+    tokens: Vec<Placed>,
     next: usize,
     nesting: usize,
+    /// What was wrong and could be read over.
+    issues: Vec<Issue>,
+    /// Whether something was wrong and nothing has fitted since; until then nothing else is told.
+    is_lost: bool,
 }
 
 type Parsed = Result<Expr, Issue>;
+
+/// Words that are tokens of their own, and no fields.
+const KEYWORDS: [&str; 4] = ["in", "true", "false", "null"];
 
 /// Binary operators: symbol, name and how strongly they bind.
 const BINARY: [(&str, &str, u8); 14] = [
@@ -53,19 +70,36 @@ const BINARY: [(&str, &str, u8); 14] = [
     ("%", "_%_", 5),
 ];
 
-impl Parser {
+impl Parser<'_> {
+    fn whole(&mut self) -> Parsed {
+        let expr = self.expr()?;
+        if self.is_lost || *self.peek() == Token::End {
+            return Ok(expr);
+        }
+        let is_last = self.tokens[self.next + 1].token == Token::End;
+        let problem = if is_last { "extraneous" } else { "mismatched" };
+        Err(Issue::syntax(self.at(), format!("{problem} input '{}' expecting <EOF>", self.shown())))
+    }
+
+    /// The next token as it is written.
+    fn shown(&self) -> &str {
+        let Placed { at, end, token } = &self.tokens[self.next];
+        if *token == Token::End { "<EOF>" } else { &self.source[*at..*end] }
+    }
+
     fn peek(&self) -> &Token {
-        &self.tokens[self.next].1
+        &self.tokens[self.next].token
     }
 
     fn at(&self) -> usize {
-        self.tokens[self.next].0
+        self.tokens[self.next].at
     }
 
     fn bump(&mut self) -> (usize, Token) {
-        let found = self.tokens[self.next].clone();
+        let Placed { at, token, .. } = self.tokens[self.next].clone();
         self.next = (self.next + 1).min(self.tokens.len() - 1);
-        found
+        self.is_lost = false;
+        (at, token)
     }
 
     fn is(&self, symbol: &str) -> bool {
@@ -84,12 +118,26 @@ impl Parser {
         if self.eat(symbol) {
             return Ok(());
         }
-        let token = self.peek().clone();
-        Err(Issue::syntax(self.at(), format!("mismatched input '{}' expecting '{symbol}'", shown(&token))))
+        let why = match self.peek() {
+            Token::End => format!("missing '{symbol}' at '<EOF>'"),
+            _ => format!("mismatched input '{}' expecting '{symbol}'", self.shown()),
+        };
+        Err(Issue::syntax(self.at(), why))
     }
 
-    fn unexpected(&self, token: &Token) -> Issue {
-        Issue::syntax(self.at(), format!("mismatched input '{}' expecting an expression", shown(token)))
+    /// No expression begins with the next token. One that is too much is read over.
+    fn no_beginning(&mut self, closed_by: &str) -> Result<(), Issue> {
+        let expected = format!("expecting {{'[', '{{', '(', {closed_by}{BEGINNINGS}}}");
+        let is_extra = self.tokens.get(self.next + 1).is_some_and(|next| begins(&next.token));
+        let (at, shown) = (self.at(), self.shown().to_owned());
+        if !is_extra {
+            return Err(Issue::syntax(at, format!("mismatched input '{shown}' {expected}")));
+        }
+        if !self.is_lost {
+            self.issues.push(Issue::syntax(at, format!("extraneous input '{shown}' {expected}")));
+        }
+        self.bump();
+        Ok(())
     }
 
     /// An expression, one level further in.
@@ -195,7 +243,14 @@ impl Parser {
             if self.is(".") || self.is(".?") {
                 let optional = self.is(".?");
                 self.bump();
-                let name = self.name(true)?;
+                let Some(name) = self.field() else {
+                    let dot = if optional { ".?" } else { "." };
+                    let shown = if *self.peek() == Token::End { "" } else { self.shown() };
+                    let why = format!("no viable alternative at input '{dot}{shown}'");
+                    self.issues.push(Issue::syntax(self.at(), why));
+                    self.is_lost = true;
+                    return Ok(expr);
+                };
                 if self.is("(") && !optional {
                     let (open, _) = self.bump();
                     let args = self.arguments()?;
@@ -215,15 +270,30 @@ impl Parser {
         }
     }
 
-    fn name(&mut self, field: bool) -> Result<String, Issue> {
+    /// The name of a field, after a dot.
+    fn field(&mut self) -> Option<String> {
+        match self.peek().clone() {
+            Token::Ident(name) if !KEYWORDS.contains(&name.as_str()) => {
+                self.bump();
+                Some(name)
+            }
+            Token::Quoted(name) => {
+                let (at, _) = self.bump();
+                self.issues.push(Issue::at(at, "unsupported syntax: '`'"));
+                Some(name)
+            }
+            _ => None,
+        }
+    }
+
+    fn name(&mut self) -> Result<String, Issue> {
+        let shown = self.shown().to_owned();
         match self.bump() {
-            (at, Token::Ident(name)) if !field && RESERVED.contains(&name.as_str()) => {
-                Err(Issue::syntax(at, format!("reserved identifier: {name}")))
+            (at, Token::Ident(name)) if RESERVED.contains(&name.as_str()) => {
+                Err(Issue::at(at, format!("reserved identifier: {name}")))
             }
             (_, Token::Ident(name)) => Ok(name),
-            (at, token) => {
-                Err(Issue::syntax(at, format!("mismatched input '{}' expecting IDENTIFIER", shown(&token))))
-            }
+            (at, _) => Err(Issue::syntax(at, format!("no viable alternative at input '.{shown}'"))),
         }
     }
 
@@ -232,6 +302,8 @@ impl Parser {
         while !self.eat(")") {
             if !args.is_empty() {
                 self.expect(",")?;
+            } else if !begins(self.peek()) {
+                self.no_beginning("')', ")?;
             }
             args.push(self.expr()?);
         }
@@ -239,6 +311,9 @@ impl Parser {
     }
 
     fn primary(&mut self) -> Parsed {
+        if !begins(self.peek()) {
+            self.no_beginning("")?;
+        }
         let (at, token) = self.bump();
         match token {
             Token::Int(digits) => node(at, Kind::Int(integer(&digits, at)?)),
@@ -263,12 +338,13 @@ impl Parser {
             Token::Symbol("{") => self.map(at, false),
             Token::Symbol("{?") => self.map(at, true),
             Token::Symbol(".") => {
-                let name = self.name(false)?;
+                let name = self.name()?;
                 node(at, Kind::Ident(name))
             }
-            token => {
-                self.next = self.next.saturating_sub(usize::from(token != Token::End));
-                Err(self.unexpected(&token))
+            // Signs were read before.
+            _ => {
+                self.next = self.next.saturating_sub(1);
+                Err(Issue::syntax(at, format!("mismatched input '{}' expecting <EOF>", self.shown())))
             }
         }
     }
@@ -279,7 +355,8 @@ impl Parser {
             "false" => node(at, Kind::Bool(false)),
             "null" => node(at, Kind::Null),
             reserved if RESERVED.contains(&reserved) => {
-                Err(Issue::syntax(at, format!("reserved identifier: {reserved}")))
+                self.issues.push(Issue::at(at, format!("reserved identifier: {reserved}")));
+                node(at, Kind::Ident(word))
             }
             _ if self.is("(") => {
                 let (open, _) = self.bump();
@@ -343,13 +420,13 @@ fn integer(digits: &str, at: usize) -> Result<i64, Issue> {
     value.map_err(|_| Issue::at(at, "invalid int literal"))
 }
 
-fn shown(token: &Token) -> String {
+/// Whether an expression can begin with a token.
+fn begins(token: &Token) -> bool {
     match token {
-        Token::Int(text) | Token::Uint(text) | Token::String(text) | Token::Ident(text) => text.clone(),
-        Token::Double(value) => value.to_string(),
-        Token::Bytes(_) => "b\"…\"".to_owned(),
-        Token::Symbol(symbol) => (*symbol).to_owned(),
-        Token::End => "<EOF>".to_owned(),
+        Token::Symbol(symbol) => ["(", "[", "[?", "{", "{?", ".", "-", "!"].contains(symbol),
+        Token::Ident(word) => word != "in",
+        Token::Quoted(_) | Token::End => false,
+        _ => true,
     }
 }
 
@@ -431,7 +508,7 @@ fn fold_macro(name: &str, arguments: usize) -> Option<(Step, bool, bool)> {
         ("all", 3) => (Step::All, true, false),
         ("exists", 2) => (Step::Exists, false, false),
         ("exists", 3) => (Step::Exists, true, false),
-        ("exists_one" | "existsOne", 2) => (Step::ExistsOne, false, false),
+        ("exists_one", 2) => (Step::ExistsOne, false, false),
         ("existsOne", 3) => (Step::ExistsOne, true, false),
         ("map", 2) => (Step::Collect, false, false),
         ("map", 3) => (Step::Collect, false, true),

@@ -126,7 +126,7 @@ fn missing_fields_and_absorbed_errors() {
 fn macros() {
     for (source, expected) in [
         ("self.l.all(x, x > 0)", "true"),
-        ("self.l.exists_one(x, x == 2) && self.l.existsOne(x, x == 2)", "true"),
+        ("self.l.exists_one(x, x == 2) && self.l.existsOne(i, x, x == 2)", "true"),
         ("self.l.map(x, x * 2)", "[6, 2, 4]"),
         ("self.l.map(x, x > 1, x * 2)", "[6, 4]"),
         ("self.l.filter(x, x > 1).size()", "2"),

@@ -16,6 +16,8 @@ pub(super) enum Token {
     String(String),
     Bytes(Vec<u8>),
     Ident(String),
+    /// A name in backquotes.
+    Quoted(String),
     /// An operator or a bracket.
     Symbol(&'static str),
     End,
@@ -27,20 +29,46 @@ const SYMBOLS: [&str; 27] = [
     "+", "-", "*", "/", "%", "<", ">", "!",
 ];
 
-/// The tokens of `source` with their byte offsets, ended by [`Token::End`].
-pub(super) fn tokens(source: &str) -> Result<Vec<(usize, Token)>, Issue> {
+/// A token, and where it begins and ends in the source.
+#[derive(Debug, Clone)]
+pub(super) struct Placed {
+    pub(super) at: usize,
+    pub(super) end: usize,
+    pub(super) token: Token,
+}
+
+/// The tokens of `source`, ended by [`Token::End`], and what is none. Reading goes on behind that.
+pub(super) fn tokens(source: &str) -> (Vec<Placed>, Vec<Issue>) {
     let mut lexer = Lexer { source, at: 0 };
-    let mut found = Vec::new();
+    let (mut found, mut issues) = (Vec::new(), Vec::new());
     loop {
         lexer.skip_blanks();
-        let start = lexer.at;
-        let token = lexer.next()?;
-        let end = token == Token::End;
-        found.push((start, token));
-        if end {
-            return Ok(found);
+        let at = lexer.at;
+        match lexer.next() {
+            Ok(token) => {
+                let is_last = token == Token::End;
+                found.push(Placed { at, end: lexer.at, token });
+                if is_last {
+                    return (found, issues);
+                }
+            }
+            Err(Unread::Said(issue)) => issues.push(issue),
+            // All that could have been a token counts, with the character at which it could be none any more.
+            Err(Unread::Here) => {
+                lexer.bump();
+                let text = &source[at..lexer.at];
+                issues.push(Issue::syntax(at, format!("token recognition error at: '{text}'")));
+            }
         }
     }
+}
+
+/// Why there is no token.
+enum Unread {
+    /// The next character fits into none.
+    Here,
+    /// For a reason that has words of its own.
+    Said(Issue),
 }
 
 struct Lexer<'a> {
@@ -80,7 +108,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn next(&mut self) -> Result<Token, Issue> {
+    fn next(&mut self) -> Result<Token, Unread> {
         let Some(c) = self.peek() else { return Ok(Token::End) };
         if let Some(token) = self.quoted()? {
             return Ok(token);
@@ -100,22 +128,28 @@ impl<'a> Lexer<'a> {
                 self.at += symbol.len();
                 Ok(Token::Symbol(symbol))
             }
-            None => Err(Issue::syntax(self.at, format!("token recognition error at: '{c}'"))),
+            None => {
+                // Half of an operator of two characters.
+                if matches!(c, '=' | '&' | '|') {
+                    self.bump();
+                }
+                Err(Unread::Here)
+            }
         }
     }
 
     /// `` `a.b` `` names a field that is no identifier.
-    fn backquoted(&mut self) -> Result<Token, Issue> {
-        let start = self.at;
+    fn backquoted(&mut self) -> Result<Token, Unread> {
         self.bump();
         let name = self.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | ' '));
-        if name.is_empty() || self.bump() != Some('`') {
-            return Err(Issue::syntax(start, "token recognition error at: '`'"));
+        if name.is_empty() || !self.rest().starts_with('`') {
+            return Err(Unread::Here);
         }
-        Ok(Token::Ident(name.to_owned()))
+        self.bump();
+        Ok(Token::Quoted(name.to_owned()))
     }
 
-    fn number(&mut self) -> Result<Token, Issue> {
+    fn number(&mut self) -> Result<Token, Unread> {
         let start = self.at;
         if let Some(digits) = self.rest().strip_prefix("0x").or(self.rest().strip_prefix("0X")) {
             let len = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
@@ -140,8 +174,8 @@ impl<'a> Lexer<'a> {
         if !double {
             return Ok(self.unsigned(start));
         }
-        let value = self.source[start..self.at].parse();
-        value.map(Token::Double).map_err(|_| Issue::at(start, "invalid double literal"))
+        let value = self.source[start..self.at].parse().ok().filter(|value: &f64| value.is_finite());
+        value.map(Token::Double).ok_or_else(|| Unread::Said(Issue::at(start, "invalid double literal")))
     }
 
     fn unsigned(&mut self, start: usize) -> Token {
@@ -154,7 +188,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// A string or bytes literal: quotes of both kinds, three of them for several lines, `r` for raw, `b` for bytes.
-    fn quoted(&mut self) -> Result<Option<Token>, Issue> {
+    fn quoted(&mut self) -> Result<Option<Token>, Unread> {
         let start = self.at;
         let prefix = self.rest().len() - self.rest().trim_start_matches(['r', 'R', 'b', 'B']).len();
         if prefix > 2 || !self.rest()[prefix..].starts_with(['"', '\'']) {
@@ -176,24 +210,30 @@ impl<'a> Lexer<'a> {
                 self.at += delimiter.len();
                 break;
             }
-            match self.bump() {
-                None => return Err(unclosed(start, quote)),
-                Some('\n' | '\r') if delimiter.len() == 1 => return Err(unclosed(start, quote)),
-                Some('\\') if !raw => self.escape(bytes, &mut text)?,
-                Some(c) => text.extend(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            match self.peek() {
+                None => return Err(Unread::Here),
+                Some('\n' | '\r') if delimiter.len() == 1 => return Err(Unread::Here),
+                Some('\\') if !raw => {
+                    self.bump();
+                    self.escape(bytes, &mut text).ok_or(Unread::Here)?;
+                }
+                Some(c) => {
+                    self.bump();
+                    text.extend(c.encode_utf8(&mut [0; 4]).as_bytes());
+                }
             }
         }
         if bytes {
             return Ok(Some(Token::Bytes(text)));
         }
-        let text = String::from_utf8(text).map_err(|_| Issue::syntax(start, "invalid string literal"))?;
+        let text = String::from_utf8(text)
+            .map_err(|_| Unread::Said(Issue::syntax(start, "invalid string literal")))?;
         Ok(Some(Token::String(text)))
     }
 
-    fn escape(&mut self, bytes: bool, text: &mut Vec<u8>) -> Result<(), Issue> {
-        let start = self.at;
-        let wrong = || Issue::syntax(start, "invalid escape sequence");
-        let plain = match self.bump().ok_or_else(wrong)? {
+    /// What follows a backslash. `None` stops at the character that may not.
+    fn escape(&mut self, bytes: bool, text: &mut Vec<u8>) -> Option<()> {
+        let plain = match self.peek()? {
             'a' => '\u{7}',
             'b' => '\u{8}',
             'f' => '\u{c}',
@@ -202,17 +242,24 @@ impl<'a> Lexer<'a> {
             't' => '\t',
             'v' => '\u{b}',
             c @ ('\\' | '"' | '\'' | '`' | '?') => c,
-            'x' | 'X' => return self.code(2, 16, bytes, text).ok_or_else(wrong),
-            'u' if !bytes => return self.code(4, 16, false, text).ok_or_else(wrong),
-            'U' if !bytes => return self.code(8, 16, false, text).ok_or_else(wrong),
-            '0'..='3' => {
-                self.at -= 1;
-                return self.code(3, 8, bytes, text).ok_or_else(wrong);
+            'x' | 'X' => {
+                self.bump();
+                return self.code(2, 16, bytes, text);
             }
-            _ => return Err(wrong()),
+            'u' if !bytes => {
+                self.bump();
+                return self.code(4, 16, false, text);
+            }
+            'U' if !bytes => {
+                self.bump();
+                return self.code(8, 16, false, text);
+            }
+            '0'..='3' => return self.code(3, 8, bytes, text),
+            _ => return None,
         };
+        self.bump();
         text.extend(plain.encode_utf8(&mut [0; 4]).as_bytes());
-        Ok(())
+        Some(())
     }
 
     fn code(&mut self, digits: usize, radix: u32, bytes: bool, text: &mut Vec<u8>) -> Option<()> {
@@ -225,8 +272,4 @@ impl<'a> Lexer<'a> {
         }
         Some(())
     }
-}
-
-fn unclosed(at: usize, quote: char) -> Issue {
-    Issue::syntax(at, format!("token recognition error at: '{quote}'"))
 }

@@ -4,11 +4,11 @@
 //! however they race. Ports of nodes are looked for among those that no service has.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use rules::field::Path;
-use rules::kind::core::services::{address_errors, carry_over, complete, is_headless};
+use rules::kind::core::services::{address_errors, carry_over, complete, family_errors, is_headless};
 use rules::kind::{items, text};
 use serde_json::{Value, json};
 use store::{At, Key, Scope, Write};
@@ -102,12 +102,16 @@ async fn give_address(
     old: Option<&Value>,
     taken: &mut Taken,
 ) -> Result<(), Refusal> {
-    if old.is_none() {
-        let errors = address_errors(service);
-        if !errors.is_empty() {
-            let name = text(service, "metadata.name");
-            return Err(Refusal::invalid(About { group: "", resource: "Service", name }, &errors));
-        }
+    let mut errors = address_errors(service);
+    if errors.is_empty() {
+        errors = family_errors(service, old);
+    } else if old.is_some() {
+        // The rules of services find them again, beside what else a change does wrong.
+        errors.clear();
+    }
+    if !errors.is_empty() {
+        let name = text(service, "metadata.name");
+        return Err(Refusal::invalid(About { group: "", resource: "Service", name }, &errors));
     }
     if text(service, "spec.type") == "ExternalName" || is_headless(service) {
         return Ok(());
@@ -217,8 +221,14 @@ fn give_ports(context: &Context<'_>, service: &mut Value, old: Option<&Value>) -
     let mut used = used_ports(context)?;
     let had: BTreeSet<i64> = old.iter().flat_map(|old| ports_of(old)).collect();
     let path = Path::new("spec").child("ports");
-    for (i, port) in items(service, "spec.ports").iter().map(|port| number(&port["nodePort"])).enumerate() {
-        if port == 0 || had.contains(&port) {
+    // What serves the same port by several protocols has one port of the nodes for all of them.
+    let mut shared: BTreeMap<i64, i64> = BTreeMap::new();
+    let wanted: Vec<(i64, i64)> = items(service, "spec.ports")
+        .iter()
+        .map(|port| (number(&port["port"]), number(&port["nodePort"])))
+        .collect();
+    for (i, (of, port)) in wanted.into_iter().enumerate() {
+        if port == 0 || had.contains(&port) || shared.get(&of) == Some(&port) {
             continue;
         }
         let why = if !NODE_PORTS.contains(&port) {
@@ -237,12 +247,18 @@ fn give_ports(context: &Context<'_>, service: &mut Value, old: Option<&Value>) -
             let error = path.index(i).child("nodePort").invalid(port, why);
             return Err(Refusal::invalid(About { group: "", resource: "Service", name }, &vec![error]));
         }
+        used.insert(port);
+        shared.entry(of).or_insert(port);
     }
-    used.extend(items(service, "spec.ports").iter().map(|port| number(&port["nodePort"])));
     if wants_ports {
         for port in service["spec"]["ports"].as_array_mut().into_iter().flatten() {
             if number(&port["nodePort"]) == 0 {
-                port["nodePort"] = json!(free_port(&mut used)?);
+                let given = match shared.get(&number(&port["port"])) {
+                    Some(given) if old.is_none() => *given,
+                    _ => free_port(&mut used)?,
+                };
+                shared.entry(number(&port["port"])).or_insert(given);
+                port["nodePort"] = json!(given);
             }
         }
     }

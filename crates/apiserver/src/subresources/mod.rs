@@ -32,7 +32,7 @@ pub(crate) async fn answer(context: &Context<'_>, name: &str, body: &[u8]) -> Re
         ("eviction", Verb::Create) => eviction::create(context, body).await,
         ("log", Verb::Get) => logs::get(context).await,
         ("exec" | "attach", _) => streams::connect(context, name),
-        ("proxy", _) if matches!(context.resource.plural.as_str(), "pods" | "services") => {
+        ("proxy", _) if matches!(context.resource.plural.as_str(), "pods" | "services" | "nodes") => {
             proxy::pass_on(context, body).await
         }
         ("portforward", _) => Err(streams::refuse_forwarding(context)),

@@ -1,4 +1,4 @@
-//! `pods/proxy` and `services/proxy`: a request goes on to where the object leads, and the answer comes back.
+//! `pods/proxy`, `services/proxy` and `nodes/proxy`: a request goes on to where the object leads, and the answer comes back.
 
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -28,7 +28,18 @@ const OWN: [HeaderName; 5] =
 
 pub(super) async fn pass_on(context: &Context<'_>, body: &[u8]) -> Result<Answer, Refusal> {
     let uri = &context.head.uri;
-    let asked = Asked::read(context.name()).map_err(Refusal::bad_request)?;
+    let asked = Asked::read(context.name()).ok_or_else(|| {
+        let kind = context.resource.kind.to_lowercase();
+        Refusal::bad_request(format!("invalid {kind} request {}", types::go::quote(context.name())))
+    })?;
+    let (host, port) = match context.resource.plural.as_str() {
+        "pods" => pod(context, &asked)?,
+        "nodes" => return Err(node(context, &asked)),
+        _ => behind_service(context, &asked)?,
+    };
+    if asked.scheme == "https" {
+        return Err(Refusal::bad_request("this server passes requests on by HTTP only"));
+    }
     let Some(path) = path_behind(uri.path()) else {
         // Whoever is there gives links that begin where he is.
         let mut answer = answer::text(StatusCode::MOVED_PERMANENTLY, "");
@@ -36,10 +47,6 @@ pub(super) async fn pass_on(context: &Context<'_>, body: &[u8]) -> Result<Answer
             format!("{}/{}", uri.path(), uri.query().map_or(String::new(), |query| format!("?{query}")));
         answer.headers_mut().insert(header::LOCATION, place.parse().map_err(Refusal::internal)?);
         return Ok(answer);
-    };
-    let (host, port) = match context.resource.plural.as_str() {
-        "pods" => pod(context, &asked)?,
-        _ => behind_service(context, &asked)?,
     };
     let path = format!("{path}{}", uri.query().map_or(String::new(), |query| format!("?{query}")));
     let mut request = Request::builder().method(&context.head.method).uri(path);
@@ -75,19 +82,21 @@ pub(super) async fn pass_on(context: &Context<'_>, body: &[u8]) -> Result<Answer
 /// `[scheme:]name[:port]`.
 #[derive(Debug, PartialEq)]
 struct Asked<'a> {
+    scheme: &'a str,
     name: &'a str,
     port: &'a str,
 }
 
 impl<'a> Asked<'a> {
-    fn read(name: &'a str) -> Result<Self, String> {
+    fn read(name: &'a str) -> Option<Self> {
         let parts: Vec<&str> = name.split(':').collect();
-        match parts.as_slice() {
-            [name] => Ok(Asked { name, port: "" }),
-            [name, port] | ["http" | "", name, port] => Ok(Asked { name, port }),
-            ["https", ..] => Err("this server passes requests on by HTTP only".to_owned()),
-            _ => Err(format!("invalid request {}", types::go::quote(name))),
-        }
+        let asked = match parts.as_slice() {
+            [name] => Asked { scheme: "", name, port: "" },
+            [name, port] => Asked { scheme: "", name, port },
+            [scheme @ ("" | "http" | "https"), name, port] => Asked { scheme, name, port },
+            _ => return None,
+        };
+        Some(asked).filter(|asked| !asked.name.is_empty())
     }
 }
 
@@ -101,7 +110,7 @@ fn pod(context: &Context<'_>, asked: &Asked<'_>) -> Result<(String, u16), Refusa
     let pod = read(context, asked.name)?;
     let address = object::text(&pod, &["status", "podIP"]);
     if address.is_empty() {
-        return Err(Refusal::bad_request(format!("address not allowed: pod {} has none yet", asked.name)));
+        return Err(Refusal::bad_request("address not allowed"));
     }
     let containers = || pod["spec"]["containers"].as_array().into_iter().flatten();
     let first = || containers().find_map(|container| container["ports"][0]["containerPort"].as_u64());
@@ -113,18 +122,41 @@ fn pod(context: &Context<'_>, asked: &Asked<'_>) -> Result<(String, u16), Refusa
 }
 
 fn behind_service(context: &Context<'_>, asked: &Asked<'_>) -> Result<(String, u16), Refusal> {
+    let (store, namespace) = (context.cluster.store(), context.namespace());
+    let nobody = |name: &str| {
+        Refusal::unavailable(format!("no endpoints available for service {}", types::go::quote(name)))
+    };
     let service = read(context, asked.name)?;
     let ports = || service["spec"]["ports"].as_array().into_iter().flatten();
+    let number: Option<u64> = asked.port.parse().ok();
     let is_it = |port: &&Value| {
-        object::text(port, &["name"]) == asked.port || port["port"].as_u64() == asked.port.parse().ok()
+        object::text(port, &["name"]) == asked.port
+            || port["port"].as_u64().is_some_and(|it| Some(it) == number)
     };
     let found = ports().find(is_it).or_else(|| ports().next().filter(|_| asked.port.is_empty()));
     let port = found.and_then(|port| u16::try_from(port["port"].as_u64()?).ok());
-    let nobody = |why: String| Refusal::unavailable(why);
-    let missing =
-        || format!("no service port {} found for service {}", asked.port, types::go::quote(asked.name));
-    let port = port.ok_or_else(|| nobody(missing()))?;
-    service::resolve(context.cluster.store(), context.namespace(), asked.name, port).map_err(nobody)
+    if let (Some(number), None) = (number, port) {
+        let why = format!("no service port {number} found for service {}", types::go::quote(asked.name));
+        return Err(Refusal::unavailable(why));
+    }
+    // Whoever has no endpoints at all is told to be missing himself (as measured).
+    if !service::has_endpoints(store, namespace, asked.name) {
+        return Err(Refusal::not_found(context.about_name(asked.name)));
+    }
+    let place = port.map(|port| service::resolve(store, namespace, asked.name, port));
+    place.and_then(Result::ok).ok_or_else(|| nobody(context.name()))
+}
+
+/// Nodes are not listened on: what a cluster says of one that cannot be reached.
+fn node(context: &Context<'_>, asked: &Asked<'_>) -> Refusal {
+    let node = match read(context, asked.name) {
+        Ok(node) => node,
+        Err(refusal) => return refusal,
+    };
+    match node["status"]["addresses"].as_array().filter(|addresses| !addresses.is_empty()) {
+        None => Refusal::unknown("no preferred addresses found; known addresses: []".to_owned()),
+        Some(_) => Refusal::unavailable("error trying to reach service: nothing listens for this node"),
+    }
 }
 
 fn read(context: &Context<'_>, name: &str) -> Result<Value, Refusal> {
@@ -143,12 +175,12 @@ mod tests {
 
     #[test]
     fn names_may_come_with_a_scheme_and_a_port() {
-        let asked = |name, port| Ok(Asked { name, port });
+        let asked = |name, port| Some(Asked { scheme: "", name, port });
         assert_eq!(Asked::read("web"), asked("web", ""));
         assert_eq!(Asked::read("web:8080"), asked("web", "8080"));
-        assert_eq!(Asked::read("http:web:named"), asked("web", "named"));
-        assert!(Asked::read("https:web:443").is_err());
-        assert!(Asked::read("a:b:c:d").is_err());
+        assert_eq!(Asked::read("http:web:named"), Some(Asked { scheme: "http", name: "web", port: "named" }));
+        assert_eq!(Asked::read("https:web:443").map(|asked| asked.scheme), Some("https"));
+        assert_eq!(Asked::read("a:b:c:d"), None);
     }
 
     #[test]

@@ -35,16 +35,7 @@ pub(crate) async fn patch(context: &Context<'_>, bytes: &[u8], status: bool) -> 
     // Strategic merge needs a Go type, which custom resources have not; the garbage collector relies on hearing so (2.36).
     let accepted: &[&str] = if context.resource.custom.is_some() { &ACCEPTED_CUSTOM } else { &ACCEPTED };
     let patch = match Patching::read(context, accepted, bytes).map_err(|why| missing_first(context, why))? {
-        Patching::Apply(config, warnings) => {
-            let applied = apply(context, config, bytes, status).await;
-            return match applied {
-                Ok(mut answer) => {
-                    crate::answer::warn(&mut answer, &warnings);
-                    Ok(answer)
-                }
-                Err(refusal) => Err(refusal.or_warning(&warnings)),
-            };
-        }
+        Patching::Apply(config, repeated) => return apply(context, config, repeated, bytes, status).await,
         Patching::Document(patch) => patch,
     };
     change(context, status, |old| {
@@ -72,7 +63,7 @@ fn content_type<'a>(context: &'a Context<'_>) -> &'a str {
 
 /// What a patch makes of an object.
 pub(crate) enum Patching {
-    /// A configuration is applied to it; what to warn of.
+    /// A configuration is applied to it; which keys stand twice in that.
     Apply(Value, Vec<String>),
     /// Its JSON is changed.
     Document(Sent),
@@ -92,8 +83,8 @@ impl Patching {
         }
         expect_options(context, content == APPLY)?;
         if content == APPLY {
-            let (config, warnings) = configuration(context, bytes)?;
-            Ok(Patching::Apply(config, warnings))
+            let (config, repeated) = configuration(bytes)?;
+            Ok(Patching::Apply(config, repeated))
         } else {
             Sent::read(context, content, bytes).map(Patching::Document)
         }
@@ -119,10 +110,14 @@ fn expect_options(context: &Context<'_>, is_apply: bool) -> Result<(), Refusal> 
     }
 }
 
-/// What an operation adds with a field twice has it twice, wherever it is added.
-fn repeated_below(operations: &Value, field: &str) -> Option<String> {
+/// What an operation adds with a field twice has it twice, wherever it is added; nobody looks into what is not known.
+fn repeated_below(resource: &Resource, operations: &Value, field: &str) -> Option<String> {
     let (index, inner) = field.strip_prefix('[')?.split_once("].value.")?;
     let path = operations[index.parse::<usize>().ok()?]["path"].as_str()?;
+    let first = path.trim_start_matches('/').split('/').next()?;
+    if resource.custom.is_none() && resource.of_type().field(first).is_none() {
+        return None;
+    }
     let place = path.trim_start_matches('/').replace('/', ".");
     Some(format!("duplicate field {}", types::go::quote(&format!("{place}.{inner}"))))
 }
@@ -164,7 +159,9 @@ impl Sent {
                 let (operations, unknown) = Patch::read(patch.clone(), reading).map_err(refusal)?;
                 strict = strict.iter().map(|why| format!("json patch {why}")).collect();
                 strict.extend(unknown);
-                strict.extend(repeated.iter().filter_map(|field| repeated_below(&patch, field)));
+                let below =
+                    repeated.iter().filter_map(|field| repeated_below(context.resource, &patch, field));
+                strict.extend(below);
                 Kind::Operations(operations)
             }
         };
@@ -323,8 +320,8 @@ fn go_map(value: &Value) -> String {
     }
 }
 
-/// The configuration that is applied: YAML, or JSON under YAML's name.
-fn configuration(context: &Context<'_>, bytes: &[u8]) -> Result<(Value, Vec<String>), Refusal> {
+/// The configuration that is applied, and what is told of keys that stand twice in it: YAML, or JSON under YAML's name.
+fn configuration(bytes: &[u8]) -> Result<(Value, Vec<String>), Refusal> {
     let bad = |why: String| Refusal::bad_request(format!("error decoding YAML: {why}"));
     let (config, repeated) = match decode::json(bytes) {
         Ok((config, fields)) if fields.is_empty() => (config, Vec::new()),
@@ -333,29 +330,41 @@ fn configuration(context: &Context<'_>, bytes: &[u8]) -> Result<(Value, Vec<Stri
             body::yaml::read_all(bytes).map_err(|why| bad(format!("error converting YAML to JSON: {why}")))?
         }
     };
-    let warnings = body::told_of_yaml(context.query, repeated, |why| {
+    if let Some(why) = other_than_map(&config) {
+        return Err(bad(format!("error unmarshaling JSON: while decoding JSON: {why}")));
+    }
+    let config = if config.is_null() { Value::Object(serde_json::Map::new()) } else { config };
+    Ok((config, repeated))
+}
+
+/// Warns of keys that stand twice, or refuses them. They are looked for once the configuration was applied.
+fn repeated_keys(context: &Context<'_>, repeated: &[String]) -> Result<Vec<String>, Refusal> {
+    body::told_of_yaml(context.query, repeated.to_vec(), |why| {
         let why = why.replacen(
             "strict decoding error",
             "error strict decoding YAML: error converting YAML to JSON",
             1,
         );
         Refusal::bad_request(why)
-    })?;
-    if let Some(why) = other_than_map(&config) {
-        return Err(bad(format!("error unmarshaling JSON: while decoding JSON: {why}")));
-    }
-    let config = if config.is_null() { Value::Object(serde_json::Map::new()) } else { config };
-    Ok((config, warnings))
+    })
 }
 
 /// Server-side apply: makes the object if it is not there yet (2.41).
-async fn apply(context: &Context<'_>, config: Value, bytes: &[u8], status: bool) -> Result<Answer, Refusal> {
+async fn apply(
+    context: &Context<'_>,
+    config: Value,
+    repeated: Vec<String>,
+    bytes: &[u8],
+    status: bool,
+) -> Result<Answer, Refusal> {
     let sent = || String::from_utf8_lossy(bytes).into_owned();
     let key = object::key(context.resource, context.namespace(), context.name());
     if !status && context.cluster.store().get(&key).is_none() {
         auth::expect_create(context)?;
         let applied = managed::apply(context, None, config.clone(), status)?;
-        let mut read = reread_applied(context, applied, sent)?;
+        let told = repeated_keys(context, &repeated)?;
+        let mut read = reread_applied(context, applied, sent).map_err(|why| why.or_warning(&told))?;
+        read.warnings.splice(0..0, told);
         // Whoever says which version he changes makes the object all the same (as measured).
         if let Some(meta) = read.object["metadata"].as_object_mut() {
             meta.remove("resourceVersion");
@@ -366,16 +375,19 @@ async fn apply(context: &Context<'_>, config: Value, bytes: &[u8], status: bool)
         match created {
             // Somebody else was quicker; his object is changed then.
             Err(refusal) if refusal.code() == StatusCode::CONFLICT => {}
-            done => return done,
+            done => return done.map_err(|why| why.or_warning(&read.warnings)),
         }
     }
     change(context, status, |old| {
         let applied = managed::apply(context, Some(old), config.clone(), status)?;
+        let told = repeated_keys(context, &repeated)?;
         // What a configuration leaves as it is does not get the defaults either that a definition has come to have.
         if context.resource.custom.is_some() && is_unchanged(&applied, old) {
-            return Ok(Read { object: applied, warnings: Vec::new() });
+            return Ok(Read { object: applied, warnings: told });
         }
-        reread_applied(context, applied, sent)
+        let mut read = reread_applied(context, applied, sent).map_err(|why| why.or_warning(&told))?;
+        read.warnings.splice(0..0, told);
+        Ok(read)
     })
     .await
 }

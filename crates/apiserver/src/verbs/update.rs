@@ -118,7 +118,9 @@ pub(crate) async fn change(
             meta.remove("selfLink");
         }
         let is_let_go = is_let_go(context, &object, &old);
-        let mut answer = if !is_let_go && same(&object, &old) {
+        let is_first = current.revision == current.created && is_first_of_job(context, &old);
+        let is_same = same(&object, &old) && !is_first;
+        let mut answer = if !is_let_go && is_same {
             verbs::stored(context, StatusCode::OK, &current).await?
         } else if context.is_dry_run() {
             verbs::unstored(StatusCode::OK, &object)
@@ -148,6 +150,17 @@ pub(crate) async fn change(
         answer::warn(&mut answer, &warnings);
         return Ok(answer);
     }
+}
+
+/// Whether the first write to a Job counts, and be it that it changes nothing: the labels that it got from its template are
+/// shown from the beginning, but a real server stores them only now, because they were generated after it looked there.
+fn is_first_of_job(context: &Context<'_>, job: &Value) -> bool {
+    let of_template = &job["spec"]["template"]["metadata"]["labels"];
+    let is_generated = |label: &String| rules::job::GENERATED_LABELS.contains(&label.as_str());
+    (context.resource.group.as_str(), context.resource.kind.as_str()) == ("batch", "Job")
+        && job["spec"]["manualSelector"] != serde_json::json!(true)
+        && job["metadata"]["labels"] == *of_template
+        && of_template.as_object().is_some_and(|labels| !labels.is_empty() && labels.keys().all(is_generated))
 }
 
 /// A write that changes nothing is none (2.3).

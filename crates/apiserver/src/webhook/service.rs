@@ -39,6 +39,21 @@ pub(crate) fn resolve(
         .ok_or_else(|| format!("no endpoints available for service {}", types::go::quote(name)))
 }
 
+/// Whether anybody has said what is behind a Service, be it nothing; or it needs nobody to.
+pub(crate) fn has_endpoints(store: &Store, namespace: &str, name: &str) -> bool {
+    let stored = |resource: &str| {
+        let resource = Registry::built_in().get("", "v1", resource)?;
+        store.get(&object::key(resource, namespace, name))
+    };
+    let scope = Scope::resource("endpointslices.discovery.k8s.io").namespace(namespace);
+    let in_slices = store.view().list(&scope).any(|slice| slice.index.labels.has(SERVICE_NAME, name));
+    let leads_elsewhere = stored("services").is_some_and(|service| {
+        let service = object::read(&service);
+        service["spec"]["type"] == "ExternalName" || service["spec"]["selector"].is_null()
+    });
+    in_slices || leads_elsewhere || stored("endpoints").is_some()
+}
+
 fn behind_slices(store: &Store, namespace: &str, name: &str, port_name: &str) -> Option<(String, u16)> {
     let scope = Scope::resource("endpointslices.discovery.k8s.io").namespace(namespace);
     let view = store.view();

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use apiserver::credentials::Credentials;
 use apiserver::serve::Server;
+use apiserver::{Cluster, Setup};
 use serde_json::Value;
+use store::{Options, Store};
 use testkit::corpus::{self, Outcome};
-
-use crate::cluster;
 
 /// The recordings: the first was made elsewhere, the second is our own.
 const RECORDINGS: [&str; 2] = ["api-v1.35.8.jsonl", "api-own-v1.35.8.jsonl"];
@@ -28,7 +28,11 @@ async fn recorded_answers_of_a_real_api_server() {
     let dir = tempfile::tempdir().expect("a directory");
     let credentials = Arc::new(Credentials::ephemeral().expect("credentials"));
     let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let server = Server::start(cluster().await, credentials.clone(), anywhere).await.expect("a server");
+    let store = Store::open(Options::ephemeral()).expect("a store");
+    // Pods get service accounts, as they do from the server that was recorded.
+    let setup = Setup { service_accounts: true, ..Setup::default() };
+    let cluster = Cluster::open_with(store, setup).await.expect("a cluster");
+    let server = Server::start(cluster, credentials.clone(), anywhere).await.expect("a server");
     let kubeconfig = dir.path().join("kubeconfig");
     let url = format!("https://{}", server.address());
     credentials.write_kubeconfig(&kubeconfig, "corpus", &url).expect("a kubeconfig");

@@ -59,6 +59,9 @@ pub const LEGACY_JOB_NAME_LABEL: &str = "job-name";
 pub const CONTROLLER_UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
 /// The same, as it was called before labels of Kubernetes had a prefix.
 pub const LEGACY_CONTROLLER_UID_LABEL: &str = "controller-uid";
+/// Labels that a template gets with a generated selector.
+pub const GENERATED_LABELS: [&str; 4] =
+    [JOB_NAME_LABEL, LEGACY_JOB_NAME_LABEL, CONTROLLER_UID_LABEL, LEGACY_CONTROLLER_UID_LABEL];
 
 /// The value of `spec.managedBy` that means the built-in Job controller, as its absence does.
 pub const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";

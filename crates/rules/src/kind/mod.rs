@@ -191,6 +191,11 @@ impl It<'_> {
         self.scoped(meta::validate_built_in(&self.meta, self.name, &Path::new("metadata")))
     }
 
+    /// What is wrong with the metadata of an object whose kind judges names alone, not what they are generated from.
+    pub fn metadata_by_name(&self) -> Errors {
+        self.metadata().into_iter().filter(|error| error.path != "metadata.generateName").collect()
+    }
+
     /// What is wrong with the metadata of an object whose kind lets finalizers be called anything.
     pub fn any_metadata(&self) -> Errors {
         self.scoped(meta::validate(&self.meta, self.name, &Path::new("metadata")))
@@ -234,15 +239,6 @@ impl It<'_> {
 pub struct Plain;
 
 impl Kind for Plain {}
-
-/// A kind that counts changes of its spec and has no other rules.
-pub struct Counted;
-
-impl Kind for Counted {
-    fn counts(&self) -> Counts {
-        Counts::Spec
-    }
-}
 
 /// The rules of a kind.
 pub fn of(group: &str, kind: &str) -> &'static dyn Kind {
@@ -293,7 +289,7 @@ pub fn of(group: &str, kind: &str) -> &'static dyn Kind {
         ("networking.k8s.io", "IngressClass") => &networking::IngressClasses,
         ("autoscaling", "HorizontalPodAutoscaler") => &autoscaling::Autoscalers,
         ("node.k8s.io", "RuntimeClass") => &node::RuntimeClasses,
-        ("resource.k8s.io", "DeviceClass") => &Counted,
+        ("resource.k8s.io", "DeviceClass") => &storage::DeviceClasses,
         _ => &Plain,
     }
 }

@@ -504,6 +504,19 @@ impl Kind for Capacities {
     }
 }
 
+/// Kinds of devices.
+pub(super) struct DeviceClasses;
+
+impl Kind for DeviceClasses {
+    fn counts(&self) -> Counts {
+        Counts::Spec
+    }
+
+    fn validate(&self, it: &It<'_>) -> Errors {
+        it.metadata_by_name()
+    }
+}
+
 /// Devices of a node or of many.
 pub(super) struct Slices;
 

@@ -34,6 +34,64 @@ pub fn address_errors(service: &Value) -> Errors {
     cluster_ips(at(service, "spec"), is_headless(service), &Path::new("spec"))
 }
 
+/// What a service wants that a cluster with addresses of one family (IPv4) cannot give. `old` is what it was.
+pub fn family_errors(service: &Value, old: Option<&Value>) -> Errors {
+    let spec = at(service, "spec");
+    if text(spec, "type") == "ExternalName" {
+        return Errors::new();
+    }
+    let policy = text(spec, "ipFamilyPolicy");
+    let families: Vec<&str> = items(spec, "ipFamilies").iter().filter_map(Value::as_str).collect();
+    let ips = items(spec, "clusterIPs");
+    // What prefers two families and got one is left alone, whatever the cluster has by now.
+    if let Some(old) = old.map(|old| at(old, "spec"))
+        && policy == "PreferDualStack"
+        && text(old, "ipFamilyPolicy") == policy
+        && items(old, "clusterIPs") == ips
+        && items(old, "ipFamilies") == items(spec, "ipFamilies")
+    {
+        return Errors::new();
+    }
+    let (path, mut errors) = (Path::new("spec"), Errors::new());
+    let mut refuse_policy = |why: &str| errors.push(path.child("ipFamilyPolicy").invalid(policy, why));
+    if let Some(old) = old.map(|old| at(old, "spec"))
+        && policy != "SingleStack"
+    {
+        let is_less = |field: &str| {
+            let (old, new) = (items(old, field), items(spec, field));
+            new.len() == 1 && old.len() == 2 && new.first() == old.first()
+        };
+        if is_less("clusterIPs") {
+            refuse_policy("must be 'SingleStack' to release the secondary cluster IP");
+        }
+        if is_less("ipFamilies") {
+            refuse_policy("must be 'SingleStack' to release the secondary IP family");
+        }
+    }
+    if policy == "SingleStack" {
+        let several = "must be 'RequireDualStack' or 'PreferDualStack' when multiple";
+        if ips.len() == 2 {
+            refuse_policy(&format!("{several} cluster IPs are specified"));
+        }
+        if families.len() == 2 {
+            refuse_policy(&format!("{several} IP families are specified"));
+        }
+    }
+    let has_no_selector = spec["selector"].as_object().is_none_or(serde_json::Map::is_empty);
+    if !errors.is_empty() || is_headless(service) && has_no_selector {
+        return errors;
+    }
+    if policy == "RequireDualStack" {
+        let why = "this cluster is not configured for dual-stack services";
+        errors.push(path.child("ipFamilyPolicy").invalid(policy, why));
+    }
+    for (i, family) in families.iter().enumerate().filter(|(_, family)| **family != "IPv4") {
+        let why = "not configured on this cluster";
+        errors.push(path.child("ipFamilies").index(i).invalid(*family, why));
+    }
+    errors
+}
+
 /// What a service has when it is made: one address, of one family.
 pub fn complete(service: &mut Value) {
     let spec = &mut service["spec"];
@@ -104,18 +162,14 @@ pub fn carry_over(new: &mut Value, old: &Value) {
 }
 
 fn carry_node_ports(new_spec: &mut Value, old_spec: &Value) {
-    let number = |port: &Value, field: &str| port[field].as_i64().unwrap_or(0);
-    let before: Vec<Value> = items(old_spec, "ports").to_vec();
-    let given: BTreeSet<i64> = items(new_spec, "ports").iter().map(|port| number(port, "nodePort")).collect();
-    for port in
-        new_spec["ports"].as_array_mut().into_iter().flatten().filter(|port| number(port, "nodePort") == 0)
-    {
-        let same = before.iter().find(|old| {
-            number(old, "port") == number(port, "port") && text(old, "protocol") == text(port, "protocol")
-        });
-        if let Some(kept) =
-            same.map(|old| number(old, "nodePort")).filter(|kept| *kept != 0 && !given.contains(kept))
-        {
+    let number = |port: &Value| port["nodePort"].as_i64().unwrap_or(0);
+    let before: Vec<(String, i64)> =
+        items(old_spec, "ports").iter().map(|port| (text(port, "name").to_owned(), number(port))).collect();
+    let given: BTreeSet<i64> = items(new_spec, "ports").iter().map(number).collect();
+    for port in new_spec["ports"].as_array_mut().into_iter().flatten().filter(|port| number(port) == 0) {
+        // Ports are known by their names; of two with one name the last counts.
+        let same = before.iter().rev().find(|(name, _)| name == text(port, "name"));
+        if let Some((_, kept)) = same.filter(|(_, kept)| *kept != 0 && !given.contains(kept)) {
             port["nodePort"] = json!(kept);
         }
     }
@@ -143,9 +197,6 @@ fn drop_what_the_type_has_not(new: &mut Value, old: &Value, kind: &str, before: 
         for field in ["healthCheckNodePort", "allocateLoadBalancerNodePorts", "loadBalancerClass"] {
             drop_if_same(field);
         }
-    }
-    if kind != "ExternalName" {
-        drop_if_same("externalName");
     }
     if !matches!(kind, "NodePort" | "LoadBalancer") && matches!(before, "NodePort" | "LoadBalancer") {
         let before: Vec<i64> =

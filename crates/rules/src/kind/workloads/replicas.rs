@@ -74,7 +74,10 @@ impl Kind for Replicas {
     }
 
     fn validate(&self, it: &It<'_>) -> Errors {
-        let mut errors = it.metadata();
+        let mut errors = match self {
+            Replicas::Set => it.metadata(),
+            Replicas::Controller => it.metadata_by_name(),
+        };
         errors.extend(self.spec(it));
         errors
     }
