@@ -1,12 +1,14 @@
 //! A cluster on a port: TLS, HTTP/1.1 and HTTP/2 (1.1), and who is at the other end.
 
+mod limits;
+
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
+use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -25,15 +27,10 @@ use crate::auth::authn::{Authenticator, Certificate};
 use crate::cluster::Cluster;
 use crate::credentials::Credentials;
 use crate::published;
+use crate::service::BodyWithin;
+pub use limits::Limits;
+use limits::{Activity, Crowd, Patient};
 
-/// How long a client may take to say who it is.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a connection may wait for the head of its next request, which includes the time in which nothing is asked:
-/// the limit begins with the end of the last answer. A shorter one would close connections that clients keep for later,
-/// some of them just as they are used again; kube-apiserver keeps them as long.
-const IDLE: Duration = Duration::from_secs(90);
-/// Connections at one time. More of them wait until one ends.
-const CONNECTIONS: usize = 8192;
 /// The largest head of a request that is read (1.1).
 const MAX_HEAD: usize = 1024 * 1024;
 /// How long short requests may go on once the server is told to stop.
@@ -98,7 +95,17 @@ impl Server {
     pub async fn start_on(
         cluster: Cluster,
         credentials: Arc<Credentials>,
+        listener: Listener,
+    ) -> Result<Self, Error> {
+        Server::start_within(cluster, credentials, listener, Limits::default()).await
+    }
+
+    /// As [`Server::start_on`], with other limits to what clients may do.
+    pub async fn start_within(
+        cluster: Cluster,
+        credentials: Arc<Credentials>,
         Listener { listener, address }: Listener,
+        limits: Limits,
     ) -> Result<Self, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let authenticator = Authenticator::new(credentials.clone(), cluster.shared_tokens(), &provider);
@@ -108,7 +115,7 @@ impl Server {
             tracing::warn!(%refusal, "the cluster does not tell where its API is");
         }
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(accept(listener, acceptor, Gate { cluster, authenticator }, stopped));
+        let task = tokio::spawn(accept(listener, acceptor, Gate { cluster, authenticator, limits }, stopped));
         Ok(Server { address, stop, task })
     }
 
@@ -148,7 +155,9 @@ async fn accept(
     mut stopped: watch::Receiver<bool>,
 ) {
     let graceful = GracefulShutdown::new();
-    let slots = Arc::new(Semaphore::new(CONNECTIONS));
+    let places = gate.limits.connections;
+    let slots = Arc::new(Semaphore::new(places));
+    let crowd = Arc::new(Crowd::default());
     loop {
         tokio::select! {
             biased;
@@ -159,10 +168,14 @@ async fn accept(
                     if let Err(error) = stream.set_nodelay(true) {
                         tracing::debug!(%error, "a connection delays what it sends");
                     }
-                    let conversation = converse(stream, acceptor.clone(), gate.clone(), graceful.watcher());
+                    crowd.count(slots.available_permits(), places);
+                    let conversation =
+                        converse(stream, acceptor.clone(), gate.clone(), crowd.clone(), graceful.watcher());
+                    let (slots, crowd) = (slots.clone(), crowd.clone());
                     tokio::spawn(async move {
                         conversation.await;
                         drop(slot);
+                        crowd.count(slots.available_permits(), places);
                     });
                 }
                 // Out of file descriptors, most likely: those who are connected go on, and the next one is tried again.
@@ -198,15 +211,16 @@ async fn converse(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     gate: Gate,
+    crowd: Arc<Crowd>,
     watcher: hyper_util::server::graceful::Watcher,
 ) {
-    let stream = match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
+    let stream = match tokio::time::timeout(gate.limits.hello, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%error, "no TLS"),
         Err(_) => return tracing::debug!("a client took too long to say who it is"),
     };
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(MAX_HEAD);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(MAX_HEAD);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -214,13 +228,30 @@ async fn converse(
         .max_header_list_size(1024 * 1024)
         .keep_alive_interval(Duration::from_secs(30));
     let certificate = Arc::new(gate.authenticator.certificate(stream.get_ref().1.peer_certificates()));
+    let (limits, activity) = (gate.limits, Arc::new(Activity::default()));
+    let seen = activity.clone();
     let service = service_fn(move |request| {
-        let (gate, certificate) = (gate.clone(), certificate.clone());
-        async move { Ok::<_, Infallible>(gate.answer(&certificate, request).await) }
+        let (gate, certificate, seen) = (gate.clone(), certificate.clone(), seen.clone());
+        async move {
+            let busy = seen.begin();
+            let answer = gate.answer(&certificate, request).await;
+            if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+                seen.upgrade();
+            }
+            // It is busy until the last piece of the answer is on its way.
+            Ok::<_, Infallible>(answer.map(|body| busy.until_end_of(body)))
+        }
     });
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
-    if let Err(error) = watcher.watch(connection).await {
-        tracing::debug!(%error, "a connection ended early");
+    // Frames of HTTP/2 come at any time, and its heads are small; what counts there is how long nothing is asked.
+    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let head = if is_http2 { Duration::from_secs(u64::from(u32::MAX)) } else { limits.head };
+    let stream = TokioIo::new(Patient::new(stream, activity.clone(), head));
+    let connection = builder.serve_connection_with_upgrades(stream, service).into_owned();
+    tokio::select! {
+        ended = watcher.watch(connection) => if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended early");
+        },
+        () = activity.idle(&limits, &crowd) => tracing::debug!("nothing was asked for long"),
     }
 }
 
@@ -229,6 +260,7 @@ async fn converse(
 struct Gate {
     cluster: Cluster,
     authenticator: Arc<Authenticator>,
+    limits: Limits,
 }
 
 impl Gate {
@@ -238,6 +270,7 @@ impl Gate {
             Err(refusal) => return answer::refusal(&refusal),
         };
         request.extensions_mut().insert(sender);
+        request.extensions_mut().insert(BodyWithin(self.limits.body));
         let Ok(answer) = self.cluster.clone().call(request).await;
         answer
     }

@@ -14,8 +14,12 @@ use crate::answer::{self, Answer, Body};
 use crate::cluster::{Cluster, MAX_BODY};
 use crate::status::Refusal;
 
-/// How long a client may take to send the body of a request.
+/// How long a client may take to send the body of a request, unless [`BodyWithin`] says otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long this client may take to send the body of this request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BodyWithin(pub(crate) Duration);
 
 impl<B> tower_service::Service<Request<B>> for Cluster
 where
@@ -34,7 +38,8 @@ where
         let cluster = self.clone();
         Box::pin(async move {
             let (head, body) = request.into_parts();
-            let body = tokio::time::timeout(PATIENCE, Limited::new(body, MAX_BODY).collect());
+            let patience = head.extensions.get::<BodyWithin>().map_or(PATIENCE, |within| within.0);
+            let body = tokio::time::timeout(patience, Limited::new(body, MAX_BODY).collect());
             let Ok(body) = body.await else {
                 let why = "the request was not sent in time";
                 return Ok(answer::text(StatusCode::REQUEST_TIMEOUT, why));

@@ -17,6 +17,7 @@ mod openapi;
 mod patch;
 mod pods;
 mod serve;
+mod slow;
 mod streams;
 mod watch;
 
