@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode, request};
+use http::{Method, Request, StatusCode, header, request};
 use rules::job::Settings;
 use rules::meta::system::Identity;
 use store::{Draft, Object, Revision, Scope, Store};
@@ -20,6 +20,7 @@ use crate::auth::tokens::Tokens;
 use crate::auth::{self, User, openid, reviews};
 use crate::crd::conversion::Converter;
 use crate::crd::definitions::Definitions;
+use crate::metrics::{self, Labels, Metrics};
 use crate::node::Nodes;
 use crate::object;
 use crate::openapi::Documents;
@@ -55,6 +56,7 @@ struct Inner {
     background: OnceLock<AbortHandle>,
     aggregation: OnceLock<AbortHandle>,
     documents: Documents,
+    metrics: Metrics,
 }
 
 impl Drop for Inner {
@@ -139,6 +141,7 @@ impl Cluster {
             background: OnceLock::new(),
             aggregation: OnceLock::new(),
             documents: Documents::default(),
+            metrics: Metrics::default(),
         }));
         let handle = Handle(Arc::downgrade(&cluster.0));
         let (definitions, watch) =
@@ -152,10 +155,12 @@ impl Cluster {
     /// Answers a request. Nothing that a client sends makes it fail.
     pub async fn answer(&self, request: Request<Bytes>) -> Answer {
         let (head, body) = request.into_parts();
+        let (took, in_flight) = (metrics::clock(), self.0.metrics.begin(&head.method));
+        let mut labels = Labels::of_method(&head.method);
         let answered = if body.len() > MAX_BODY {
             Err(Refusal::too_large(MAX_BODY))
         } else {
-            self.route(&head, body).await
+            self.route(&head, body, &mut labels).await
         };
         let mut answer = answered.unwrap_or_else(|refusal| {
             let query = Query::read(head.uri.query().unwrap_or(""));
@@ -164,16 +169,29 @@ impl Cluster {
         if head.method == Method::HEAD {
             *answer.body_mut() = answer::Body::default();
         }
-        answer::finish::finished(&head, answer).await
+        let answer = answer::finish::finished(&head, answer).await;
+        self.0.metrics.end(labels, answer.status(), took());
+        drop(in_flight);
+        answer
+    }
+
+    /// What is counted.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
     }
 
     /// What the cluster asks of itself, as anybody may ask it.
     pub(crate) async fn asked_by_itself(&self, request: Request<Bytes>) -> Result<Answer, Refusal> {
         let (head, body) = request.into_parts();
-        self.route(&head, body).await
+        self.route(&head, body, &mut Labels::of_method(&head.method)).await
     }
 
-    async fn route(&self, head: &request::Parts, body: Bytes) -> Result<Answer, Refusal> {
+    async fn route(
+        &self,
+        head: &request::Parts,
+        body: Bytes,
+        labels: &mut Labels,
+    ) -> Result<Answer, Refusal> {
         let query = Query::read(head.uri.query().unwrap_or(""));
         let Some(asked) = Asked::read(&head.method, head.uri.path(), &query) else {
             return self.without_verb(head, &query);
@@ -195,6 +213,9 @@ impl Cluster {
             return Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n"));
         };
         let resource = &resource;
+        let is_known = target.subresource.as_deref().is_none_or(|name| resource.subresource(name).is_some());
+        let is_apply = head.headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == verbs::patch::APPLY);
+        *labels = Labels::of_target(&target, is_known, is_apply, query.get("dryRun") == Some("All"));
         if (resource.group.as_str(), resource.plural.as_str()) == ("", "bindings") {
             if target.verb != Verb::Create || target.name.is_some() {
                 return Err(Refusal::method_not_allowed());

@@ -5,9 +5,9 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Answer};
 use crate::cluster::Cluster;
-use crate::openapi;
 use crate::registry::{Registry, Resource, preference};
 use crate::status::Refusal;
+use crate::{metrics, openapi};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -53,6 +53,7 @@ pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Re
             Ok(answer::text(StatusCode::INTERNAL_SERVER_ERROR, text))
         }
         ["healthz" | "livez" | "readyz"] => Ok(health(cluster)),
+        ["metrics"] if is_read => Ok(metrics::answer(cluster, head)),
         ["openapi", path @ ..] => openapi::answer(cluster, path, head),
         ["version"] => Ok(answer::value(StatusCode::OK, &version())),
         ["apis", group] if !registry.has_group(group) => {

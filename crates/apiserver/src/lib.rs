@@ -30,6 +30,7 @@ pub mod credentials;
 mod discovery;
 pub mod jsonpath;
 mod managed;
+mod metrics;
 pub mod node;
 pub mod object;
 mod openapi;

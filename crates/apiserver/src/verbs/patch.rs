@@ -19,7 +19,7 @@ use crate::{auth, managed, object, verbs};
 
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
-const APPLY: &str = "application/apply-patch+yaml";
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
 pub(crate) const ACCEPTED: [&str; 4] = [
     "application/json-patch+json",
@@ -369,7 +369,7 @@ async fn apply(
         if let Some(meta) = read.object["metadata"].as_object_mut() {
             meta.remove("resourceVersion");
         }
-        verbs::expect_name(context, &read.object)?;
+        verbs::expect_name(context, &read.object).map_err(|why| why.or_warning(&read.warnings))?;
         create::expect_place(context, context.name())?;
         let created = create::attempt(context, &read.object, &read.warnings).await;
         match created {

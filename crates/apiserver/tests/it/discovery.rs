@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{ask, client, cluster};
 
@@ -72,4 +72,43 @@ fn groups(document: &Value) -> Vec<String> {
     }
     lines.sort();
     lines
+}
+
+/// Names that dashboards ask for, and what they count.
+#[tokio::test]
+async fn metrics_count_requests_and_objects() {
+    let cluster = cluster().await;
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    let path = "/api/v1/namespaces/default/configmaps";
+    assert_eq!(ask(&cluster, Method::POST, path, Some(&map)).await.0, 201);
+    assert_eq!(ask(&cluster, Method::POST, path, Some(&map)).await.0, 409);
+    assert_eq!(ask(&cluster, Method::GET, "/api/v1/unheard/of/things", None).await.0, 404);
+    let request = Request::get("/metrics").body(Bytes::new()).expect("a request");
+    let answer = cluster.answer(request).await;
+    assert_eq!(answer.headers()["Content-Type"], "text/plain; version=0.0.4; charset=utf-8");
+    let body = answer.into_body().collect().await.expect("a body").to_bytes();
+    let text = String::from_utf8(body.to_vec()).expect("text");
+    let of = "component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"configmaps\",scope=\"resource\",subresource=\"\",verb=\"POST\",version=\"v1\"";
+    for line in [
+        format!("apiserver_request_total{{code=\"201\",{of}}} 1"),
+        format!("apiserver_request_total{{code=\"409\",{of}}} 1"),
+        format!("apiserver_request_duration_seconds_bucket{{{of},le=\"+Inf\"}} 2"),
+        format!("apiserver_request_duration_seconds_count{{{of}}} 2"),
+        "apiserver_current_inflight_requests{request_kind=\"readOnly\"} 1".to_owned(),
+        "apiserver_current_inflight_requests{request_kind=\"mutating\"} 0".to_owned(),
+        "apiserver_storage_objects{resource=\"configmaps\"} 1".to_owned(),
+        "apiserver_resource_objects{group=\"\",resource=\"configmaps\"} 1".to_owned(),
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
+    assert!(!text.contains("unheard"), "what is not served has no label");
+    for name in [
+        "process_cpu_seconds_total",
+        "process_resident_memory_bytes",
+        "process_open_fds",
+        "process_start_time_seconds",
+    ] {
+        let value = text.lines().find_map(|line| line.strip_prefix(&format!("{name} "))?.parse::<f64>().ok());
+        assert!(value.is_some_and(|value| value > 0.0), "{name}: {value:?}");
+    }
 }
