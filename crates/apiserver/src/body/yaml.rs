@@ -89,6 +89,7 @@ fn in_go_words(error: &Error, sent: &[u8]) -> String {
     }
     let said = match problem {
         _ if text.contains("unexpected character") || text.contains("tabs disallowed") => NO_TOKEN,
+        _ if text.contains("escape") => "found unknown escape character",
         _ if text.contains("multiline quoted scalar") || text.contains("quoted scalar") => {
             "found unexpected end of stream"
         }
@@ -110,7 +111,7 @@ fn in_go_words(error: &Error, sent: &[u8]) -> String {
         other => other,
     };
     // Lines are counted from 0, the scanner adds one to those that are not 0, and 0 is not told.
-    let is_scanner = said == NO_TOKEN || said == "found unexpected end of stream";
+    let is_scanner = said == NO_TOKEN || said.starts_with("found un");
     let is_in_flow = said.starts_with("did not find expected ',' or") || said.ends_with("node content");
     let line = match line {
         1 if is_scanner => 0,

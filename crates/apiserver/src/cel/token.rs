@@ -123,19 +123,15 @@ impl<'a> Lexer<'a> {
         if c == '`' {
             return self.backquoted();
         }
-        match SYMBOLS.iter().find(|symbol| self.rest().starts_with(**symbol)) {
-            Some(symbol) => {
-                self.at += symbol.len();
-                Ok(Token::Symbol(symbol))
-            }
-            None => {
-                // Half of an operator of two characters.
-                if matches!(c, '=' | '&' | '|') {
-                    self.bump();
-                }
-                Err(Unread::Here)
-            }
+        if let Some(symbol) = SYMBOLS.iter().find(|symbol| self.rest().starts_with(**symbol)) {
+            self.at += symbol.len();
+            return Ok(Token::Symbol(symbol));
         }
+        // Half of an operator of two characters.
+        if matches!(c, '=' | '&' | '|') {
+            self.bump();
+        }
+        Err(Unread::Here)
     }
 
     /// `` `a.b` `` names a field that is no identifier.

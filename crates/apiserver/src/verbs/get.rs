@@ -10,7 +10,15 @@ use crate::{object, options};
 pub(crate) async fn get(context: &Context<'_>) -> Result<Answer, Refusal> {
     let asked = context.query.get("resourceVersion").filter(|text| !text.is_empty());
     if let Some(text) = asked {
-        let revision = options::revision(text).map_err(Refusal::unknown)?;
+        // Events are not read from a cache, and what reads them has other words.
+        let is_event = context.resource.kind == "Event";
+        let revision = options::revision(text).map_err(|why| {
+            if is_event {
+                Refusal::bad_request(format!("invalid resource version: {why}"))
+            } else {
+                Refusal::unknown(why)
+            }
+        })?;
         super::list::wait_for(context, revision).await?;
     }
     let key = object::key(context.resource, context.namespace(), context.name());

@@ -137,13 +137,14 @@ pub(crate) fn listed(context: &Context<'_>, selection: &Selection, page: &Page) 
     let after = page.after.as_deref();
     let mut objects = Vec::new();
     let mut rest = 0;
-    for object in view.list_after(&scope, after.unwrap_or("")).filter(|object| selection.matches(object)) {
+    for object in view.list_after(&scope, after.unwrap_or("")) {
         if page.limit.is_some_and(|limit| objects.len() >= limit) {
+            // Whether more of them are selected is for the next page to find out.
             rest += 1;
             if !selection.is_everything() {
                 break;
             }
-        } else {
+        } else if selection.matches(object) {
             objects.push(object.clone());
         }
     }

@@ -118,7 +118,7 @@ pub(crate) async fn change(
             meta.remove("selfLink");
         }
         let is_let_go = is_let_go(context, &object, &old);
-        let is_first = current.revision == current.created && is_first_of_job(context, &old);
+        let is_first = current.revision == current.created && first_counts(context, &old);
         let is_same = same(&object, &old) && !is_first;
         let mut answer = if !is_let_go && is_same {
             verbs::stored(context, StatusCode::OK, &current).await?
@@ -154,7 +154,11 @@ pub(crate) async fn change(
 
 /// Whether the first write to a Job counts, and be it that it changes nothing: the labels that it got from its template are
 /// shown from the beginning, but a real server stores them only now, because they were generated after it looked there.
-fn is_first_of_job(context: &Context<'_>, job: &Value) -> bool {
+/// That of a PersistentVolumeClaim counts, too (as measured).
+fn first_counts(context: &Context<'_>, job: &Value) -> bool {
+    if (context.resource.group.as_str(), context.resource.kind.as_str()) == ("", "PersistentVolumeClaim") {
+        return true;
+    }
     let of_template = &job["spec"]["template"]["metadata"]["labels"];
     let is_generated = |label: &String| rules::job::GENERATED_LABELS.contains(&label.as_str());
     (context.resource.group.as_str(), context.resource.kind.as_str()) == ("batch", "Job")

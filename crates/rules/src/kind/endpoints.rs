@@ -144,7 +144,16 @@ fn begin(
 
 /// A change that counts makes a new generation.
 fn count(kind: &dyn Kind, new: &mut Value, old: &Value, sent: &Value) {
-    let differs = |fields: &[&str]| fields.iter().any(|field| at(new, field) != at(old, field));
+    let differs = |fields: &[&str]| {
+        let is_empty = |value: &Value| match value {
+            Value::Null => true,
+            Value::Array(items) => items.is_empty(),
+            Value::Object(fields) => fields.is_empty(),
+            _ => false,
+        };
+        let are_same = |new: &Value, old: &Value| new == old || is_empty(new) && is_empty(old);
+        fields.iter().any(|field| !are_same(at(new, field), at(old, field)))
+    };
     let grows = match kind.counts() {
         Counts::Nothing | Counts::Once => false,
         Counts::Spec => differs(&["spec"]),

@@ -180,6 +180,7 @@ fn drop_what_the_type_has_not(new: &mut Value, old: &Value, kind: &str, before: 
     if kind == before {
         return;
     }
+    let has_external_ips = !items(new, "externalIPs").is_empty();
     let mut drop_if_same = |field: &str| {
         if new[field] == old[field] {
             new.as_object_mut().map(|spec| spec.remove(field));
@@ -190,7 +191,7 @@ fn drop_what_the_type_has_not(new: &mut Value, old: &Value, kind: &str, before: 
             drop_if_same(field);
         }
     }
-    if !matches!(kind, "NodePort" | "LoadBalancer") {
+    if !matches!(kind, "NodePort" | "LoadBalancer") && (kind == "ExternalName" || !has_external_ips) {
         drop_if_same("externalTrafficPolicy");
     }
     if kind != "LoadBalancer" {
