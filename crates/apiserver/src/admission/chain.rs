@@ -150,6 +150,23 @@ pub(crate) async fn deleted(
     Ok(())
 }
 
+/// Asks the plugins about somebody who wants to talk to what an object stands for. They see what he asks for.
+pub(crate) async fn connected(context: &Context<'_>, asked: Value) -> Result<(), Refusal> {
+    let chain = context.cluster.admission();
+    let plugins: Vec<_> = chain.wanting(context, Operation::Connect).collect();
+    if plugins.is_empty() {
+        return Ok(());
+    }
+    let mut request = request(context, Operation::Connect, &Value::Null, Some(asked), None);
+    for plugin in &plugins {
+        plugin.mutate(&mut request).await?;
+    }
+    for plugin in &plugins {
+        plugin.validate(&request).await?;
+    }
+    Ok(())
+}
+
 fn request<'a>(
     context: &'a Context<'a>,
     operation: Operation,

@@ -16,5 +16,5 @@ mod policies;
 mod quotas;
 mod webhooks;
 
-pub(crate) use chain::{Chain, deleted, mutated, validated};
+pub(crate) use chain::{Chain, connected, deleted, mutated, validated};
 pub use plugin::{Operation, Plugin, Request};

@@ -14,6 +14,7 @@ use crate::status::Refusal;
 use crate::verbs;
 
 pub(crate) mod binding;
+mod connect;
 mod eviction;
 mod logs;
 mod proxy;
@@ -31,11 +32,18 @@ pub(crate) async fn answer(context: &Context<'_>, name: &str, body: &[u8]) -> Re
         ("binding", Verb::Create) => binding::create(context, body).await,
         ("eviction", Verb::Create) => eviction::create(context, body).await,
         ("log", Verb::Get) => logs::get(context).await,
-        ("exec" | "attach", _) => streams::connect(context, name),
+        ("exec" | "attach", _) => {
+            connect::expect_admitted(context, name).await?;
+            streams::connect(context, name)
+        }
         ("proxy", _) if matches!(context.resource.plural.as_str(), "pods" | "services" | "nodes") => {
+            connect::expect_admitted(context, name).await?;
             proxy::pass_on(context, body).await
         }
-        ("portforward", _) => Err(streams::refuse_forwarding(context)),
+        ("portforward", _) => {
+            connect::expect_admitted(context, name).await?;
+            Err(streams::refuse_forwarding(context))
+        }
         ("scale", _) => verbs::scale::scale(context, body).await,
         ("token", Verb::Create) => token_request::create(context, body),
         _ => Err(Refusal::unknown_resource()),

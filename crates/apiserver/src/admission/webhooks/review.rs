@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::admission::criteria::Asked;
-use crate::admission::plugin::Request;
+use crate::admission::plugin::{Operation, Request};
 use crate::auth::reviews::user_info;
 use crate::object;
 
@@ -18,7 +18,10 @@ pub(in crate::admission) fn request(
 ) -> Value {
     let resource = request.resource;
     let version = asked.instead.as_ref().map_or(&resource.version, |other| &other.version().version);
-    let kind = |version: &str| json!({"group": resource.group, "version": version, "kind": resource.kind});
+    // Whoever connects sends options, which have a kind of their own.
+    let own = request.object.as_ref().filter(|_| request.operation == Operation::Connect);
+    let kind = own.and_then(|object| object["kind"].as_str()).unwrap_or(&resource.kind);
+    let kind = |version: &str| json!({"group": resource.group, "version": version, "kind": kind});
     let plural =
         |version: &str| json!({"group": resource.group, "version": version, "resource": resource.plural});
     let is_namespace = resource.group.is_empty() && resource.plural == "namespaces";

@@ -308,6 +308,70 @@ async fn rule_3_15_3_17_webhooks_have_the_same_say_here_and_there() {
     assert_eq!(told[0], told[1]);
 }
 
+/// Somebody who connects is asked about as well, with the options of his request.
+#[tokio::test]
+async fn rule_3_15_webhooks_are_asked_about_connections() {
+    let Some(both) = Both::start().await else { return };
+    let hook = Hook::start().await;
+    both.make("/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
+    let account = json!({"metadata": {"name": "default"}});
+    for client in [both.ours(), both.real()] {
+        let request =
+            Request::post("/api/v1/namespaces/n/serviceaccounts").header("Content-Type", "application/json");
+        // A controller may have made it before.
+        drop(client.request_text(request.body(account.to_string().into_bytes()).expect("a request")).await);
+    }
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}]}});
+    both.make("/api/v1/namespaces/n/pods", &pod).await;
+    let rules = json!({
+        "objectSelector": {}, "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "n"}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CONNECT"],
+                   "resources": ["pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "services/proxy"]}],
+    });
+    let webhooks = [webhook(&hook, "", "/deny", rules)];
+    for client in [both.ours(), both.real()] {
+        let body = configuration("ValidatingWebhookConfiguration", &webhooks).to_string().into_bytes();
+        let path = format!("{REGISTRATION}/validatingwebhookconfigurations");
+        let request = Request::post(&path).header("Content-Type", "application/json").body(body);
+        client.request_text(request.expect("a request")).await.expect("made");
+    }
+    let at = |rest: &str| format!("/api/v1/namespaces/n/{rest}");
+    loop {
+        let request = Request::get(at("pods/p/attach")).body(Vec::new()).expect("a request");
+        let answer = both.real().request_text(request).await.err().map(|error| error.to_string());
+        if answer.is_some_and(|answer| answer.contains("denied the request")) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    hook.asked.lock().expect("no panics").clear();
+    let connections = [
+        "pods/p/exec?command=sh&command=-c&container=c&stdin=true&stdout=true&tty=true",
+        "pods/p/exec?command=ls",
+        "pods/p/attach?stdout=true",
+        "pods/p/attach",
+        "pods/p/portforward",
+        "pods/p/portforward?ports=80",
+        "pods/p/proxy",
+        "pods/p/proxy/",
+        "pods/p/proxy/a/b",
+        "services/s/proxy/a",
+    ];
+    for connection in connections {
+        let (code, answer) = both.ask(&[], &Method::GET, &at(connection), None).await;
+        assert_eq!(code, 418, "{connection}: {answer}");
+    }
+    let mut told = hook.asked.lock().expect("no panics").clone();
+    for review in &mut told {
+        crate::both::normalize(review);
+        review["request"]["userInfo"] = Value::Null;
+    }
+    assert_eq!(told.len(), 2 * connections.len());
+    for pair in told.chunks(2) {
+        assert_eq!(pair[0], pair[1]);
+    }
+}
+
 #[tokio::test]
 async fn rule_3_18_webhooks_behind_services() {
     let cluster = crate::cluster().await;
