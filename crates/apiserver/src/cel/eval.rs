@@ -287,12 +287,16 @@ impl<'a> Evaluator<'a, '_> {
     }
 
     fn count(&mut self, fold: &'a Fold, pairs: Vec<(Value<'a>, Outcome<'a>)>) -> Outcome<'a> {
-        let (outside, mut count) = (self.scope.len(), 0);
+        let (outside, mut count) = (self.scope.len(), Ok(0));
         for (key, item) in pairs {
             self.bind(fold, &key, item?, outside);
-            count += usize::from(self.holds(&fold.body)?);
+            // An error does not end it, and a later one takes its place.
+            match self.holds(&fold.body) {
+                Ok(holds) => count = count.map(|count| count + usize::from(holds)),
+                Err(error) => count = Err(error),
+            }
         }
-        Ok(Value::Bool(count == 1))
+        Ok(Value::Bool(count? == 1))
     }
 
     fn collect(&mut self, fold: &'a Fold, pairs: Vec<(Value<'a>, Outcome<'a>)>) -> Outcome<'a> {

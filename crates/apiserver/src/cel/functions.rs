@@ -451,8 +451,10 @@ fn addresses<'a>(name: &str, address: IpAddr) -> Outcome<'a> {
 
 /// Reads an address.
 pub(super) fn address<'a>(text: &str) -> Outcome<'a> {
-    let unreadable =
-        || Error::failed(format!("IP Address {text:?} parse error during conversion from string"));
+    let unreadable = || {
+        let why = format!("ParseAddr({text:?}): unable to parse IP");
+        Error::failed(format!("IP Address {text:?} parse error during conversion from string: {why}"))
+    };
     ip(text).map(Value::Ip).ok_or_else(unreadable)
 }
 

@@ -52,8 +52,11 @@ pub(super) fn call<'a>(
         ("format", [Value::List(args)]) => format(text, args),
         ("strings.quote", []) => Ok(Value::text(go::quote(text))),
         ("url", []) => {
-            let unreadable =
-                || Error::failed(format!("URL parse error during conversion from string: {text:?}"));
+            let unreadable = || {
+                let why = if text.is_empty() { "empty url" } else { "invalid URI for request" };
+                let why = format!("parse {text:?}: {why}");
+                Error::failed(format!("URL parse error during conversion from string: {why}"))
+            };
             Url::parse(text).map(|url| Value::Url(url.into())).ok_or_else(unreadable)
         }
         ("isURL", []) => Ok(Value::Bool(Url::parse(text).is_some())),

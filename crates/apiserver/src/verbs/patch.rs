@@ -394,10 +394,27 @@ async fn apply(
 
 /// What was applied as an object again. A custom resource is one already and only gets its defaults.
 fn reread_applied(context: &Context<'_>, applied: Value, sent: impl Fn() -> String) -> Result<Read, Refusal> {
-    match &context.resource.custom {
-        Some(custom) => Ok(Read { object: custom.version().with_defaults(applied), warnings: Vec::new() }),
-        None => body::reread(context.resource, context.query, &applied, &[], sent),
+    if let Some(custom) = &context.resource.custom {
+        return Ok(Read { object: custom.version().with_defaults(applied), warnings: Vec::new() });
     }
+    expect_bytes(context, &applied)?;
+    body::reread(context.resource, context.query, &applied, &[], sent)
+}
+
+/// What is applied becomes an object before it is read; bytes that are none are found then.
+fn expect_bytes(context: &Context<'_>, applied: &Value) -> Result<(), Refusal> {
+    let Err(refused) = schema::decode_value(context.resource.of_type(), applied) else { return Ok(()) };
+    let why = refused.to_string();
+    if !why.starts_with("illegal base64") {
+        return Ok(());
+    }
+    let (group, version) = (&context.resource.group, &context.resource.version);
+    let kind = format!("{group}/{version}, Kind={}", context.resource.kind);
+    let name = context.name();
+    Err(Refusal::unknown(format!(
+        "failed to convert new object (/{name}; {kind}) to proper version: unable to convert unstructured object to {kind}: \
+         error decoding from json: {why}"
+    )))
 }
 
 /// Whether two objects are the same but for who manages their fields.

@@ -204,8 +204,13 @@ pub(super) struct PriorityLevels;
 impl PriorityLevels {
     fn spec(it: &It<'_>) -> Errors {
         let (spec, path) = (at(it.new, "spec"), Path::new("spec"));
-        let limited = &spec["limited"];
-        match text(spec, "type") {
+        let (limited, kind) = (&spec["limited"], text(spec, "type"));
+        let mut errors = Errors::new();
+        if (text(it.new, "metadata.name") == "exempt") != (kind == "Exempt") {
+            let why = "must be 'Exempt' if and only if `name` is 'exempt'";
+            errors.push(path.child("type").invalid(kind, why));
+        }
+        errors.extend(match kind {
             "Exempt" if !limited.is_null() => {
                 vec![path.child("limited").forbidden("must be nil if the type is not Limited")]
             }
@@ -217,7 +222,8 @@ impl PriorityLevels {
             other => {
                 vec![path.child("type").not_supported(field::Value::json(&other), &["Exempt", "Limited"])]
             }
-        }
+        });
+        errors
     }
 
     fn limited(limited: &Value, path: &Path) -> Errors {
