@@ -25,7 +25,8 @@
 //! - [`dispatch`]: which worker cluster runs a Workload, and what has to be done about it.
 //! - [`replicas`]: so many pods of one kind; [`stateful_set`]: with an identity each; [`daemon_set`]: one on each node.
 //! - [`revisions`]: the templates that were wanted before.
-//! - [`endpoint_slice`]: where the pods of a service are.
+//! - [`dns`]: the names of a cluster.
+//! - [`endpoint_slice`]: where the pods of a service are; [`service`]: where what is sent to it goes on.
 //! - [`resource_quota`]: what the objects of a namespace use of its quotas.
 //! - [`schedule`]: which node a pod goes to, and why it goes nowhere.
 //! - [`quota`]: queues, quota, flavors and preemption: who gets in, as Kueue decides it.
@@ -40,6 +41,7 @@ pub mod deployment;
 pub mod difference;
 pub mod dispatch;
 pub mod disruption;
+pub mod dns;
 pub mod endpoint_slice;
 pub mod events;
 pub mod field;
@@ -62,6 +64,7 @@ pub mod resource_quota;
 pub mod revisions;
 pub mod schedule;
 pub mod semantic;
+pub mod service;
 pub mod stateful_set;
 pub mod webhook;
 pub mod wire;

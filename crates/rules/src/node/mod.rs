@@ -25,6 +25,7 @@ pub mod phase;
 pub mod plan;
 pub mod probe;
 pub mod resize;
+pub mod resolver;
 pub mod restart;
 pub mod script;
 pub mod status;
