@@ -165,6 +165,10 @@ pub(crate) struct Cluster {
     #[arg(long, value_enum, default_value_t = PodRuntime::Process)]
     pub(crate) runtime: PodRuntime,
 
+    /// The network that pods are in: that of this machine, or one of their own, for which this has to be run by root.
+    #[arg(long, value_enum, default_value_t = PodNetwork::Host)]
+    pub(crate) network: PodNetwork,
+
     /// What an image is when pods are processes: a program of this machine, or a directory and the program in it, with
     /// arguments for containers that give none. May be repeated, and names may hold `*`. A container with a command needs
     /// none.
@@ -182,6 +186,15 @@ pub(crate) struct Cluster {
     /// What to do about new Jobs with `managedBy: kubernetes.io/job-controller`.
     #[arg(long, value_enum, default_value_t = ReservedManagedBy::Accept)]
     pub(crate) reserved_managed_by: ReservedManagedBy,
+}
+
+/// The network that pods are in.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum PodNetwork {
+    /// That of this machine.
+    Host,
+    /// Every pod has an address and ports of its own, and services have theirs.
+    Pods,
 }
 
 /// What to do about the reserved value of `managedBy` on create.

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use fleet::ClusterSettings;
 use rules::node::image::Images;
 
-use crate::arguments::{self, PodRuntime, ReservedManagedBy};
+use crate::arguments::{self, PodNetwork, PodRuntime, ReservedManagedBy};
 use crate::failure::Hint as _;
 use crate::output;
 use crate::process;
@@ -62,6 +62,10 @@ fn nodes(arguments: &arguments::Cluster) -> anyhow::Result<Vec<runner::Settings>
             let mut node = runner::Settings::process(&name, node_directory(arguments, &name));
             if let runner::Runtime::Process(process) = &mut node.runtime {
                 process.images = images.clone();
+                process.network = match arguments.network {
+                    PodNetwork::Host => runner::PodNetwork::Host,
+                    PodNetwork::Pods => runner::PodNetwork::Pods,
+                };
             }
             node
         }

@@ -8,6 +8,7 @@
 //! - `registration`: the Node object and its lease.
 //! - `simulated`: pods that only pretend to run.
 //! - `process`: pods that are processes; [`init`] is what those are started by, and `logs` what becomes of what they write.
+//! - `network`: a network that pods have to themselves.
 //! - [`kept`]: logs of pods that are gone.
 //! - `writes`: what is written about pods.
 //!
@@ -16,24 +17,32 @@
 pub mod init;
 pub mod kept;
 mod logs;
+mod network;
 mod process;
 mod registration;
 mod settings;
 mod simulated;
 mod writes;
 
-use std::{collections::BTreeMap, fmt, io, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    net::{IpAddr, SocketAddrV4},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _, future::Either};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use reconcile::{Cache, Clock, Key, Queue, Tasks};
+use tokio::sync::Notify;
 
 pub use logs::Options as LogOptions;
 pub use process::{Streams, Unreachable};
-pub use settings::{Process, Resolve, Runtime, Settings};
+pub use settings::{PodNetwork, Process, Resolve, Runtime, Settings};
 
+use network::{Network, Services};
 use registration::Host;
 
 /// Why nodes cannot be started.
@@ -52,6 +61,12 @@ pub enum Error {
     Prepare {
         /// Which.
         node: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Pods cannot have a network of their own.
+    #[error("failed to give pods a network of their own")]
+    Network {
         /// Why.
         source: io::Error,
     },
@@ -139,16 +154,24 @@ pub async fn start(
     clock: Clock,
     tasks: &mut Tasks,
 ) -> Result<Vec<Node>, Error> {
+    let network = make_network(&settings).await?;
     let (mut hosts, mut machines) = (BTreeMap::new(), BTreeMap::new());
-    for settings in settings {
+    for (number, mut settings) in settings.into_iter().enumerate() {
         let name = settings.name.clone();
+        if let Some(network) = &network {
+            settings.address = network.address(number).into();
+        }
         let mut conditions = Vec::new();
         if let Runtime::Process(process) = &settings.runtime {
-            let machine = prepare(&name, process).await?;
+            let mut machine = prepare(&name, process).await?;
+            if let Some(network) = network.as_ref().filter(|_| process.network == PodNetwork::Pods) {
+                machine.join(Arc::clone(network), number).map_err(|source| Error::Network { source })?;
+            }
             conditions.clone_from(&machine.conditions);
             machines.insert(name.clone(), (machine, process.as_ref().clone()));
         }
-        if hosts.insert(name.clone(), Arc::new(Host { settings, conditions })).is_some() {
+        let pod_range = network.as_ref().map(|network| network.range(number));
+        if hosts.insert(name.clone(), Arc::new(Host { settings, conditions, pod_range })).is_some() {
             return Err(Error::Twice { node: name });
         }
     }
@@ -156,7 +179,11 @@ pub async fn start(
         registration::register(&client, host, &clock).await?;
     }
     let queues = Queues { simulated: Queue::new(), processes: Queue::new() };
-    let pods = watch(&client, &hosts, &queues, tasks);
+    let ports = Arc::new(Notify::new());
+    let pods = watch(&client, &hosts, &queues, &ports, tasks);
+    if network.is_some() {
+        serve(&client, &hosts, pods.clone(), ports, tasks);
+    }
     let mut processes = BTreeMap::new();
     if !machines.is_empty() {
         let objects = process::Objects::watch(&client, tasks);
@@ -178,6 +205,19 @@ pub async fn start(
     Ok(nodes)
 }
 
+/// Makes the network of pods, if there is a node that wants it.
+async fn make_network(settings: &[Settings]) -> Result<Option<Arc<Network>>, Error> {
+    let wants = |settings: &Settings| matches!(&settings.runtime, Runtime::Process(process) if process.network == PodNetwork::Pods);
+    if !settings.iter().any(wants) {
+        return Ok(None);
+    }
+    let failed = |source| Error::Network { source };
+    let nodes = settings.len();
+    let made = tokio::task::spawn_blocking(move || Network::make(nodes)).await;
+    let made = made.map_err(|panicked| failed(io::Error::other(panicked)))?;
+    Ok(Some(Arc::new(made.map_err(failed)?)))
+}
+
 /// Trying what the machine permits takes a moment, and blocks.
 async fn prepare(node: &str, process: &Process) -> Result<process::Machine, Error> {
     let failed = |source| Error::Prepare { node: node.to_owned(), source };
@@ -192,11 +232,33 @@ struct Queues {
     processes: Queue<Key>,
 }
 
+/// Lets services be reached in the network of pods.
+fn serve(
+    client: &Client,
+    hosts: &BTreeMap<String, Arc<Host>>,
+    pods: Cache<Pod>,
+    changed: Arc<Notify>,
+    tasks: &mut Tasks,
+) {
+    let address = |host: &Host| match host.settings.address {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    };
+    let nodes = hosts.iter().filter_map(|(name, host)| Some((name.clone(), address(host)?))).collect();
+    let server = hosts.values().find_map(|host| match &host.settings.runtime {
+        Runtime::Process(process) => process.server.clone(),
+        Runtime::Simulated => None,
+    });
+    let server = server.and_then(|(host, port)| Some(SocketAddrV4::new(host.parse().ok()?, port)));
+    Services { nodes, server, pods, changed }.start(client, tasks);
+}
+
 /// Watches the pods of all these nodes at once: the only one's, or those that have any node.
 fn watch(
     client: &Client,
     hosts: &BTreeMap<String, Arc<Host>>,
     queues: &Queues,
+    ports: &Arc<Notify>,
     tasks: &mut Tasks,
 ) -> Cache<Pod> {
     let mut names = hosts.keys();
@@ -210,9 +272,13 @@ fn watch(
     };
     let ours: BTreeMap<String, Queue<Key>> =
         hosts.iter().map(|(name, host)| (name.clone(), queue(host))).collect();
+    let ports = Arc::clone(ports);
     Cache::new(Api::<Pod>::all(client.clone()))
         .fields(&selector)
         .on_change(move |change| {
+            if change.latest().is_some_and(|pod| network::has_host_port(pod)) {
+                ports.notify_one();
+            }
             let node =
                 change.latest().and_then(|pod| pod.spec.as_ref()).and_then(|spec| spec.node_name.as_ref());
             if let Some(queue) = node.and_then(|node| ours.get(node)) {

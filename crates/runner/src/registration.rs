@@ -41,6 +41,8 @@ pub(crate) struct Host {
     pub(crate) settings: Settings,
     /// Conditions besides those that every node has: type, status, reason, message.
     pub(crate) conditions: Vec<Said>,
+    /// The addresses of its pods, if they have some of their own.
+    pub(crate) pod_range: Option<String>,
 }
 
 /// A condition of a node.
@@ -94,12 +96,13 @@ pub(crate) async fn keep(client: Client, hosts: Vec<Arc<Host>>, clock: Clock) {
 
 async fn ensure(client: &Client, host: &Host) -> kube::Result<String> {
     let nodes: Api<Node> = Api::all(client.clone());
-    let node = node(&host.settings);
+    let node = node(host);
     let made = match nodes.create(&PostParams::default(), &node).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
             // A node that was here before gets the labels that it has now, and keeps those that others have set.
-            let labels = Patch::Merge(json!({ "metadata": { "labels": node.metadata.labels } }));
-            nodes.patch(host.name(), &PatchParams::default(), &labels).await?
+            let patch =
+                Patch::Merge(json!({ "metadata": { "labels": node.metadata.labels }, "spec": node.spec }));
+            nodes.patch(host.name(), &PatchParams::default(), &patch).await?
         }
         made => made?,
     };
@@ -112,7 +115,8 @@ async fn ensure(client: &Client, host: &Host) -> kube::Result<String> {
     Ok(made.metadata.uid.unwrap_or_default())
 }
 
-fn node(settings: &Settings) -> Node {
+fn node(host: &Host) -> Node {
+    let settings = &host.settings;
     let (os, arch) = (std::env::consts::OS, arch());
     let mut labels = settings.labels.clone();
     for (key, value) in [
@@ -126,7 +130,12 @@ fn node(settings: &Settings) -> Node {
     }
     let metadata =
         ObjectMeta { name: Some(settings.name.clone()), labels: Some(labels), ..ObjectMeta::default() };
-    Node { metadata, spec: Some(NodeSpec::default()), status: None }
+    let spec = NodeSpec {
+        pod_cidr: host.pod_range.clone(),
+        pod_cidrs: host.pod_range.clone().map(|range| vec![range]),
+        ..NodeSpec::default()
+    };
+    Node { metadata, spec: Some(spec), status: None }
 }
 
 /// As Go, and therefore Kubernetes, names it.

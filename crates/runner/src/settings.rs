@@ -54,8 +54,21 @@ pub struct Process {
     pub server: Option<(String, u16)>,
     /// Keeps pods apart from their host no further than this; as far as the kernel permits if not said.
     pub isolation: Option<Isolation>,
+    /// The network of its pods.
+    pub network: PodNetwork,
     /// Of how many pods that are gone logs are kept, for [`crate::kept`].
     pub kept_logs: usize,
+}
+
+/// The network that pods are in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PodNetwork {
+    /// That of their machine, with all its ports.
+    #[default]
+    Host,
+    /// Each has an address and ports of its own, unless it asks for the network of its host. Nodes of one cluster share the
+    /// network, and get their addresses from it.
+    Pods,
 }
 
 /// Finds out what an image is, by pulling it for instance.
@@ -87,6 +100,7 @@ impl Settings {
             init: vec!["/proc/self/exe".into(), init::COMMAND.into()],
             server: None,
             isolation: None,
+            network: PodNetwork::Host,
             kept_logs: 0,
         };
         Settings::new(name, Runtime::Process(Box::new(process)), &capacity)

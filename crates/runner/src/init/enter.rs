@@ -12,7 +12,10 @@ use std::{
 };
 
 use nix::sched::CloneFlags;
-use rustix::process::{Resource, Rlimit, Signal};
+use rustix::{
+    process::{Resource, Rlimit, Signal},
+    thread::{LinkNameSpaceType, move_into_link_name_space},
+};
 
 use super::{Doing as _, Failure, Isolation, Order, Report, privileges, root};
 
@@ -47,6 +50,11 @@ fn prepare(order: &Order) -> Result<(), Failure> {
     if order.isolation != Isolation::Plain {
         let flags = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC;
         nix::sched::unshare(flags).doing(|| "failed to make namespaces".to_owned())?;
+        if let Some(path) = &order.network {
+            let failed = || "failed to enter the network of the pod".to_owned();
+            let network = fs::File::open(path).doing(failed)?;
+            move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).doing(failed)?;
+        }
         if let Some(name) = &order.hostname {
             rustix::system::sethostname(name.as_bytes()).doing(|| format!("failed to be called {name}"))?;
         }

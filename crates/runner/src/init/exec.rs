@@ -64,12 +64,14 @@ fn join(process: i32, isolation: Isolation) -> Result<(), Failure> {
         ("pid", LinkNameSpaceType::ProcessID),
         ("uts", LinkNameSpaceType::HostNameAndNISDomainName),
         ("ipc", LinkNameSpaceType::InterProcessCommunication),
+        ("net", LinkNameSpaceType::Network),
         ("mnt", LinkNameSpaceType::Mount),
     ];
     let mut opened = Vec::new();
     for (name, kind) in spaces {
-        // One cannot enter the user namespace that one is in.
-        if name == "user" && isolation != Isolation::User {
+        // One cannot enter the user namespace that one is in, nor without privileges the network of the machine.
+        let is_shared = name == "net" && isolation == Isolation::User;
+        if is_shared || (name == "user" && isolation != Isolation::User) {
             continue;
         }
         let path = format!("/proc/{process}/ns/{name}");

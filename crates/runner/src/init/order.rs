@@ -33,6 +33,8 @@ pub struct Order {
     pub mounts: Vec<Mount>,
     /// Settings of the kernel, by their files below `/proc/sys`; only of namespaces of its own.
     pub sysctls: BTreeMap<String, String>,
+    /// A file that is the network namespace to be in; the node's own if not said.
+    pub network: Option<PathBuf>,
     /// Its host name.
     pub hostname: Option<String>,
     /// Who it is.

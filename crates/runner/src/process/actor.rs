@@ -37,6 +37,7 @@ use super::{
 use crate::{
     kept,
     logs::Log,
+    network::Interface,
     writes::{self, Written},
 };
 
@@ -55,7 +56,10 @@ pub(super) struct Actor {
     latest: watch::Receiver<Option<Arc<Pod>>>,
     /// The pod is not on the server any more.
     gone: bool,
+    /// Empty until it has one.
     ip: String,
+    /// Its place in the network of pods, if it has one.
+    interface: Option<Interface>,
     directories: Directories,
     volumes: Volumes,
     volumes_ready: bool,
@@ -109,6 +113,7 @@ impl Actor {
         let (tell, happened) = mpsc::unbounded_channel();
         let actor = Actor {
             ip: address(&shared, &pod),
+            interface: None,
             volumes: Volumes::new(directories.volumes(), &uid),
             directories,
             started: status.and_then(|status| status.start_time.as_ref()).map(|time| time.0),
@@ -226,6 +231,9 @@ impl Actor {
             again = earlier(again, plan.again);
             if self.ending.is_none() {
                 self.started.get_or_insert(now);
+                if let Err(retry) = self.prepare_network(now).await {
+                    return earlier(again, Some(retry));
+                }
                 if let Err(retry) = self.prepare_volumes(now).await {
                     return earlier(again, Some(retry));
                 }
@@ -303,6 +311,26 @@ impl Actor {
         None
     }
 
+    /// Makes the network of the pod, unless it is in that of its host; an error says when to try again.
+    async fn prepare_network(&mut self, now: Timestamp) -> Result<(), Timestamp> {
+        let Some((network, node)) = &self.shared.machine.network else { return Ok(()) };
+        if self.interface.is_some() || is_in_hosts_network(&self.pod) {
+            return Ok(());
+        }
+        match network.connect(*node, self.ip.parse().ok()).await {
+            Ok(interface) => {
+                self.ip = interface.address().to_string();
+                self.interface = Some(interface);
+                Ok(())
+            }
+            Err(error) => {
+                let message = format!("Failed to create pod sandbox: {error}");
+                self.shared.events.warning(&self.pod, None, "FailedCreatePodSandBox", message);
+                Err(later(now, RETRY).unwrap_or(now))
+            }
+        }
+    }
+
     /// Makes volumes, or brings them up to date; an error says when to try again.
     async fn prepare_volumes(&mut self, now: Timestamp) -> Result<(), Timestamp> {
         if self.volumes_ready && self.renew.is_none_or(|renew| renew > now) {
@@ -340,6 +368,7 @@ impl Actor {
             container: &specified,
             number,
             ip: &self.ip,
+            interface: self.interface.as_ref(),
             volumes: &self.volumes,
             directories: &self.directories,
         };
@@ -577,7 +606,7 @@ impl Actor {
             resize: self.unsettled.as_ref(),
             over: self.stage != Stage::Living,
             started: self.started,
-            ip: self.started.is_some().then_some(self.ip.as_str()),
+            ip: Some(self.ip.as_str()).filter(|ip| self.started.is_some() && !ip.is_empty()),
             host_ip: &host_ip,
             sandboxed: self.volumes_ready,
             now: self.now(),
@@ -598,6 +627,7 @@ impl Actor {
     /// Removes what a pod needs to run. Its logs stay.
     async fn clean(&mut self) {
         while self.removals.join_next().await.is_some() {}
+        self.interface = None; // and with it the network, for nothing runs in it
         let removed =
             self.volumes.remove().and_then(|()| volumes::remove_tree(&self.directories.containers()));
         match removed {
@@ -665,14 +695,20 @@ fn ephemeral(spec: &PodSpec, name: &str) -> Option<Specified> {
     serde_json::from_value(serde_json::to_value(added).ok()?).ok()
 }
 
+fn is_in_hosts_network(pod: &Pod) -> bool {
+    pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true)
+}
+
 /// The pod's address: the one it has; the node's if it wants that; or one of the many that every machine has for itself.
 fn address(shared: &Shared, pod: &Pod) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let known = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
-    let hosts = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
     known.unwrap_or_else(|| {
-        if hosts {
+        if is_in_hosts_network(pod) {
             return shared.host.settings.address.to_string();
+        }
+        if shared.machine.network.is_some() {
+            return String::new(); // it will be known when it is made
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let [_, high, middle, low] = number.to_be_bytes();

@@ -9,12 +9,13 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::{Container, Pod};
+use rules::dns::DOMAIN;
 use rules::node::{
     downward::Place as Downward,
     environment::{self},
     expand::expand,
     image::{self, Found},
-    sysctl,
+    resolver, sysctl,
 };
 use types::Quantity;
 
@@ -28,10 +29,14 @@ use super::{
 use crate::{
     init::{Isolation, Mount, Order, Source},
     logs::Log,
+    network::{Interface, dns},
 };
 
 /// What programs are found by, unless the container says otherwise.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The file that says how names are found.
+const RESOLVER: &str = "resolv.conf";
 
 /// Why a container cannot be started now.
 #[derive(Debug)]
@@ -94,6 +99,7 @@ pub(super) struct Launch<'a> {
     pub(super) container: &'a Container,
     pub(super) number: i32,
     pub(super) ip: &'a str,
+    pub(super) interface: Option<&'a Interface>,
     pub(super) volumes: &'a Volumes,
     pub(super) directories: &'a Directories,
 }
@@ -163,6 +169,7 @@ impl Launch<'_> {
             root,
             mounts: if isolation == Isolation::Plain { Vec::new() } else { mounts },
             sysctls: sysctl::files(self.pod),
+            network: self.interface.map(Interface::path),
             hostname: Some(hostname(self.pod)),
             user: user.clone(),
             cgroups: cgroups.clone(),
@@ -231,7 +238,9 @@ impl Launch<'_> {
         let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
         let data = self.shared.objects.data(namespace, environment::sources(self.container)).await;
         let data = data.map_err(|error| Refusal::config(error.to_string()))?;
-        let services = self.shared.objects.service_variables(self.pod, self.shared.settings.server.as_ref());
+        // In the network of pods the address of the service leads to the server.
+        let server = self.shared.settings.server.as_ref().filter(|_| self.shared.machine.network.is_none());
+        let services = self.shared.objects.service_variables(self.pod, server);
         let host_ip = self.shared.host.settings.address.to_string();
         let place =
             Downward { ip: self.ip, host_ip: &host_ip, allocatable: &self.shared.host.settings.capacity };
@@ -265,6 +274,11 @@ impl Launch<'_> {
         let message = self.directories.message(&self.container.name, self.number);
         fs::write(&message, "")?;
         fs::set_permissions(&message, fs::Permissions::from_mode(0o666))?;
+        if self.shared.machine.network.is_some() {
+            let hosts_own = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+            let text = resolver::configuration(self.pod, &hosts_own, dns::ADDRESS);
+            fs::write(directory.join(RESOLVER), text)?;
+        }
         fs::write(directory.join("hosts"), hosts(self.pod, self.ip))
     }
 
@@ -280,6 +294,9 @@ impl Launch<'_> {
             mounts.push(Mount { source: Source::Host(from), target: PathBuf::from(to), read_only });
         };
         bind(directory.join("hosts"), "/etc/hosts", false);
+        if self.shared.machine.network.is_some() {
+            bind(directory.join(RESOLVER), "/etc/resolv.conf", false);
+        }
         let message = self.container.termination_message_path.as_deref().unwrap_or("/dev/termination-log");
         bind(self.directories.message(&self.container.name, self.number), message, false);
         // Images that are one program have it in their root, where many pods name it.
@@ -330,7 +347,12 @@ pub(super) fn hostname(pod: &Pod) -> String {
     name.trim_end_matches(['-', '.']).to_owned()
 }
 
-/// The names of the pod's own addresses.
+/// The domain of a pod that has a name in its cluster.
+fn domain(pod: &Pod) -> Option<String> {
+    let subdomain = pod.spec.as_ref()?.subdomain.as_ref().filter(|name| !name.is_empty())?;
+    Some(format!("{subdomain}.{}.svc.{DOMAIN}", pod.metadata.namespace.as_deref()?))
+}
+
 /// The names that a pod knows: its own and those that it asks for, after the usual ones or, in the network of its host,
 /// those that the host knows.
 fn hosts(pod: &Pod, ip: &str) -> String {
@@ -348,7 +370,10 @@ fn hosts(pod: &Pod, ip: &str) -> String {
         let _ = writeln!(text, "{ip}\t{names}"); // a String takes everything
     };
     if !in_hosts_network {
-        add(ip, &hostname(pod));
+        match domain(pod) {
+            Some(domain) => add(ip, &format!("{0}.{domain}\t{0}", hostname(pod))),
+            None => add(ip, &hostname(pod)),
+        }
     }
     for alias in pod.spec.iter().flat_map(|spec| spec.host_aliases.iter().flatten()) {
         add(&alias.ip, &alias.hostnames.as_deref().unwrap_or_default().join("\t"));

@@ -6,6 +6,7 @@ use std::{
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -19,6 +20,7 @@ use super::{
 };
 use crate::{
     init::{GUARD, Isolation, Mount, NOTHING, Order, Report, Root, Source, User},
+    network::Network,
     registration::Said,
     settings::Process,
 };
@@ -31,6 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Machine {
     pub(crate) isolation: Isolation,
     pub(crate) cgroups: Option<Cgroups>,
+    /// The network of its pods, if they are not in that of the machine, and the number of the node in there.
+    pub(crate) network: Option<(Arc<Network>, usize)>,
     /// What the node says about it.
     pub(crate) conditions: Vec<Said>,
 }
@@ -70,7 +74,16 @@ impl Machine {
             let bases: Vec<String> = cgroups.bases().iter().map(|base| base.display().to_string()).collect();
             fs::write(settings.directory.join("cgroups"), bases.join("\n"))?;
         }
-        Ok(Machine { isolation, cgroups: cgroups.ok(), conditions })
+        Ok(Machine { isolation, cgroups: cgroups.ok(), network: None, conditions })
+    }
+
+    /// Gives its pods a network.
+    pub(crate) fn join(&mut self, network: Arc<Network>, number: usize) -> io::Result<()> {
+        if self.isolation != Isolation::Full {
+            return Err(io::Error::other("pods have no namespaces of root here, which a network needs"));
+        }
+        self.network = Some((network, number));
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@ mod bed;
 mod containers;
 mod isolation;
 mod leftovers;
+mod network;
 mod probes;
 mod sessions;
 mod simulated;
