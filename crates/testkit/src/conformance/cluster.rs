@@ -25,8 +25,8 @@ pub struct Cluster {
 impl Cluster {
     /// Starts `program cluster` with these images and a log in `directory`; returns when it says that it can be used.
     ///
-    /// Pods are in the network of their cluster. Root gives every cluster one of its own, so that pods of one do not take
-    /// the ports of another's.
+    /// Root gives every cluster a network of its own, and in there one to the pods, so that nothing of them is to be seen
+    /// outside; for others pods are in the network of the machine.
     pub fn start(program: &Path, images: &[String], nodes: usize, directory: &Path) -> io::Result<Cluster> {
         let (kubeconfig, log) = (directory.join("kubeconfig"), directory.join("cluster.log"));
         let has_network = rustix::process::geteuid().is_root();
@@ -40,6 +40,9 @@ impl Cluster {
         command
             .args(["cluster", "--ephemeral", "--nodes", &nodes.to_string(), "--kubeconfig"])
             .arg(&kubeconfig);
+        if has_network {
+            command.args(["--network", "pods"]);
+        }
         for image in images {
             command.args(["--image", image]);
         }

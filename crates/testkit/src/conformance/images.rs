@@ -18,6 +18,9 @@ const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nuser-defined-in-image:x:100
 const GROUP: &str =
     "root:x:0:\nuser-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\n";
 
+/// Where libraries of Debian's packages are.
+const LIBRARIES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
+
 /// Makes the images in a directory; returns them as a node is told of them.
 pub fn make(directory: &Path) -> io::Result<Vec<String>> {
     let agnhost = Binary::Agnhost.ensure().map_err(io::Error::other)?;
@@ -30,11 +33,23 @@ pub fn make(directory: &Path) -> io::Result<Vec<String>> {
         install(&sources.join(file), &large.join(file))?;
     }
     fs::create_dir(large.join("uploads"))?;
-    borrow("curl", &large)?;
+    let curl = Command::new("sh").args(["-c", "command -v curl"]).output()?;
+    match String::from_utf8_lossy(&curl.stdout).trim() {
+        "" => say("there is no curl on this machine for the tests that use it, which fail"),
+        curl => borrow(Path::new(curl), Path::new("/"), &large)?,
+    }
+    let dig = with_dependencies("bind9-dnsutils")?;
+    borrow(&dig.join("usr/bin/dig"), &dig, &large)?;
+    // That of busybox knows only half of the words that the tests use.
+    let netcat = with_dependencies("netcat-openbsd")?;
+    borrow(&netcat.join("bin/nc.openbsd"), &netcat, &large)?;
+    fs::remove_file(large.join("bin/nc"))?;
+    symlink("nc.openbsd", large.join("bin/nc"))?;
     let (small, large) = (small.display(), large.display());
     Ok(vec![
         format!("*/busybox={small}:/bin/sh"),
         format!("*/agnhost={large}:/agnhost pause"),
+        format!("*/jessie-dnsutils={large}:/agnhost pause"),
         format!("*/nginx={large}:/agnhost pause"),
         format!("*/pause={large}:/agnhost pause"),
     ])
@@ -67,23 +82,23 @@ fn root(directory: &Path) -> io::Result<PathBuf> {
     Ok(directory.to_owned())
 }
 
-/// Puts a program of this machine into an image, with the libraries that it needs. Where there is none, tests that use it
-/// fail and say so.
-fn borrow(program: &str, root: &Path) -> io::Result<()> {
-    let found = Command::new("sh")
-        .args(["-c", "command -v \"$0\" && ldd \"$(command -v \"$0\")\"", program])
-        .output()?;
+/// Puts a program that is below `from` into an image, with the libraries that it needs: those below `from`, or this
+/// machine's.
+fn borrow(program: &Path, from: &Path, root: &Path) -> io::Result<()> {
+    let libraries = LIBRARIES.map(|directory| from.join(directory).display().to_string()).join(":");
+    let found = Command::new("ldd").arg(program).env("LD_LIBRARY_PATH", libraries).output()?;
     if !found.status.success() {
-        say(&format!("there is no {program} on this machine for the tests"));
-        return Ok(());
+        return Err(io::Error::other(format!("{} cannot be run here", program.display())));
     }
     let said = String::from_utf8_lossy(&found.stdout).into_owned();
-    for path in said.split_whitespace().filter(|word| word.starts_with('/')) {
-        let to = root.join(path.trim_start_matches('/'));
+    let needed = said.split_whitespace().filter(|word| word.starts_with('/')).map(Path::new);
+    for path in needed.chain([program]) {
+        let inside = path.strip_prefix(from).or_else(|_| path.strip_prefix("/")).unwrap_or(path);
+        let to = root.join(inside);
         if let Some(parent) = to.parent() {
             fs::create_dir_all(parent)?;
         }
-        install(Path::new(path), &to)?;
+        install(path, &to)?;
     }
     Ok(())
 }
@@ -100,19 +115,47 @@ pub(super) fn busybox() -> io::Result<PathBuf> {
 
 /// A program of a package of Debian's, downloaded once.
 fn debian(package: &str, path: &str) -> io::Result<PathBuf> {
-    let folder = cache()?.join("ferry/debian").join(package);
-    let program = folder.join("root").join(path);
-    if program.is_file() {
-        return Ok(program);
+    let root = downloaded(package, package, &[package.to_owned()])?;
+    Ok(root.join(path))
+}
+
+/// A directory with a package of Debian's and all that it depends on, downloaded once.
+fn with_dependencies(package: &str) -> io::Result<PathBuf> {
+    let mut ask = Command::new("apt-cache");
+    ask.args(["depends", "--recurse", "--no-recommends", "--no-suggests", "--no-conflicts", "--no-breaks"]);
+    let said = ask.args(["--no-replaces", "--no-enhances", package]).output()?;
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    // Names of packages stand at the beginning of lines, and those of ideas in angle brackets.
+    let is_library = |name: &&str| name.starts_with("lib") || name.starts_with("bind9") || *name == package;
+    let all: Vec<String> = said.lines().filter(is_library).map(str::to_owned).collect();
+    downloaded(&format!("{package}-and-libraries"), package, &all)
+}
+
+/// Where packages are unpacked together.
+fn downloaded(name: &str, package: &str, all: &[String]) -> io::Result<PathBuf> {
+    let folder = cache()?.join("ferry/debian").join(name);
+    let root = folder.join("root");
+    if root.is_dir() {
+        return Ok(root);
     }
     say(&format!("downloading {package} from Debian"));
     fs::create_dir_all(&folder)?;
-    done(Command::new("apt-get").args(["download", package]).current_dir(&folder))?;
-    let files = fs::read_dir(&folder)?.filter_map(Result::ok).map(|entry| entry.path());
-    let found = files.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "deb"));
-    let package = found.ok_or_else(|| io::Error::other(format!("apt-get downloaded no {package}")))?;
-    done(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(folder.join("root")))?;
-    Ok(program)
+    done(Command::new("apt-get").arg("download").args(all).current_dir(&folder))?;
+    // Complete or not there: another process may look for it.
+    let unpacked = tempfile::tempdir_in(&folder)?;
+    for entry in fs::read_dir(&folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            done(Command::new("dpkg-deb").arg("--extract").arg(&path).arg(unpacked.path()))?;
+            fs::remove_file(&path)?;
+        }
+    }
+    fs::set_permissions(unpacked.path(), fs::Permissions::from_mode(0o755))?;
+    match fs::rename(unpacked.path(), &root) {
+        Err(_) if root.is_dir() => {} // somebody else was faster
+        moved => moved?,
+    }
+    Ok(root)
 }
 
 fn done(command: &mut Command) -> io::Result<()> {

@@ -86,10 +86,11 @@ impl Known {
             groups.values().fold((0, 0), |(all, passing), group| (all + group.0, passing + group.1));
         let mut page = format!(
             "# Conformance\n\n\
-             Of the {all} conformance tests of Kubernetes v1.35, {passing} pass on `ferry cluster`. They are Kubernetes' own, built \
+             Of the {all} conformance tests of Kubernetes v1.35, {passing} pass on `ferry cluster --network pods`. They are Kubernetes' own, built \
              unchanged from its module; `cargo run -p testkit --example conformance` runs those that pass, fails if one does not, and \
              writes this page. Their pods are processes of the machine; the images agnhost and busybox are directories with the \
-             programs that the real images have, and nginx and pause are an agnhost that waits.\n\n\
+             programs that the real images have, and nginx and pause are an agnhost that waits. The tests are run by root; without \
+             `--network pods`, pods share the network of their machine, and tests of Services and DNS do not pass.\n\n\
              | group | pass | of |\n|---|---|---|\n"
         );
         for (group, (all, passing)) in &groups {
