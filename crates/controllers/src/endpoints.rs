@@ -9,7 +9,9 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt as _;
 use kube::api::Api;
 use reconcile::{Key, Next, Queue};
-use rules::endpoint_slice::{MANAGED_BY, MANAGER, SERVICE_NAME, endpoints, is_behind, selects, slices};
+use rules::endpoint_slice::{
+    MANAGED_BY, MANAGER, MIRROR, Plan, SERVICE_NAME, endpoints, is_behind, mirrored, selects, slices,
+};
 
 use crate::context::Context;
 use crate::{Run, api};
@@ -20,6 +22,8 @@ const AT_ONCE: usize = 16;
 const BATCH: Duration = Duration::from_millis(20);
 /// Index of slices by namespace and service.
 const BY_SERVICE: &str = "service";
+/// Index of mirroring slices by namespace and Endpoints.
+const BY_ENDPOINTS: &str = "endpoints";
 
 /// Says what the controller of EndpointSlices watches, and returns its work.
 pub(crate) fn prepare_slices(context: &Context) -> Run {
@@ -39,6 +43,26 @@ pub(crate) fn prepare_slices(context: &Context) -> Run {
     });
     let reads = [services.filled(), pods.filled(), nodes.filled(), known.filled()];
     context.work(queue, AT_ONCE, reads, sync_slices)
+}
+
+/// Says what the controller of slices that mirror Endpoints watches, and returns its work.
+pub(crate) fn prepare_mirrors(context: &Context) -> Run {
+    let queue: Queue<Key> = Queue::new();
+    let kinds = &context.kinds;
+    let (services, endpoints) = (kinds.services.feeding(&queue), kinds.endpoints.feeding(&queue));
+    let known = kinds.endpoint_slices.wanted();
+    known.index(BY_ENDPOINTS, |slice| of_endpoints(slice).into_iter().collect());
+    let line = queue.clone();
+    known.on_change(move |change| {
+        let slices = change.old.into_iter().chain(change.new);
+        for name in slices
+            .filter(|slice| is_kept_by(slice, MIRROR))
+            .filter_map(|slice| slice.labels().get(SERVICE_NAME))
+        {
+            line.add_after(Key::new(&change.key.namespace, name), BATCH);
+        }
+    });
+    context.work(queue, AT_ONCE, [services.filled(), endpoints.filled(), known.filled()], sync_mirrors)
 }
 
 /// Says what the controller of Endpoints watches, and returns its work.
@@ -67,7 +91,16 @@ fn feed_by_pods(context: &Context, queue: &Queue<Key>) {
 }
 
 fn is_ours(slice: &EndpointSlice) -> bool {
-    slice.labels().get(MANAGED_BY).is_some_and(|manager| manager == MANAGER)
+    is_kept_by(slice, MANAGER)
+}
+
+fn is_kept_by(slice: &EndpointSlice, keeper: &str) -> bool {
+    slice.labels().get(MANAGED_BY).is_some_and(|manager| manager == keeper)
+}
+
+fn of_endpoints(slice: &EndpointSlice) -> Option<String> {
+    let name = slice.labels().get(SERVICE_NAME).filter(|_| is_kept_by(slice, MIRROR))?;
+    Some(format!("{}/{name}", slice.namespace().unwrap_or_default()))
 }
 
 fn of_service(slice: &EndpointSlice) -> Option<String> {
@@ -97,6 +130,21 @@ async fn sync_slices(context: Context, key: Key) -> Result<Next, Error> {
         let known: Vec<&EndpointSlice> = known.iter().map(Arc::as_ref).collect();
         slices(&service, &pods, &nodes, &known)
     };
+    apply(&context, key, &plan).await
+}
+
+async fn sync_mirrors(context: Context, key: Key) -> Result<Next, Error> {
+    let kinds = &context.kinds;
+    let (endpoints, service) = (kinds.endpoints.get(&key), kinds.services.get(&key));
+    let known = kinds.endpoint_slices.by(BY_ENDPOINTS, &key.to_string());
+    let known: Vec<&EndpointSlice> = known.iter().map(Arc::as_ref).collect();
+    let plan = mirrored(endpoints.as_deref(), service.as_deref(), &known);
+    apply(&context, key, &plan).await
+}
+
+/// Writes what was decided about slices.
+async fn apply(context: &Context, key: Key, plan: &Plan) -> Result<Next, Error> {
+    let kinds = &context.kinds;
     let all: Api<EndpointSlice> = Api::namespaced(context.client.clone(), &key.namespace);
     for slice in &plan.create {
         match all.create(&api::post(), slice).await {

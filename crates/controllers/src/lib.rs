@@ -91,6 +91,7 @@ const CONTROLLERS: [(&str, Prepare); NAMES.len()] = [
     ("disruption-controller", disruption::prepare),
     ("endpoints-controller", endpoints::prepare),
     ("endpointslice-controller", endpoints::prepare_slices),
+    ("endpointslice-mirroring-controller", endpoints::prepare_mirrors),
     ("garbage-collector-controller", garbage::prepare),
     ("job-controller", job::prepare),
     ("namespace-controller", namespace::prepare),

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 /// The controllers that there are, by the names that kube-controller-manager gives them, and the scheduler.
-pub const NAMES: [&str; 24] = [
+pub const NAMES: [&str; 25] = [
     "clusterrole-aggregation-controller",
     "cronjob-controller",
     "daemonset-controller",
@@ -11,6 +11,7 @@ pub const NAMES: [&str; 24] = [
     "disruption-controller",
     "endpoints-controller",
     "endpointslice-controller",
+    "endpointslice-mirroring-controller",
     "garbage-collector-controller",
     "job-controller",
     "namespace-controller",

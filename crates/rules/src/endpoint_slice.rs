@@ -13,8 +13,11 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::replicas::{phase, ready_since};
 
+mod mirror;
 #[cfg(test)]
 mod tests;
+
+pub use mirror::{MIRROR, mirrored};
 
 /// The label of a slice that says whose it is.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";

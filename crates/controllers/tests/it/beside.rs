@@ -29,11 +29,12 @@ use tokio::time::{Instant, sleep};
 
 use crate::cluster::{api, create, eventually, start};
 
-const NAMES: [&str; 5] = [
+const NAMES: [&str; 6] = [
     "statefulset-controller",
     "daemonset-controller",
     "endpoints-controller",
     "endpointslice-controller",
+    "endpointslice-mirroring-controller",
     "serviceaccount-controller",
 ];
 /// The real controllers try again after growing waits.
@@ -163,7 +164,9 @@ impl World {
         }
         for slice in self.listed::<EndpointSlice>().await {
             let mut endpoints = slice["endpoints"].as_array().cloned().unwrap_or_default();
-            endpoints.sort_by_key(|endpoint| endpoint["targetRef"]["name"].to_string());
+            endpoints.sort_by_key(|endpoint| {
+                (endpoint["targetRef"]["name"].to_string(), endpoint["addresses"].to_string())
+            });
             seen.push(json!({
                 "slice": slice["metadata"]["generateName"], "labels": slice["metadata"]["labels"],
                 "type": slice["addressType"], "ports": slice["ports"], "endpoints": endpoints,
@@ -295,6 +298,14 @@ async fn live(theirs: &World, ours: &World) {
         let mut balanced = balanced;
         balanced["spec"]["ports"][0]["name"] = json!("a");
         create::<Service>(client, balanced).await;
+        let elsewhere =
+            json!({"metadata": {"name": "elsewhere"}, "spec": {"ports": [{"name": "p", "port": 80}]}});
+        create::<Service>(client, elsewhere).await;
+        let written = json!({"metadata": {"name": "elsewhere", "labels": {"l": "1"}}, "subsets": [{
+            "addresses": [{"ip": "10.1.2.3", "hostname": "h"}, {"ip": "2001:db8::1"}],
+            "notReadyAddresses": [{"ip": "10.1.2.4"}], "ports": [{"name": "p", "port": 8080}],
+        }]});
+        create::<Endpoints>(client, written).await;
         let claim = json!({"metadata": {"name": "data", "labels": {"own": "1"}}, "spec": {
             "accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}},
         }});
@@ -311,7 +322,10 @@ async fn live(theirs: &World, ours: &World) {
     alike(theirs, ours, "they were made").await;
 
     change::<StatefulSet>(both, "web", json!({"spec": {"replicas": 1}})).await;
-    alike(theirs, ours, "the set was scaled down").await;
+    let written =
+        json!({"subsets": [{"addresses": [{"ip": "10.1.2.5"}], "ports": [{"name": "p", "port": 8080}]}]});
+    change::<Endpoints>(both, "elsewhere", written).await;
+    alike(theirs, ours, "the set was scaled down, and somebody wrote other endpoints").await;
     let partition = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2}});
     let edit = json!({"spec": {
         "replicas": 3, "updateStrategy": partition, "template": template("web", "two"),
@@ -321,7 +335,11 @@ async fn live(theirs: &World, ours: &World) {
     alike(theirs, ours, "there were new templates").await;
     let partition = json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}});
     change::<StatefulSet>(both, "web", partition).await;
-    alike(theirs, ours, "the partition was lifted").await;
+    for world in both {
+        let endpoints: Api<Endpoints> = api(&world.client);
+        endpoints.delete("elsewhere", &DeleteParams::default()).await.expect("deleted");
+    }
+    alike(theirs, ours, "the partition was lifted, and written endpoints went").await;
     change::<StatefulSet>(both, "web", json!({"spec": {"template": template("web", "one")}})).await;
     for world in both {
         let nodes: Api<Node> = Api::all(world.client.clone());
