@@ -80,6 +80,9 @@ fn expect_ports(settings: &Settings) -> anyhow::Result<()> {
 pub(crate) fn advised<T>(started: Result<T, fleet::Error>, port: &str) -> anyhow::Result<T> {
     use fleet::Error as E;
     let hint = match &started {
+        Err(E::Nodes { source: runner::Error::Network { .. }, .. }) => {
+            "--network host lets pods use the network of this machine".to_owned()
+        }
         Err(E::Store { .. } | E::Credentials { .. } | E::Nodes { .. }) => {
             "if it runs already, use it or stop it first; --data DIR keeps another one elsewhere, --ephemeral nothing"
                 .to_owned()

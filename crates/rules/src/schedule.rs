@@ -22,6 +22,7 @@ mod waiting;
 
 pub use self::message::{Failure, NO_NODES};
 pub use self::read::Pod;
+pub(crate) use self::read::ports as host_ports;
 pub use self::resources::Resources;
 pub use self::snapshot::Snapshot;
 pub use self::waiting::Waiting;

@@ -27,7 +27,7 @@ mod writes;
 use std::{
     collections::BTreeMap,
     fmt, io,
-    net::{IpAddr, SocketAddrV4},
+    net::{IpAddr, Ipv4Addr, SocketAddrV4},
     sync::Arc,
 };
 
@@ -107,6 +107,11 @@ impl Node {
     /// What it is called.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its address in the network of pods, if it has one.
+    pub fn address(&self) -> Option<Ipv4Addr> {
+        self.processes.as_ref()?.address()
     }
 
     /// What a container has written, as a stream; what it will write too, if that is asked for. Simulated containers

@@ -23,6 +23,7 @@ pub mod expand;
 pub mod image;
 pub mod phase;
 pub mod plan;
+pub mod ports;
 pub mod probe;
 pub mod resize;
 pub mod resolver;

@@ -127,7 +127,7 @@ impl Pod {
 }
 
 /// The ports of the node that a pod takes: protocol, port, address.
-fn ports(spec: &core::PodSpec) -> BTreeSet<(String, i32, String)> {
+pub(crate) fn ports(spec: &core::PodSpec) -> BTreeSet<(String, i32, String)> {
     let sidecars = spec.init_containers.iter().flatten();
     let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
     let ports = spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());

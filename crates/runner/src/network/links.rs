@@ -16,7 +16,7 @@ use rtnetlink::{
     Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder,
     packet_route::{
         link::{InfoData, InfoKind, InfoVeth, LinkAttribute},
-        route::{RouteScope, RouteType},
+        route::{RouteAddress, RouteAttribute, RouteScope, RouteType},
     },
 };
 
@@ -40,6 +40,7 @@ pub(super) fn make_bridge(nodes: Vec<Ipv4Addr>) -> io::Result<u32> {
     on_thread(async move || {
         let machine = open()?;
         remove_all(&machine).await?;
+        look_for_strangers(&machine).await?;
         let bridge = LinkBridge::new(BRIDGE).address(HARDWARE.to_vec()).up().build();
         machine.link().add(bridge).execute().await.map_err(failed)?;
         // A machine has it up anyhow, and a new namespace needs it.
@@ -104,6 +105,34 @@ pub(super) fn make_pod(bridge: u32, address: Ipv4Addr, gateway: Ipv4Addr) -> io:
     })
 }
 
+/// Refuses to take addresses that the machine needs for something else.
+async fn look_for_strangers(machine: &Handle) -> io::Result<()> {
+    let all = RouteMessageBuilder::<Ipv4Addr>::new().build();
+    let mut routes = std::pin::pin!(machine.route().get(all).execute());
+    while let Some(route) = routes.try_next().await.map_err(failed)? {
+        let destination = route.attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::Destination(RouteAddress::Inet(destination)) => Some(*destination),
+            _ => None,
+        });
+        let Some(destination) = destination else { continue };
+        let length = route.header.destination_prefix_length;
+        for (network, prefix, whose) in [(PODS, PREFIX, "pods"), (SERVICES, SERVICES_PREFIX, "services")] {
+            if overlap((destination, length), (network, prefix)) {
+                return Err(io::Error::other(format!(
+                    "this machine has a route to {destination}/{length}, which is in the network of {whose} ({network}/{prefix})"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether two networks have an address in common.
+fn overlap(one: (Ipv4Addr, u8), other: (Ipv4Addr, u8)) -> bool {
+    let common = u32::from(one.1.min(other.1).min(32));
+    common == 0 || one.0.to_bits() >> (32 - common) == other.0.to_bits() >> (32 - common)
+}
+
 /// What the machine calls the link of a pod.
 fn pod_link(address: Ipv4Addr) -> String {
     format!("{POD}{:08x}", address.to_bits())
@@ -116,7 +145,7 @@ fn is_ours(name: &str) -> bool {
 }
 
 fn is_pods(address: Ipv4Addr) -> bool {
-    address.to_bits() >> (32 - u32::from(PREFIX)) == PODS.to_bits() >> (32 - u32::from(PREFIX))
+    overlap((address, 32), (PODS, PREFIX))
 }
 
 async fn remove_all(machine: &Handle) -> io::Result<()> {
@@ -173,6 +202,23 @@ fn on_thread<T: Send>(work: impl AsyncFnOnce() -> io::Result<T> + Send) -> io::R
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn networks_overlap_if_one_is_in_the_other() {
+        let network = |text: &str| -> (Ipv4Addr, u8) {
+            let (address, prefix) = text.split_once('/').expect("a network");
+            (address.parse().expect("an address"), prefix.parse().expect("a number"))
+        };
+        for (one, other, expected) in [
+            ("10.100.0.0/16", "10.96.0.0/12", true),
+            ("10.0.0.0/8", "10.96.0.0/12", true),
+            ("10.112.0.0/16", "10.96.0.0/12", false),
+            ("192.168.0.0/16", "10.244.0.0/16", false),
+            ("10.244.3.7/32", "10.244.0.0/16", true),
+        ] {
+            assert_eq!(overlap(network(one), network(other)), expected, "{one} {other}");
+        }
+    }
 
     #[test]
     fn only_our_own_links_are_removed() {

@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container as Specified, LifecycleHandler, Pod, PodSpec, Probe};
 use reconcile::Key;
 use rules::node::{
-    Container, Ending, Exit, State, Step, container, downward::Place as Downward, ending, plan,
+    Container, Ending, Exit, State, Step, container, downward::Place as Downward, ending, plan, ports,
     probe::Purpose, resize::Unsettled, restart, status,
 };
 use tokio::{
@@ -278,9 +278,14 @@ impl Actor {
             self.deadline = Some(Instant::now());
             return None;
         }
+        let refused =
+            || ports::refusal(&self.pod, || self.shared.pods.all()).filter(|_| self.started.is_none());
         let found = match ending::of_pod(&self.pod, self.started, now) {
             Ok(found) => found,
-            Err(again) => return again,
+            Err(again) => match refused() {
+                Some(refused) => refused,
+                None => return again,
+            },
         };
         let grace = ending::grace(&self.pod, &found);
         let deadline = Instant::now() + grace;

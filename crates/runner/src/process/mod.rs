@@ -20,6 +20,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     convert::Infallible,
     io,
+    net::Ipv4Addr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -136,6 +137,11 @@ impl Shared {
     ) -> Shared {
         let containers = Mutex::default();
         Shared { client, clock, pods, objects, host, machine, settings, events, containers }
+    }
+
+    /// The node's address in the network of pods, if it has one.
+    pub(crate) fn address(&self) -> Option<Ipv4Addr> {
+        self.machine.network.as_ref().map(|(network, number)| network.address(*number))
     }
 
     fn containers(&self) -> MutexGuard<'_, HashMap<(Key, String), Reachable>> {

@@ -234,3 +234,18 @@ async fn a_pod_sets_what_is_its_own_of_the_kernel_and_nothing_else() {
     let pod = bed.until_phase("other", "Failed").await;
     assert_eq!(pod.status.and_then(|status| status.reason).as_deref(), Some("SysctlForbidden"));
 }
+
+#[tokio::test]
+async fn a_second_pod_that_asks_for_the_same_port_of_the_node_is_refused() {
+    let Some(bed) = Bed::new("ports").await else { return };
+    let _local = bed.local(|_| {}).await;
+    let port = json!({ "ports": [{ "containerPort": 80, "hostPort": 80 }] });
+    bed.create(bed.script("first", "sleep 1000", port.clone(), json!({}))).await;
+    bed.until_phase("first", "Running").await;
+    bed.create(bed.script("second", "sleep 1000", port, json!({}))).await;
+    let second = bed.until_phase("second", "Failed").await;
+    let status = second.status.expect("a status");
+    assert_eq!(status.reason.as_deref(), Some("NodePorts"));
+    let first = bed.until_phase("first", "Running").await;
+    assert_eq!(container(&first, "main")["restartCount"], 0);
+}
