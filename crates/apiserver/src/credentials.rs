@@ -16,11 +16,12 @@ use serde_json::{Value, json};
 use crate::auth::signer::{Signer, Unusable};
 
 /// Names and addresses by which the server is known (6.10).
-const SERVING_NAMES: [&str; 8] = [
+const SERVING_NAMES: [&str; 9] = [
     "localhost",
     "127.0.0.1",
     "::1",
     "10.96.0.1",
+    "10.244.0.1",
     "kubernetes",
     "kubernetes.default",
     "kubernetes.default.svc",

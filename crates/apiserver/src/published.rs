@@ -1,5 +1,5 @@
 //! Where a cluster's own API is, told by the objects that clients inside of it look at: the Service
-//! `default/kubernetes`, its Endpoints and its EndpointSlice.
+//! `default/kubernetes`, its Endpoints and its EndpointSlice; and which addresses services have.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
@@ -17,8 +17,15 @@ const NAME: &str = "kubernetes";
 /// The first address of the network of services.
 const SERVICE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 
+/// All addresses of services.
+const SERVICES: &str = "10.96.0.0/12";
+
 /// Tells where a cluster listens, and corrects what was told when it listened elsewhere.
-pub(crate) async fn publish(cluster: &Cluster, address: SocketAddr) -> Result<(), Refusal> {
+pub(crate) async fn publish(
+    cluster: &Cluster,
+    address: SocketAddr,
+    known_at: Option<IpAddr>,
+) -> Result<(), Refusal> {
     let port = address.port();
     let service = json!({
         "apiVersion": "v1", "kind": "Service",
@@ -30,7 +37,11 @@ pub(crate) async fn publish(cluster: &Cluster, address: SocketAddr) -> Result<()
         },
     });
     ensure(cluster, "", "services", service, &[&["spec", "ports"]]).await?;
-    let Some(ip) = outward(address.ip()) else { return Ok(()) };
+    let range = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {}, "spec": {"cidrs": [SERVICES]},
+    });
+    ensure(cluster, "networking.k8s.io", "servicecidrs", range, &[]).await?;
+    let Some(ip) = known_at.or_else(|| outward(address.ip())) else { return Ok(()) };
     let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
     let endpoints = json!({
         "apiVersion": "v1", "kind": "Endpoints",
@@ -70,11 +81,15 @@ async fn ensure(
     fields: &[&[&str]],
 ) -> Result<(), Refusal> {
     wanted["metadata"]["name"] = json!(NAME);
-    wanted["metadata"]["namespace"] = json!(NAMESPACE);
     let resource = Registry::built_in().get(group, "v1", plural).ok_or_else(Refusal::unknown_resource)?;
     let api = if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/v1") };
-    let path = format!("{api}/namespaces/{NAMESPACE}/{plural}");
-    let known = cluster.store().get(&object::key(resource, NAMESPACE, NAME));
+    let (namespace, path) = if resource.namespaced {
+        wanted["metadata"]["namespace"] = json!(NAMESPACE);
+        (NAMESPACE, format!("{api}/namespaces/{NAMESPACE}/{plural}"))
+    } else {
+        ("", format!("{api}/{plural}"))
+    };
+    let known = cluster.store().get(&object::key(resource, namespace, NAME));
     let Some(known) = known else {
         return match ask(cluster, Method::POST, path, &wanted).await {
             Err(refusal) if refusal.code() == StatusCode::CONFLICT => Ok(()),

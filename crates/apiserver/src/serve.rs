@@ -4,7 +4,7 @@ mod limits;
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,14 +62,22 @@ pub struct Server {
 /// An address that was taken.
 #[derive(Debug)]
 pub struct Listener {
-    listener: TcpListener,
+    socket: TcpListener,
     address: SocketAddr,
+    /// By which others reach it.
+    outward: Option<IpAddr>,
 }
 
 impl Listener {
     /// The address, with the port that was free if any would do.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Others reach it at this address, to which somebody forwards.
+    #[must_use]
+    pub fn known_at(self, outward: Option<IpAddr>) -> Self {
+        Listener { outward, ..self }
     }
 }
 
@@ -86,9 +94,9 @@ impl Server {
     /// Takes an address. Whoever comes before anything is served there waits.
     pub async fn listen(address: SocketAddr) -> Result<Listener, Error> {
         let listen = |source| Error::Listen { address, source };
-        let listener = TcpListener::bind(address).await.map_err(listen)?;
-        let address = listener.local_addr().map_err(listen)?;
-        Ok(Listener { listener, address })
+        let socket = TcpListener::bind(address).await.map_err(listen)?;
+        let address = socket.local_addr().map_err(listen)?;
+        Ok(Listener { socket, address, outward: None })
     }
 
     /// Serves where somebody listens already.
@@ -104,18 +112,18 @@ impl Server {
     pub async fn start_within(
         cluster: Cluster,
         credentials: Arc<Credentials>,
-        Listener { listener, address }: Listener,
+        Listener { socket, address, outward }: Listener,
         limits: Limits,
     ) -> Result<Self, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let authenticator = Authenticator::new(credentials.clone(), cluster.shared_tokens(), &provider);
         let authenticator = Arc::new(authenticator.map_err(Error::Tls)?);
         let acceptor = TlsAcceptor::from(Arc::new(tls(&credentials, provider, &authenticator)?));
-        if let Err(refusal) = published::publish(&cluster, address).await {
+        if let Err(refusal) = published::publish(&cluster, address, outward).await {
             tracing::warn!(%refusal, "the cluster does not tell where its API is");
         }
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(accept(listener, acceptor, Gate { cluster, authenticator, limits }, stopped));
+        let task = tokio::spawn(accept(socket, acceptor, Gate { cluster, authenticator, limits }, stopped));
         Ok(Server { address, stop, task })
     }
 

@@ -1,6 +1,6 @@
 //! One embedded cluster.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -106,6 +106,7 @@ impl Cluster {
         let of_nodes = with_server(settings.nodes, listener.address().port());
         let nodes = runner::start(client.clone(), of_nodes, clock.clone(), &mut tasks).await;
         let nodes = nodes.map_err(|source| Error::Nodes { cluster: name.clone(), source })?;
+        let outward = nodes.iter().find_map(runner::Node::address).map(IpAddr::V4);
         let nodes = nodes::introduce(&api, nodes, &clock);
         if let Some(settings) = settings.operator {
             let installed = definitions::install(&client, &Conversion::Embedded).await;
@@ -116,7 +117,8 @@ impl Cluster {
         }
 
         // Others come in last, so that nobody finds a cluster that does not do yet what it will.
-        let server = Server::start_on(api.clone(), Arc::clone(&credentials), listener).await;
+        let server =
+            Server::start_on(api.clone(), Arc::clone(&credentials), listener.known_at(outward)).await;
         let server = server.map_err(|source| Error::Serve { cluster: name.clone(), address, source })?;
         Ok(Cluster { name, api, credentials, server, store, tasks, _nodes: nodes })
     }

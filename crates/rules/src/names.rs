@@ -3,6 +3,8 @@
 //! Every function returns the problems found, none if the name is right. Who owns the name, and where it stands, is
 //! the caller's business.
 
+use std::net::IpAddr;
+
 use crate::field;
 
 /// What is wrong with a name, in Kubernetes' words.
@@ -52,6 +54,17 @@ fn subdomain_no_longer_than(name: &str, unit: &str) -> Problems {
         ));
     }
     problems
+}
+
+/// An address, written in the one way that is usual.
+pub fn ip_address(name: &str) -> Problems {
+    match name.parse::<IpAddr>() {
+        Err(_) => vec![format!("ParseAddr({}): unable to parse IP", types::go::quote(name))],
+        Ok(address) if address.to_string() != name => {
+            vec!["must be a canonical format IP address".to_owned()]
+        }
+        Ok(_) => Problems::new(),
+    }
 }
 
 /// What is wrong with a name whose first label is `*`.
@@ -346,6 +359,11 @@ mod tests {
         for name in ["", "a..b", ".a", "a.", "-a", "a-", "a_b", "é"] {
             check(&dns_subdomain(name), &["a lowercase RFC 1123 subdomain must"]);
         }
+        for name in ["10.96.0.1", "fe80::1", "::"] {
+            check(&ip_address(name), &[]);
+        }
+        check(&ip_address("fe80:0::1"), &["must be a canonical format IP address"]);
+        check(&ip_address("web"), &["ParseAddr(\"web\"): unable to parse IP"]);
         check(&dns_1035_label("1a"), &["a DNS-1035 label must"]);
         check(&dns_1035_label("a1"), &[]);
         check(&dns_subdomain_with_underscore("_tcp.a_b"), &[]);

@@ -16,9 +16,11 @@ use crate::verbs;
 pub(crate) mod binding;
 mod connect;
 mod eviction;
+mod links;
 mod logs;
 mod proxy;
 mod streams;
+mod tls;
 
 /// Subresources that are the object itself.
 const PARTS: [&str; 5] = ["status", "ephemeralcontainers", "resize", "finalize", "approval"];

@@ -2,14 +2,16 @@
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use http::{HeaderName, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use super::{links, tls};
 use crate::answer::{self, Answer};
 use crate::cluster::Context;
 use crate::object;
@@ -37,20 +39,21 @@ pub(super) async fn pass_on(context: &Context<'_>, body: &[u8]) -> Result<Answer
         "nodes" => return Err(node(context, &asked)),
         _ => behind_service(context, &asked)?,
     };
-    if asked.scheme == "https" {
-        return Err(Refusal::bad_request("this server passes requests on by HTTP only"));
-    }
-    let Some(path) = path_behind(uri.path()) else {
+    let path = path_behind(uri.path());
+    if path.is_none() && matches!(context.head.method, Method::GET | Method::HEAD) {
         // Whoever is there gives links that begin where he is.
         let mut answer = answer::text(StatusCode::MOVED_PERMANENTLY, "");
         let place =
             format!("{}/{}", uri.path(), uri.query().map_or(String::new(), |query| format!("?{query}")));
         answer.headers_mut().insert(header::LOCATION, place.parse().map_err(Refusal::internal)?);
         return Ok(answer);
-    };
-    let path = format!("{path}{}", uri.query().map_or(String::new(), |query| format!("?{query}")));
-    let mut request = Request::builder().method(&context.head.method).uri(path);
-    for (name, value) in context.head.headers.iter().filter(|(name, _)| !OWN.contains(name)) {
+    }
+    let path = path.unwrap_or("/");
+    let whole = format!("{path}{}", uri.query().map_or(String::new(), |query| format!("?{query}")));
+    let mut request = Request::builder().method(&context.head.method).uri(whole);
+    // Pages are to come so that they can be read here.
+    let is_passed = |name: &HeaderName| !OWN.contains(name) && *name != header::ACCEPT_ENCODING;
+    for (name, value) in context.head.headers.iter().filter(|(name, _)| is_passed(name)) {
         request = request.header(name, value);
     }
     let request =
@@ -59,6 +62,11 @@ pub(super) async fn pass_on(context: &Context<'_>, body: &[u8]) -> Result<Answer
     let failed = |why: String| Refusal::unavailable(format!("error trying to reach service: {why}"));
     let stream = TcpStream::connect((host.as_str(), port)).await;
     let stream = stream.map_err(|error| failed(format!("dial tcp {host}:{port}: {error}")))?;
+    let stream: Box<dyn Connection> = if asked.is_secure() {
+        Box::new(tls::connect(&host, stream).await.map_err(|error| failed(error.to_string()))?)
+    } else {
+        Box::new(stream)
+    };
     let (mut sender, connection) =
         handshake(TokioIo::new(stream)).await.map_err(|error| failed(error.to_string()))?;
     // It ends with the answer, or with the client who does not want it any more.
@@ -72,12 +80,35 @@ pub(super) async fn pass_on(context: &Context<'_>, body: &[u8]) -> Result<Answer
     for name in &OWN {
         head.headers.remove(name);
     }
+    // Pages have links, and are seen from elsewhere than where they were made.
+    let prefix = uri.path().strip_suffix(path).unwrap_or(uri.path());
+    if let Some(place) = head.headers.get(header::LOCATION).and_then(|place| place.to_str().ok()) {
+        let place = links::through(place, prefix).parse().map_err(Refusal::internal)?;
+        head.headers.insert(header::LOCATION, place);
+    }
+    if is_page(&head.headers) {
+        let page = body.collect().await.map_err(|error| failed(error.to_string()))?.to_bytes();
+        head.headers.remove(header::CONTENT_LENGTH);
+        let page = Full::new(Bytes::from(links::rewritten(&page, prefix)));
+        return Ok(Response::from_parts(head, page.boxed_unsync()));
+    }
     // What broke has ended: there is no other way left to say it.
     let pieces = body.into_data_stream().take_while(|piece| std::future::ready(piece.is_ok()));
     let pieces = pieces.filter_map(|piece| std::future::ready(piece.ok()));
     let frames = pieces.map(|piece| Ok(Frame::data(piece)));
     Ok(Response::from_parts(head, StreamBody::new(frames).boxed_unsync()))
 }
+
+/// Whether an answer is a page of text that can be read as it is.
+fn is_page(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.starts_with("text/html") && !headers.contains_key(header::CONTENT_ENCODING)
+}
+
+/// What a request goes on through.
+trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
 /// `[scheme:]name[:port]`.
 #[derive(Debug, PartialEq)]
@@ -88,6 +119,10 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
+    fn is_secure(&self) -> bool {
+        self.scheme == "https"
+    }
+
     fn read(name: &'a str) -> Option<Self> {
         let parts: Vec<&str> = name.split(':').collect();
         let asked = match parts.as_slice() {

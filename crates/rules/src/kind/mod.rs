@@ -281,6 +281,7 @@ pub fn of(group: &str, kind: &str) -> &'static dyn Kind {
         },
         ("networking.k8s.io", "NetworkPolicy") => &networking::NetworkPolicies,
         ("networking.k8s.io", "Ingress") => &ingress::Ingresses,
+        ("networking.k8s.io", "IPAddress") => &networking::Addresses,
         ("networking.k8s.io", "ServiceCIDR") => &networking::ServiceRanges,
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => &flowcontrol::FlowSchemas,
         ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => &flowcontrol::PriorityLevels,

@@ -8,9 +8,18 @@ use serde_json::Value;
 use super::{Counts, It, Kind, at, items, text};
 use crate::field::{self, Errors, Path};
 use crate::meta::{IMMUTABLE, selector};
-use crate::names;
+use crate::names::{self, Problems};
 use crate::pod::addresses;
 use crate::wire;
+
+/// Addresses that somebody has: each is called by itself.
+pub(super) struct Addresses;
+
+impl Kind for Addresses {
+    fn name(&self) -> fn(&str) -> Problems {
+        names::ip_address
+    }
+}
 
 /// Who serves an ingress; the controller is for good.
 pub(super) struct IngressClasses;
