@@ -33,11 +33,16 @@ pub fn make(directory: &Path) -> io::Result<Vec<String>> {
         install(&sources.join(file), &large.join(file))?;
     }
     fs::create_dir(large.join("uploads"))?;
-    let curl = Command::new("sh").args(["-c", "command -v curl"]).output()?;
-    match String::from_utf8_lossy(&curl.stdout).trim() {
-        "" => say("there is no curl on this machine for the tests that use it, which fail"),
-        curl => borrow(Path::new(curl), Path::new("/"), &large)?,
+    for program in ["curl", "getent"] {
+        let found = Command::new("sh").args(["-c", "command -v \"$0\"", program]).output()?;
+        match String::from_utf8_lossy(&found.stdout).trim() {
+            "" => {
+                say(&format!("there is no {program} on this machine for the tests that use it, which fail"));
+            }
+            path => borrow(Path::new(path), Path::new("/"), &large)?,
+        }
     }
+    fs::write(large.join("etc/nsswitch.conf"), "hosts: files dns\n")?;
     let dig = with_dependencies("bind9-dnsutils")?;
     borrow(&dig.join("usr/bin/dig"), &dig, &large)?;
     // That of busybox knows only half of the words that the tests use.
