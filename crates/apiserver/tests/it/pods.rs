@@ -249,7 +249,8 @@ async fn requests_are_passed_on_to_pods_and_to_those_behind_services() {
     assert_eq!(code, 301, "links begin at a directory");
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await.expect("the port");
     let there = tokio::spawn(repeat_once(listener));
-    let (_, answer, _) = ask(&cluster, Method::POST, &format!("{PODS}/p:{port}/proxy?x=y"), None).await;
+    let (_, answer, _) =
+        ask(&cluster, Method::POST, &format!("{PODS}/p:{port}/proxy?x=y"), Some(&json!({"a": 1}))).await;
     assert_eq!(answer["line"], json!("POST /?x=y HTTP/1.1"), "only who reads can be led elsewhere");
     there.await.expect("answered");
     let (code, answer, _) = ask(&cluster, Method::GET, &path, None).await;
