@@ -32,7 +32,7 @@ pub(crate) async fn run() -> anyhow::Result<Report> {
     let (us, them) = ("ferry operator", "Kueue v0.19.2 as shipped; three v1.35.8 control planes for each");
     let mut report = Report::new("dispatch", about, us, them);
     if !sizes.is_empty() {
-        report = real(report, &sizes).await?;
+        report = Box::pin(real(report, &sizes)).await?;
     }
     for jobs in fleets {
         report = report.note(embedded(jobs).await?);

@@ -15,7 +15,10 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use reconcile::{Cache, Key, Next, Queue, Tasks};
-use rules::dispatch::{ClusterName, GIVEN_UP, Link};
+use rules::{
+    dispatch::{ClusterName, GIVEN_UP, Link},
+    workload::plan::Event,
+};
 use serde_json::{Value, json};
 use tracing::info;
 use types::kueue::{LocationType, MultiKueueCluster};
@@ -24,12 +27,13 @@ use super::{
     Error, Shared,
     call::{self, MANAGER, within},
     connection::{self, Connection},
-    events::Told,
     kubeconfig,
 };
 
 /// Under this name conditions are written.
 const FIELD_MANAGER: &str = "kueue";
+/// Under this name events are told.
+const CLUSTERS: &str = "multikueue-cluster";
 /// The condition of a cluster that is connected.
 const ACTIVE: &str = "Active";
 
@@ -136,9 +140,8 @@ async fn reconcile(
 
 /// Files may be anywhere, and who can name one is not who can read it (MK-CONN-08).
 fn warn_of_file(shared: &Shared, object: &MultiKueueCluster) {
-    let note = "A kubeconfig is read from a file that may be anywhere; keep it in a Secret".to_owned();
-    let told = Told { by: "multikueue-cluster", reason: "DeprecatedPathUsage", note, warning: true };
-    shared.recorder.tell(object, told);
+    let note = "A kubeconfig is read from a file that may be anywhere; keep it in a Secret";
+    shared.recorder.tell(CLUSTERS, object, &Event::warning("DeprecatedPathUsage", note));
 }
 
 /// Since when a cluster was out of reach, says its condition: the time goes on while nobody is here to count it.

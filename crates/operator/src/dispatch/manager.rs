@@ -13,7 +13,8 @@ use rules::{
     dispatch::{Adapter, Because, Check, HELD, Observed, Owner, Plan, Step, local},
     workload::{
         patch::{self, ADMISSION_MANAGER, Manner},
-        plan, state,
+        plan::{self, Event},
+        state,
     },
 };
 use serde_json::{Value, json};
@@ -25,11 +26,10 @@ use super::{
     Error, Shared,
     call::{MANAGER, within},
     due::Due,
-    events::Told,
     observe::decided,
     worker::resource,
 };
-use crate::kinds::kind_of;
+use crate::{events::WORKLOADS, kinds::kind_of};
 
 /// Under this name a job's status is written.
 const FIELD_MANAGER: &str = "kueue";
@@ -213,18 +213,18 @@ fn replacing(old: Option<&Value>, new: &Value) -> Value {
 /// What was done is told where people look for it (section 9.4 of the rules).
 fn tell(shared: &Shared, about: &Workload, check: &Check, steps: &[&Step]) {
     for step in steps {
-        let (note, warning) = match step {
+        let event = match step {
             Step::Ready(cluster) => {
                 if check.state != CheckState::Ready {
                     shared.metrics.admitted_on(about, cluster.as_str());
                 }
-                (local::admitted_on(cluster), false)
+                Event::normal("MultiKueue", &local::admitted_on(cluster))
             }
-            Step::Retry { message, warn } => (message.clone(), *warn),
+            Step::Retry { message, warn: true } => Event::warning("MultiKueue", message),
+            Step::Retry { message, warn: false } => Event::normal("MultiKueue", message),
             _ => continue,
         };
-        let told = Told { by: "kueue-workload-controller", reason: "MultiKueue", note, warning };
-        shared.recorder.tell(about, told);
+        shared.recorder.tell(WORKLOADS, about, &event);
     }
 }
 
@@ -235,7 +235,7 @@ fn tell_admission(shared: &Shared, before: &Workload, after: &Workload) {
     }
     let now = shared.clock.now();
     shared.metrics.admitted(state::cluster_queue(after).unwrap_or_default(), after, now);
-    shared.core.tell(after, &plan::admitted(after, now));
+    shared.recorder.tell(WORKLOADS, after, &plan::admitted(after, now));
 }
 
 fn params_of() -> PatchParams {

@@ -17,7 +17,6 @@ mod checks;
 mod clusters;
 mod connection;
 mod due;
-mod events;
 mod kubeconfig;
 mod manager;
 mod observe;
@@ -41,9 +40,8 @@ pub use planted::Planted;
 pub use settings::{Connect, Settings};
 
 use clusters::Clusters;
-use events::Recorder;
 
-use crate::{Context, kinds::Kinds, metrics::Metrics};
+use crate::{Context, events::Recorder, kinds::Kinds, metrics::Metrics};
 
 /// Who has to look because something changed on the manager.
 #[derive(Debug, Default, Clone)]
@@ -81,8 +79,6 @@ struct Shared {
     objects: Cache<MultiKueueCluster>,
     clusters: Clusters,
     recorder: Recorder,
-    /// For what the rest of the operator tells, when it is done here.
-    core: crate::events::Recorder,
     metrics: Arc<Metrics>,
 }
 
@@ -124,7 +120,6 @@ pub(crate) fn start(context: &Context, tasks: &mut Tasks) {
             .start(tasks)
     };
     let kinds = caches.kinds.clone();
-    let recorder = Recorder(context.recorder.clone());
     let shared = Arc::new(Shared {
         client,
         clock,
@@ -138,8 +133,7 @@ pub(crate) fn start(context: &Context, tasks: &mut Tasks) {
         configured,
         objects,
         clusters,
-        recorder,
-        core: context.recorder.clone(),
+        recorder: context.recorder.clone(),
         metrics: Arc::clone(&context.metrics),
     });
     clusters::start(&shared, tasks);

@@ -13,6 +13,7 @@ use rules::{
     workload::{
         change,
         patch::{self, ADMISSION_MANAGER, Manner},
+        plan::Event,
     },
 };
 use serde_json::{Value, json};
@@ -23,10 +24,12 @@ use super::{
     Shared,
     call::{Error, within},
     connection::Connection,
-    events::Told,
     observe::decided,
 };
-use crate::caches::{CONTROLLER, controller};
+use crate::{
+    caches::{CONTROLLER, controller},
+    events::WORKLOADS,
+};
 
 /// Mirrors by the Workload that they belong to.
 const BY_LINK: &str = "link";
@@ -406,8 +409,7 @@ impl Lane<'_> {
         if let Some(local) = self.seen.local.as_deref() {
             self.shared.metrics.refused(local, self.worker.name.as_str());
             let note = format!("Worker cluster \"{}\" refused the workload: {why}", self.worker.name);
-            let told = Told { by: "kueue-workload-controller", reason: "MultiKueue", note, warning: true };
-            self.shared.recorder.tell(local, told);
+            self.shared.recorder.tell(WORKLOADS, local, &Event::warning("MultiKueue", &note));
         }
         self.shared.wake.workload(self.key.clone());
     }
