@@ -70,13 +70,14 @@ const ALL: &[(&str, Scenario)] = &[
 ];
 
 /// Runs the scenarios whose names contain `SCENARIO`, each in a namespace of its own, and reports all that fail.
-/// Each has so many chances.
+/// Each has so many chances, in a new namespace every time.
 async fn run_all(mut world: World, chances: usize) -> anyhow::Result<()> {
     let wanted = std::env::var("SCENARIO").unwrap_or_default();
     let mut failed = Vec::new();
     for (name, scenario) in ALL.iter().filter(|(name, _)| name.contains(&wanted)) {
         for chance in 1..=chances {
-            world.begin(name).await?;
+            let place = if chance == 1 { (*name).to_owned() } else { format!("{name}-{chance}") };
+            world.begin(&place).await?;
             let started = std::time::Instant::now();
             let result = scenario(&mut world).await;
             let outcome = if result.is_ok() { "passed" } else { "FAILED" };
