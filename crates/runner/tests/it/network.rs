@@ -71,9 +71,17 @@ fn a_server() {
     }
 }
 
-fn server(words: &str) -> String {
+/// A pod with that server, whose words are the pod's name. Its program is brought along: where it is here, there may be
+/// something of the pod's own.
+fn server(bed: &Bed, name: &str, mut container: Value) -> Value {
     let program = std::env::current_exe().expect("this program");
-    format!("FERRY_TEST_WORDS={words} exec {} --exact network::a_server --ignored", program.display())
+    let file = program.file_name().expect("a name").to_string_lossy();
+    let script =
+        format!("FERRY_TEST_WORDS={name} exec /mnt/program/{file} --exact network::a_server --ignored");
+    container["volumeMounts"] = json!([{ "name": "program", "mountPath": "/mnt/program", "readOnly": true }]);
+    let from = json!({ "path": program.parent(), "type": "Directory" });
+    let volumes = json!({ "volumes": [{ "name": "program", "hostPath": from }] });
+    bed.script(name, &script, container, volumes)
 }
 
 async fn ask(address: &str) -> String {
@@ -111,7 +119,7 @@ async fn pods_have_addresses_and_ports_of_their_own() {
     let local = bed.local(with_pods).await;
     let probe = json!({ "readinessProbe": { "tcpSocket": { "port": 80 }, "periodSeconds": 1 } });
     for name in ["one", "two"] {
-        bed.create(bed.script(name, &server(name), probe.clone(), json!({}))).await;
+        bed.create(server(&bed, name, probe.clone())).await;
     }
     bed.create(bed.script("hosts", "sleep 1000", json!({}), json!({ "hostNetwork": true }))).await;
     let ready = |pod: Option<&Pod>| {
@@ -187,7 +195,7 @@ async fn services_lead_to_their_endpoints() {
         .await;
     let mut addresses = Vec::new();
     for name in ["one", "two"] {
-        bed.create(bed.script(name, &server(name), json!({}), json!({}))).await;
+        bed.create(server(&bed, name, json!({}))).await;
         let address = ip(&bed.until_phase(name, "Running").await);
         until_said(&format!("{address}:80"), name).await;
         addresses.push(address);
@@ -246,7 +254,7 @@ async fn a_pod_gets_a_port_of_its_node() {
     let Some(bed) = Bed::new("ports").await else { return };
     let local = bed.local(with_pods).await;
     let own = json!({ "ports": [{ "containerPort": 80, "hostPort": 8081 }, { "containerPort": 80, "hostPort": 8082, "hostIP": "127.0.0.1" }] });
-    bed.create(bed.script("one", &server("one"), own, json!({}))).await;
+    bed.create(server(&bed, "one", own)).await;
     until_said("10.244.0.1:8081", "one").await;
     until_said("127.0.0.1:8082", "one").await;
     assert_eq!(ask("127.0.0.1:8081").await, "ConnectionRefused");
