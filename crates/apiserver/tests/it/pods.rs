@@ -136,6 +136,38 @@ async fn rule_2_56_how_long_a_pod_takes_to_leave() {
     assert_eq!(ask(&cluster, Method::GET, &format!("{PODS}/bound"), None).await.0, 404);
 }
 
+/// A pod that has ended is marked and goes at once. Its node sees the mark and may remove it first: whoever asked is
+/// answered all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rule_2_56_a_node_is_faster_than_who_deletes() {
+    let cluster = cluster().await;
+    for number in 0..100 {
+        let name = format!("ended-{number}");
+        make(&cluster, PODS, &pod(&name)).await;
+        bind(&cluster, &name).await;
+        assert_eq!(set_status(&cluster, &name, json!({"phase": "Succeeded"})).await.0, 200);
+        let (of_node, path) = (cluster.clone(), format!("{PODS}/{name}"));
+        let seen = path.clone();
+        let node = tokio::spawn(async move {
+            loop {
+                let (code, there, _) = ask(&of_node, Method::GET, &seen, None).await;
+                if code == 404 {
+                    return;
+                }
+                if !there["metadata"]["deletionTimestamp"].is_null() {
+                    ask(&of_node, Method::DELETE, &seen, Some(&json!({"gracePeriodSeconds": 0}))).await;
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+        let (code, answer, _) = ask(&cluster, Method::DELETE, &path, None).await;
+        assert_eq!((code, &answer["metadata"]["name"]), (200, &json!(name)), "{answer}");
+        node.await.expect("the node ends");
+        assert_eq!(ask(&cluster, Method::GET, &path, None).await.0, 404);
+    }
+}
+
 #[tokio::test]
 async fn rule_2_75_evictions_ask_the_budget() {
     const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
