@@ -10,6 +10,7 @@ mod rbac;
 mod refused;
 mod scale;
 mod scenarios;
+mod way;
 mod webhooks;
 mod world;
 mod writes;

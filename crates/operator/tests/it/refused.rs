@@ -3,17 +3,17 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
-    task::{Context, Poll},
 };
 
-use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode};
 use kube::{Client, client::Body};
 use serde_json::json;
 use tokio::sync::oneshot;
-use tower_service::Service;
 
-use crate::world::{World, message};
+use crate::{
+    way::{Passed, through},
+    world::{World, message},
+};
 
 const ADMITTED: [&str; 2] = ["Admitted=True/Admitted", "QuotaReserved=True/QuotaReserved"];
 const WAITS: [&str; 1] = ["QuotaReserved=False/Pending"];
@@ -46,52 +46,37 @@ impl Gate {
     }
 }
 
-#[derive(Clone)]
-struct Way {
-    gate: Gate,
-    client: Client,
-}
-
-impl Service<Request<Body>> for Way {
-    type Response = Response<Body>;
-    type Error = std::io::Error;
-    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let client = self.client.clone();
-        let mut all = self.gate.held.lock().expect("nobody panics here");
-        let end = all.keys().find(|end| request.uri().path().ends_with(end.as_str())).cloned();
-        let held = end.filter(|_| request.method() == http::Method::PATCH).and_then(|end| all.remove(&end));
-        drop(all);
-        Box::pin(async move {
-            if let Some(Held { arrived, word }) = held {
-                arrived.send(()).expect("the test waits for it");
-                if let Ok(Word::Fails) = word.await {
-                    let status = json!({
-                        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500,
-                        "reason": "InternalError", "message": "refused by the test",
-                    });
-                    let answer = Response::builder().status(StatusCode::INTERNAL_SERVER_ERROR);
-                    let answer = answer.header("content-type", "application/json");
-                    return answer
-                        .body(Body::from(status.to_string().into_bytes()))
-                        .map_err(std::io::Error::other);
-                }
+/// Passes a request on, when the gate lets it.
+fn pass(gate: &Gate, client: &Client, request: Request<Body>) -> Passed {
+    let client = client.clone();
+    let mut all = gate.held.lock().expect("nobody panics here");
+    let end = all.keys().find(|end| request.uri().path().ends_with(end.as_str())).cloned();
+    let held = end.filter(|_| request.method() == http::Method::PATCH).and_then(|end| all.remove(&end));
+    drop(all);
+    Box::pin(async move {
+        if let Some(Held { arrived, word }) = held {
+            arrived.send(()).expect("the test waits for it");
+            if let Ok(Word::Fails) = word.await {
+                let status = json!({
+                    "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500,
+                    "reason": "InternalError", "message": "refused by the test",
+                });
+                let answer = Response::builder().status(StatusCode::INTERNAL_SERVER_ERROR);
+                let answer = answer.header("content-type", "application/json");
+                return answer
+                    .body(Body::from(status.to_string().into_bytes()))
+                    .map_err(std::io::Error::other);
             }
-            client.send(request).await.map_err(std::io::Error::other)
-        })
-    }
+        }
+        client.send(request).await.map_err(std::io::Error::other)
+    })
 }
 
 /// A queue for one, and a gate before it.
 async fn gated(namespace: &str) -> anyhow::Result<(World, Gate)> {
     let gate = Gate::default();
-    let way = Way { gate: gate.clone(), client: World::embedded_cluster().await? };
-    let mut world = World::on(Client::new(way, "default")).await?;
+    let (held, client) = (gate.clone(), World::embedded_cluster().await?);
+    let mut world = World::on(through(move |request| pass(&held, &client, request))).await?;
     world.begin(namespace).await?;
     world.queue("a", "1", json!({})).await?;
     Ok((world, gate))

@@ -3,13 +3,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
-    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
-use futures::{StreamExt as _, TryStreamExt as _, future::BoxFuture};
-use http::{Request, Response};
+use futures::{StreamExt as _, TryStreamExt as _};
+use http::Request;
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},
@@ -19,10 +18,12 @@ use kube::{
 use operator::Settings;
 use rules::workload::{change, is_admitted, is_evicted, is_finished};
 use serde_json::{Value, json};
-use tower_service::Service;
 use types::kueue::Workload;
 
-use crate::world::World;
+use crate::{
+    way::{Passed, through},
+    world::World,
+};
 
 /// How many there are, unless `WORKLOADS` says otherwise.
 const WORKLOADS: usize = 120;
@@ -40,36 +41,19 @@ impl Count {
     }
 }
 
-#[derive(Clone)]
-struct Way {
-    count: Count,
-    client: Client,
-    takes: Duration,
-}
-
-impl Service<Request<Body>> for Way {
-    type Response = Response<Body>;
-    type Error = std::io::Error;
-    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Way { count, client, takes } = self.clone();
-        Box::pin(async move {
-            let (head, body) = request.into_parts();
-            let bytes = body.collect_bytes().await.map_err(std::io::Error::other)?;
-            if head.method != http::Method::GET {
-                let what = what(&head, &serde_json::from_slice(&bytes).unwrap_or_default());
-                *count.0.lock().expect("nobody panics here").entry(what).or_default() += 1;
-                tokio::time::sleep(takes).await;
-            }
-            let request = Request::from_parts(head, Body::from(bytes));
-            client.send(request).await.map_err(std::io::Error::other)
-        })
-    }
+/// Counts a request, and passes it on after a while.
+fn pass(count: Count, client: Client, takes: Duration, request: Request<Body>) -> Passed {
+    Box::pin(async move {
+        let (head, body) = request.into_parts();
+        let bytes = body.collect_bytes().await.map_err(std::io::Error::other)?;
+        if head.method != http::Method::GET {
+            let what = what(&head, &serde_json::from_slice(&bytes).unwrap_or_default());
+            *count.0.lock().expect("nobody panics here").entry(what).or_default() += 1;
+            tokio::time::sleep(takes).await;
+        }
+        let request = Request::from_parts(head, Body::from(bytes));
+        client.send(request).await.map_err(std::io::Error::other)
+    })
 }
 
 /// What a write is, in a few words.
@@ -134,8 +118,8 @@ async fn each_is_admitted_by_one_write() -> anyhow::Result<()> {
     futures::stream::iter(creating).buffered(16).try_collect::<Vec<_>>().await?;
 
     let count = Count::default();
-    let way = Way { count: count.clone(), client: client.clone(), takes: Duration::from_millis(takes) };
-    world.client = Client::new(way, "default");
+    let (counted, to, takes) = (count.clone(), client.clone(), Duration::from_millis(takes));
+    world.client = through(move |request| pass(counted.clone(), to.clone(), takes, request));
     let began = Instant::now();
     world.start().await;
     let api: Api<Workload> = Api::namespaced(client, "written");

@@ -1,17 +1,14 @@
 //! A way to an embedded cluster that can fail.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU8, Ordering},
-    },
-    task::{Context, Poll},
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU8, Ordering},
 };
 
-use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::Request;
 use kube::{Client, client::Body};
-use tower_service::Service;
+
+use crate::way::{Passed, through};
 
 /// How the way fails now, and what was asked on it.
 #[derive(Clone, Default)]
@@ -45,43 +42,29 @@ impl Faults {
 
     /// A client that goes this way.
     pub(crate) fn on(&self, client: Client) -> Client {
-        Client::new(Way { faults: self.clone(), client }, "default")
+        let faults = self.clone();
+        through(move |request| pass(&faults, client.clone(), request))
     }
 }
 
-#[derive(Clone)]
-struct Way {
-    faults: Faults,
-    client: Client,
-}
-
-impl Service<Request<Body>> for Way {
-    type Response = Response<Body>;
-    type Error = std::io::Error;
-    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (fault, client) = (self.faults.now.load(Ordering::SeqCst), self.client.clone());
-        let asked = format!("{} {}", request.method(), request.uri());
-        self.faults.asked.lock().expect("nobody panics here").push(asked);
-        Box::pin(async move {
-            let refused = || std::io::Error::other("connect: connection refused");
-            if fault == Fault::Hangs as u8 {
-                return std::future::pending().await;
-            }
-            if fault == Fault::Refuses as u8 {
-                return Err(refused());
-            }
-            let changes = request.method() != http::Method::GET;
-            let answer = client.send(request).await.map_err(std::io::Error::other)?;
-            if fault == Fault::LosesAnswers as u8 && changes {
-                return std::future::pending().await;
-            }
-            Ok(answer)
-        })
-    }
+/// Passes a request on, as far as the fault lets it.
+fn pass(faults: &Faults, client: Client, request: Request<Body>) -> Passed {
+    let fault = faults.now.load(Ordering::SeqCst);
+    let asked = format!("{} {}", request.method(), request.uri());
+    faults.asked.lock().expect("nobody panics here").push(asked);
+    Box::pin(async move {
+        let refused = || std::io::Error::other("connect: connection refused");
+        if fault == Fault::Hangs as u8 {
+            return std::future::pending().await;
+        }
+        if fault == Fault::Refuses as u8 {
+            return Err(refused());
+        }
+        let changes = request.method() != http::Method::GET;
+        let answer = client.send(request).await.map_err(std::io::Error::other)?;
+        if fault == Fault::LosesAnswers as u8 && changes {
+            return std::future::pending().await;
+        }
+        Ok(answer)
+    })
 }

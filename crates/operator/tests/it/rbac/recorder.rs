@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 
-use futures::future::BoxFuture;
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, StatusCode};
 use kube::{Client, client::Body};
-use tower_service::Service;
+
+use crate::way::{Passed, through};
 
 /// A verb, an API group and a resource.
 pub(crate) type Asked = (String, String, String);
@@ -25,7 +24,8 @@ struct Record {
 impl Recorder {
     /// A client whose requests are written down.
     pub(crate) fn on(&self, client: Client) -> Client {
-        Client::new(Way { recorder: self.clone(), client }, "default")
+        let recorder = self.clone();
+        through(move |request| pass(recorder.clone(), client.clone(), request))
     }
 
     pub(crate) fn asked(&self) -> BTreeSet<Asked> {
@@ -46,32 +46,16 @@ impl Recorder {
     }
 }
 
-#[derive(Clone)]
-struct Way {
-    recorder: Recorder,
-    client: Client,
-}
-
-impl Service<Request<Body>> for Way {
-    type Response = Response<Body>;
-    type Error = std::io::Error;
-    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (recorder, client) = (self.recorder.clone(), self.client.clone());
-        let asked = asked(request.method(), request.uri().path(), request.uri().query().unwrap_or_default());
-        Box::pin(async move {
-            let answer = client.send(request).await.map_err(std::io::Error::other)?;
-            if let Some(asked) = asked {
-                recorder.note(asked, answer.status() == StatusCode::FORBIDDEN);
-            }
-            Ok(answer)
-        })
-    }
+/// Passes a request on, and writes down what came of it.
+fn pass(recorder: Recorder, client: Client, request: Request<Body>) -> Passed {
+    let asked = asked(request.method(), request.uri().path(), request.uri().query().unwrap_or_default());
+    Box::pin(async move {
+        let answer = client.send(request).await.map_err(std::io::Error::other)?;
+        if let Some(asked) = asked {
+            recorder.note(asked, answer.status() == StatusCode::FORBIDDEN);
+        }
+        Ok(answer)
+    })
 }
 
 /// What RBAC makes of a request; `None` for what is no resource.
