@@ -117,16 +117,23 @@ impl Log {
         Ok(log)
     }
 
-    /// Appends a batch, and syncs it if asked to. `revision` is the one before the batch.
+    /// Appends a batch, and syncs it if asked to. `revision` is the one before the batch. A batch that may not use up
+    /// the reserve waits until it is known whether the log can grow.
     pub(crate) fn append(
         &mut self,
         batch: &mut Batch,
         revision: Revision,
         sync: bool,
+        use_reserve: bool,
     ) -> Result<(), Failure> {
         let size = batch.size();
-        if !self.current.as_ref().is_some_and(|current| current.fits(size)) {
-            self.roll(size, revision)?;
+        match &self.current {
+            Some(current) if current.fits(size) => {
+                if !use_reserve && current.leaves_less_than_half(size) {
+                    self.spare.wait().map_err(Failure::Full)?;
+                }
+            }
+            _ => self.roll(size, revision)?,
         }
         let bytes = batch.seal(Preamble::seed(self.store), self.sequence + 1, self.durable);
         let current = self.current.as_mut().expect("rolling leaves a current segment");
@@ -186,9 +193,12 @@ impl Log {
         Ok(())
     }
 
-    /// Gives the reserve up, after a write found no room, and starts to make another one.
+    /// Gives the spare segment up, after a write found no room, and starts to make a short one. One that could not be made
+    /// takes no room, and is tried again as it is.
     pub(crate) fn make_room(&mut self) {
-        self.spare.make(self.lengths.first);
+        if !matches!(self.room(), Some(Err(_))) {
+            self.spare.make(self.lengths.first);
+        }
     }
 
     /// Gives back half of what is left of the current segment, so that a full disk has room for a snapshot: that is what

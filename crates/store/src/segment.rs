@@ -110,6 +110,11 @@ impl Segment {
         self.end + batch as u64 <= self.capacity
     }
 
+    /// Whether a batch that fits would use up a part of the second half.
+    pub(crate) fn leaves_less_than_half(&self, batch: usize) -> bool {
+        self.end + batch as u64 > self.capacity / 2
+    }
+
     /// Appends a batch. After an error the place is free again: whatever of the batch was written will be overwritten,
     /// or be found incomplete.
     pub(crate) fn append(&mut self, batch: &[u8]) -> io::Result<()> {

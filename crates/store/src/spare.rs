@@ -2,7 +2,7 @@
 //! is no room for it.
 //!
 //! It is also the reserve: when it is taken into use and no other can be made, the disk counts as full, and what is left
-//! of it is for deletions.
+//! of it is for deletions. That is at least half of it, since only deletions go there before it is known.
 
 use std::io;
 use std::mem;
@@ -43,6 +43,16 @@ enum Slot {
     Stopped,
 }
 
+impl Slot {
+    fn room(&self) -> Result<(), Arc<str>> {
+        match self {
+            Slot::Made(_) => Ok(()),
+            Slot::Short(_, reason) => Err(reason.clone()),
+            Slot::Idle | Slot::Wanted(_) | Slot::Stopped => Err("there is no spare segment".into()),
+        }
+    }
+}
+
 impl Spare {
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
@@ -67,20 +77,17 @@ impl Spare {
 
     /// Takes the one that was made; waits for it if need be. The error says why there is none.
     pub(crate) fn take(&mut self) -> Result<Blank, Arc<str>> {
-        let slot = self.shared.slot();
-        let making = |slot: &mut Slot| matches!(slot, Slot::Wanted(_));
-        let mut slot = self.shared.changed.wait_while(slot, making).expect(UNPOISONED);
+        let mut slot = self.shared.known();
+        slot.room()?;
         match mem::replace(&mut *slot, Slot::Idle) {
             Slot::Made(blank) => Ok(blank),
-            Slot::Short(length, reason) => {
-                *slot = Slot::Short(length, reason.clone());
-                Err(reason)
-            }
-            other => {
-                *slot = other;
-                Err("there is no spare segment".into())
-            }
+            Slot::Idle | Slot::Wanted(_) | Slot::Short(..) | Slot::Stopped => unreachable!("it has room"),
         }
+    }
+
+    /// Waits until it is known whether there is one. The error says why there is none.
+    pub(crate) fn wait(&self) -> Result<(), Arc<str>> {
+        self.shared.known().room()
     }
 
     /// While this is locked none is made, nor tried to be.
@@ -90,11 +97,8 @@ impl Spare {
 
     /// Whether there is one, or why not; `None` while that is being found out.
     pub(crate) fn room(&self) -> Option<Result<(), Arc<str>>> {
-        match &*self.shared.slot() {
-            Slot::Made(_) => Some(Ok(())),
-            Slot::Short(_, reason) => Some(Err(reason.clone())),
-            Slot::Idle | Slot::Wanted(_) | Slot::Stopped => None,
-        }
+        let slot = self.shared.slot();
+        matches!(*slot, Slot::Made(_) | Slot::Short(..)).then(|| slot.room())
     }
 }
 
@@ -170,6 +174,11 @@ impl Shared {
         if let Err(error) = blank.discard(&*self.disk) {
             warn!(%error, "failed to remove the spare segment, the next start will");
         }
+    }
+
+    /// The slot when nothing is being made.
+    fn known(&self) -> MutexGuard<'_, Slot> {
+        self.changed.wait_while(self.slot(), |slot| matches!(slot, Slot::Wanted(_))).expect(UNPOISONED)
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {

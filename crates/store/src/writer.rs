@@ -137,7 +137,8 @@ impl Writer {
             && let Some(log) = &mut self.log
         {
             let sync = staged.iter().any(|staged| !staged.pending.write.relaxed);
-            match log.append(&mut self.batch, before.revision(), sync) {
+            let use_reserve = matches!(*self.readiness.borrow(), Readiness::Full { .. });
+            match log.append(&mut self.batch, before.revision(), sync, use_reserve) {
                 Ok(()) if sync => self.sync_by = None,
                 Ok(()) => self.sync_by = self.sync_by.or(Some(Instant::now() + self.options.relaxed_for)),
                 Err(failure) => return self.not_appended(staged, failure),

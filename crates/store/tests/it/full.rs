@@ -1,6 +1,10 @@
 //! Disks that are full and disks that fail: nothing acknowledged is lost, and reading goes on.
 
+use std::pin::pin;
+use std::time::Duration;
+
 use store::{Options, Readiness, Store, Write, error};
+use tokio::time::timeout;
 
 use crate::fixture::{content, draft, job, jobs, put, small};
 use crate::sim::{Sim, Syncs};
@@ -17,14 +21,14 @@ async fn fill(store: &Store) -> usize {
     unreachable!("a disk has an end")
 }
 
-/// Text that does not compress well.
+/// Text that does not compress well, long enough for a few to fill a segment.
 fn noise(seed: usize) -> String {
     let mut number = seed as u64;
     let words = std::iter::repeat_with(|| {
         number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         format!("{number:016x}")
     });
-    words.take(60).collect()
+    words.take(240).collect()
 }
 
 async fn ready(store: &Store) {
@@ -39,7 +43,7 @@ async fn c_5_6_a_full_disk_takes_deletions_and_is_ready_again_when_there_is_room
     let store = Store::open(small(&disk)).expect("it opens");
     let mut watch = store.watch(&jobs(), store.revision()).expect("from now");
     let filled = fill(&store).await;
-    assert!(filled > 20, "{filled}");
+    assert!(filled > 10, "{filled}");
     let before = content(&store);
     assert_eq!(before.len(), filled);
     assert!(matches!(store.readiness(), Readiness::Full { .. }));
@@ -78,6 +82,26 @@ async fn deleting_frees_a_full_disk_without_help() {
     drop(store);
     let store = Store::open(small(&disk)).expect("it opens, for reading if for nothing else");
     assert_eq!(content(&store), whole);
+}
+
+#[tokio::test]
+async fn half_a_segment_is_kept_for_deletions_however_late_it_is_known_that_there_is_no_other() {
+    let disk = Sim::default();
+    disk.set(|faults| faults.spare_syncs = Syncs::Wait);
+    let store = Store::open(small(&disk)).expect("it opens");
+    put(&store, "a", "one").await;
+    disk.wait_held();
+    let mut large = pin!(store.commit(Write::put(job("b"), draft(&noise(0)[..1200]))));
+    let early = timeout(Duration::from_millis(200), &mut large).await;
+    disk.set(|faults| faults.spare_syncs = Syncs::Fail);
+    assert!(early.is_err(), "it has to wait until it is known: {early:?}");
+    let error = large.await.expect_err("there is no other segment");
+    assert!(matches!(error, error::Commit::Full { .. }), "{error}");
+    store.commit(Write::delete(job("a"))).await.expect("the reserve is for this");
+
+    disk.set(|faults| faults.spare_syncs = Syncs::Work);
+    ready(&store).await;
+    put(&store, "b", &noise(0)[..1200]).await;
 }
 
 #[tokio::test]

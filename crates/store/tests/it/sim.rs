@@ -53,6 +53,8 @@ pub(crate) struct Faults {
     pub(crate) no_overwrite: bool,
     /// How syncs of segments in use go.
     pub(crate) syncs: Syncs,
+    /// How syncs of the segment to come go.
+    pub(crate) spare_syncs: Syncs,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -310,21 +312,29 @@ impl File for Handle {
 
     fn sync(&mut self) -> io::Result<()> {
         let mut world = self.disk.alive()?;
-        let is_segment =
-            world.names.iter().any(|(name, id)| *id == self.id && name.extension() == Some("log".as_ref()));
+        let has_name = |world: &World, is: fn(&Path) -> bool| {
+            world.names.iter().any(|(name, id)| *id == self.id && is(name))
+        };
+        let is_segment = has_name(&world, |name| name.extension() == Some("log".as_ref()));
+        let is_spare = has_name(&world, |name| name.ends_with("spare.tmp"));
+        let kind = move |world: &World| match (is_segment, is_spare) {
+            (true, _) => world.faults.syncs,
+            (_, true) => world.faults.spare_syncs,
+            (false, false) => Syncs::Work,
+        };
         world.syncs += u64::from(is_segment);
-        if is_segment && world.faults.syncs == Syncs::Wait {
+        if kind(&world) == Syncs::Wait {
             world.held += 1;
             self.disk.0.changed.notify_all();
-            let holds = |world: &mut World| world.faults.syncs == Syncs::Wait && !world.dead;
+            let holds = |world: &mut World| kind(world) == Syncs::Wait && !world.dead;
             world = self.disk.0.changed.wait_while(world, holds).expect("not poisoned");
             world.held -= 1;
         }
-        if is_segment && world.faults.syncs == Syncs::Panic {
+        if kind(&world) == Syncs::Panic {
             drop(world);
             panic!("on purpose");
         }
-        if is_segment && world.faults.syncs == Syncs::Fail || world.dead {
+        if kind(&world) == Syncs::Fail || world.dead {
             return Err(io::Error::other("input/output error"));
         }
         let file = &mut world.files[self.id];
