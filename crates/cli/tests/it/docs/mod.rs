@@ -14,7 +14,7 @@ use testkit::Binary;
 
 use crate::administration::site::{Sites, apply};
 use crate::terminal::on_terminal;
-use blocks::{matches, steps};
+use blocks::{Step, matches, steps};
 
 /// How long the commands of one document may take together.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -23,10 +23,13 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-/// Runs the commands of a document in one shell, in an empty home. Ends everything that they started.
+/// Runs the commands of a document.
 fn run(document: &str, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
-    let text = std::fs::read_to_string(docs().join(document))?;
-    let steps = steps(&text);
+    run_steps(document, &steps(&std::fs::read_to_string(docs().join(document))?), kubeconfig)
+}
+
+/// Runs commands in one shell, in an empty home. Ends everything that they started.
+fn run_steps(document: &str, steps: &[Step], kubeconfig: Option<&Path>) -> anyhow::Result<()> {
     anyhow::ensure!(!steps.is_empty(), "{document} has no commands");
     let home = tempfile::tempdir()?;
     let mut script = "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n".to_owned();
@@ -102,6 +105,46 @@ fn run(document: &str, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
 #[test]
 fn the_tour() -> anyhow::Result<()> {
     run("tour.md", None)
+}
+
+/// What has to be there for the questions in the README to have the answers that stand below them.
+const BEFORE_THE_README: &str = r#"
+```sh
+ferry up --worker east --worker west > up.log 2>&1 &
+until grep -qs 'fleet is ready' up.log; do sleep 0.1; done
+job() { # NAME CPU COMMAND
+    printf '%s\n' 'apiVersion: batch/v1' 'kind: Job' "metadata: {name: $1}" 'spec:' '  template:' '    spec:' \
+        '      restartPolicy: Never' '      terminationGracePeriodSeconds: 1' '      containers:' \
+        "      - {name: c, image: busybox, command: [sh, -c, $3], resources: {requests: {cpu: '$2'}}}"
+}
+job small 1 'echo done' > job.yaml
+ferry cordon west
+job train 7 'sleep 600' | ferry submit - --queue fleet
+ferry wait train --for running --timeout 120s
+ferry uncordon west
+job render 7 'sleep 600' | ferry submit - --queue fleet
+ferry wait render --for running --timeout 120s
+job later 4 'sleep 600' | ferry submit - --queue fleet
+```
+"#;
+
+/// Questions and answers in the README are those of a fleet with work on it. What is watched goes on until it is stopped.
+#[test]
+fn the_readme_asks_and_is_answered() -> anyhow::Result<()> {
+    let readme = std::fs::read_to_string(docs().join("../README.md"))?;
+    let asked = steps(&readme).into_iter().filter(|step| step.command.starts_with("ferry ")).map(|step| {
+        let command = step.command.split(" #").next().unwrap_or_default().trim_end().to_owned();
+        let expected = step.expected.filter(|lines| !lines.is_empty());
+        // How long the Job has waited when it is asked about is nobody's promise.
+        let expected = expected.map(|lines| lines.iter().map(|line| line.replace("20s", "…")).collect());
+        match command.strip_suffix(" -w") {
+            Some(_) => Step { command: format!("timeout 2 {command} || test $? = 124"), expected: None },
+            None => Step { command, expected },
+        }
+    });
+    let steps: Vec<Step> = steps(BEFORE_THE_README).into_iter().chain(asked).collect();
+    anyhow::ensure!(steps.iter().any(|step| step.expected.is_some()), "the README shows no answer");
+    run_steps("README.md", &steps, None)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
