@@ -131,6 +131,7 @@ async fn clusters_join_work_and_leave() -> anyhow::Result<()> {
     users::verbs(&sites).await?;
     move_a_job(&sites).await?;
     find_what_is_wrong(&sites).await?;
+    a_silent_worker_is_named(&sites).await?;
     let doctor = |arguments: &[&str]| Ok(told(&sites.run(arguments)?));
     clock::is_judged(&sites.client("manager"), "east", doctor).await?;
     leave(&sites)
@@ -241,6 +242,33 @@ async fn find_what_is_wrong(sites: &Sites) -> anyhow::Result<()> {
         sites.said(&["join", cluster, "--mirror-namespace", "team"])?;
     }
     eventually("everything is well again", async || {
+        Ok((sites.run(&["doctor"])?.status.code() == Some(0)).then_some(()))
+    })
+    .await
+}
+
+/// A worker whose connections open and on which nobody answers keeps no verb from its answer about the others.
+async fn a_silent_worker_is_named(sites: &Sites) -> anyhow::Result<()> {
+    sites.plane("east").freeze()?;
+    let verbs = [&["clusters", "-o", "wide"][..], &["doctor"], &["top"], &["get", "jobs", "-A"]];
+    let answers = std::thread::scope(|scope| {
+        let asked = verbs.map(|verb| scope.spawn(move || sites.run(verb)));
+        asked.map(|answer| answer.join().expect("it ends"))
+    });
+    sites.plane("east").thaw()?;
+    let [clusters, doctor, top, jobs] = answers;
+    let (code, said) = told(&clusters?);
+    assert_eq!(code, Some(0), "{said}");
+    let row = |name: &str| said.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    assert!(row("east").contains("failed to reach https://"), "{said}");
+    assert!(row("west").contains("now ("), "{said}");
+    let (code, said) = told(&doctor?);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("worker east"), "{said}");
+    for answer in [top?, jobs?] {
+        assert_eq!(answer.status.code(), Some(0), "{}", String::from_utf8_lossy(&answer.stderr));
+    }
+    eventually("it is connected again", async || {
         Ok((sites.run(&["doctor"])?.status.code() == Some(0)).then_some(()))
     })
     .await

@@ -93,8 +93,12 @@ impl Sites {
     }
 
     pub(crate) fn client(&self, cluster: &str) -> Client {
+        self.plane(cluster).client()
+    }
+
+    pub(crate) fn plane(&self, cluster: &str) -> &ControlPlane {
         let index = self.names.iter().position(|name| *name == cluster).expect("a known cluster");
-        self.planes[index].client()
+        &self.planes[index]
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> anyhow::Result<Output> {
