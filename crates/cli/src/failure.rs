@@ -161,7 +161,8 @@ fn code_of(error: &anyhow::Error) -> Code {
     }
     match status_of(error) {
         Some(404) => Code::NotFound,
-        Some(401 | 403) => Code::Forbidden,
+        Some(401) => Code::Forbidden,
+        _ if is_forbidden(error) => Code::Forbidden,
         _ => Code::Error,
     }
 }
@@ -173,23 +174,32 @@ fn hint_of(error: &anyhow::Error) -> Option<String> {
     }
     let hint = match status_of(error) {
         Some(401) => "the cluster does not know this user: check the kubeconfig, --context, or log in again",
-        Some(403) => "ask an administrator of the cluster for the permission that is named above",
+        _ if is_forbidden(error) => {
+            "ask an administrator of the cluster for the permission that is named above"
+        }
         _ => return unreachable(error).map(Unreachable::hint),
     };
     Some(hint.to_owned())
 }
 
-/// The HTTP status that an API server answered with.
-fn status_of(error: &anyhow::Error) -> Option<u16> {
+/// What an API server answered.
+fn answer_of(error: &anyhow::Error) -> Option<&kube::core::Status> {
     error.chain().find_map(|it| match it.downcast_ref::<kube::Error>() {
-        Some(kube::Error::Api(status)) => Some(status.code),
+        Some(kube::Error::Api(status)) => Some(&**status),
         _ => None,
     })
 }
 
-/// Whether the cluster does not let this user do it.
+/// The HTTP status that an API server answered with.
+fn status_of(error: &anyhow::Error) -> Option<u16> {
+    answer_of(error).map(|status| status.code)
+}
+
+/// Whether the cluster does not let this user do it. Webhooks and quotas answer with the same status, whoever asks.
 pub(crate) fn is_forbidden(error: &anyhow::Error) -> bool {
-    status_of(error) == Some(403)
+    answer_of(error).is_some_and(|status| {
+        status.code == 403 && status.message.to_lowercase().contains("forbidden: user \"")
+    })
 }
 
 /// Whether what was asked for is not there.
@@ -219,7 +229,11 @@ mod tests {
     use kube::core::Status;
 
     fn answer(code: u16) -> anyhow::Error {
-        let status = Status::failure("jobs \"a\" is forbidden", "Forbidden").with_code(code);
+        said(code, "jobs \"a\" is forbidden: User \"b\" cannot get resource")
+    }
+
+    fn said(code: u16, message: &str) -> anyhow::Error {
+        let status = Status::failure(message, "Forbidden").with_code(code);
         Err::<(), _>(kube::Error::Api(status.boxed())).context("failed to read job a").expect_err("an error")
     }
 
@@ -231,7 +245,17 @@ mod tests {
             assert_eq!(code_of(&answer(code)), expected, "{code}");
         }
         assert_eq!(code_of(&anyhow::anyhow!("other")), Code::Error);
-        assert_eq!(text(&answer(403)), "failed to read job a: jobs \"a\" is forbidden");
+        assert_eq!(
+            text(&answer(403)),
+            "failed to read job a: jobs \"a\" is forbidden: User \"b\" cannot get resource"
+        );
+        // Nobody could do this, whatever his permissions.
+        for message in [
+            "admission webhook \"vjob.kb.io\" denied the request: field is immutable",
+            "pods \"a\" is forbidden: exceeded quota: small, requested: cpu=2",
+        ] {
+            assert_eq!((code_of(&said(403, message)), hint_of(&said(403, message))), (Code::Error, None));
+        }
     }
 
     #[test]

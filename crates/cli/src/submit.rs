@@ -170,7 +170,8 @@ fn advice(status: &kube::core::Status, title: &str, namespace: &str) -> Option<S
             "create it (kubectl create namespace {namespace}), or choose another one with -n"
         ));
     }
-    if status.is_invalid() && status.message.contains("field is immutable") {
+    // Webhooks, which guard some fields, answer with another status than the API server.
+    if status.message.contains("field is immutable") {
         return Some(format!(
             "{title} is there already, and cannot become this one: ferry cancel {name} first, or give this one another name"
         ));

@@ -281,6 +281,8 @@ fn what_is_not_there(fleet: &Fleet) {
     let again = job("frames", "200m", "true", json!({}));
     let there = "job frames is there already, and cannot become this one: ferry cancel frames first";
     fleet.with_input(&["submit", "-"], &again).refused(2, "field is immutable", there);
+    let elsewhere = fleet.with_input(&["submit", "-", "--queue", "other"], &again);
+    elsewhere.refused(2, "field is immutable", there);
     let astray = fleet.with_input(&["submit", "-", "-n", "nowhere"], &again);
     astray.refused(3, "namespaces \"nowhere\" not found", "kubectl create namespace nowhere");
     let lost = job("lost", "1", "true", json!({}));
