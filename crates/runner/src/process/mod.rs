@@ -190,7 +190,8 @@ impl Shared {
 }
 
 impl Shared {
-    /// Connects these streams to a container: what it reads from now on, and what it writes, until it ends.
+    /// Connects these streams to a container: what it reads from now on, and what it writes, until it ends. One that was
+    /// made to be talked to waits for nobody: who comes first also hears what it has said until then.
     pub(crate) async fn attach(
         &self,
         pod: &Key,
@@ -201,9 +202,11 @@ impl Shared {
         let (Some(log), Some(_)) = (reachable.log, reachable.place) else {
             return Err(Unreachable::NotRunning { pod: pod.clone(), container: container.to_owned() });
         };
+        let is_first = reachable.input.as_ref().is_some_and(Input::attach_first);
+        let tail = (!is_first).then_some(0);
         let follow = |stream: &str| {
             let stream = Some(stream.to_owned());
-            logs::read(log.clone(), Options { follow: true, tail: Some(0), stream, ..Options::default() })
+            logs::read(log.clone(), Options { follow: true, tail, stream, ..Options::default() })
         };
         let outputs = futures::future::join(
             forward(follow("stdout"), streams.output),

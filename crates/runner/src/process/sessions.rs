@@ -6,7 +6,7 @@ use std::{
     process::Stdio,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -61,6 +61,7 @@ pub(crate) struct Input {
     /// It ends with the first one who writes.
     once: bool,
     pub(crate) terminal: bool,
+    attached: Arc<AtomicBool>,
 }
 
 impl Input {
@@ -78,7 +79,12 @@ impl Input {
     }
 
     fn new(file: tokio::fs::File, once: bool, terminal: bool) -> Input {
-        Input { file: Arc::new(Mutex::new(Some(file))), once, terminal }
+        Input { file: Arc::new(Mutex::new(Some(file))), once, terminal, attached: Arc::default() }
+    }
+
+    /// Notes that somebody attaches to the container, and says whether nobody has before.
+    pub(crate) fn attach_first(&self) -> bool {
+        !self.attached.swap(true, Ordering::Relaxed)
     }
 
     /// Writes everything that comes.

@@ -112,9 +112,14 @@ async fn logs_are_followed_until_the_container_ends() {
 async fn the_input_of_a_container_can_be_written_and_ends_with_the_first_writer() {
     let Some(bed) = Bed::new("attach").await else { return };
     let local = bed.local(|_| {}).await;
-    let own = json!({ "command": ["sh", "-c", "while read line; do echo got $line; done; echo end"], "stdin": true, "stdinOnce": true });
+    let script = "echo hello; while read line; do echo got $line; done; echo end";
+    let own = json!({ "command": ["sh", "-c", script], "stdin": true, "stdinOnce": true });
     bed.create(bed.script("attach", "", own, json!({}))).await;
     bed.until_phase("attach", "Running").await;
+    // What was said before anybody came is not lost.
+    let said = LogOptions { follow: true, ..LogOptions::default() };
+    let mut log = std::pin::pin!(local.node.logs(&bed.key("attach"), "main", said).expect("a log"));
+    assert_eq!(log.next().await.expect("a line").expect("it is read"), "hello\n");
     let (mut typing, input) = tokio::io::duplex(1024);
     let (output, mut out) = tokio::io::duplex(1024);
     let streams =
@@ -129,6 +134,6 @@ async fn the_input_of_a_container_can_be_written_and_ends_with_the_first_writer(
     };
     let (attached, text) = tokio::join!(local.node.attach(&key, "main", streams), talk);
     attached.expect("a container that ran");
-    assert_eq!(text, "got one\ngot two\nend\n");
+    assert_eq!(text, "hello\ngot one\ngot two\nend\n");
     bed.until_phase("attach", "Succeeded").await;
 }
