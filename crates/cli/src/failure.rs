@@ -122,29 +122,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
 
 /// An error and what caused it, in one line, in the words of whoever said it first.
 pub(crate) fn text(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain() {
-        if matches!(cause.downcast_ref::<kube::Error>(), Some(kube::Error::Service(_))) {
-            continue; // It says no more than what caused it.
-        }
-        let said = match cause.downcast_ref::<kube::Error>() {
-            Some(kube::Error::Api(status)) => Some(status.message.clone()),
-            _ => None,
-        };
-        let is_last = said.is_some();
-        let next = said.unwrap_or_else(|| cause.to_string());
-        // Some errors repeat their source in their own text.
-        if !text.contains(&next) {
-            if !text.is_empty() {
-                text.push_str(": ");
-            }
-            text.push_str(&next);
-        }
-        if is_last {
-            break;
-        }
-    }
-    text
+    reconcile::chain(error.as_ref())
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

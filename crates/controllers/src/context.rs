@@ -43,7 +43,7 @@ impl Context {
     ) -> Run
     where
         F: Future<Output = Result<Next, E>> + Send + 'static,
-        E: std::error::Error + Send,
+        E: std::error::Error + Send + 'static,
     {
         let (context, filled) = (self.clone(), join_all(reads));
         Box::pin(async move {

@@ -11,7 +11,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
 /// The first wait after a failure; each further one in a row doubles it.
 const FIRST_RETRY: Duration = Duration::from_millis(20);
@@ -126,7 +126,7 @@ impl<T: Ord + Clone + Display> Queue<T> {
     where
         W: Fn(T) -> F,
         F: Future<Output = Result<Next, E>>,
-        E: std::error::Error,
+        E: std::error::Error + 'static,
     {
         let mut running = FuturesUnordered::new();
         loop {
@@ -166,7 +166,7 @@ impl<T: Ord + Clone + Display> Queue<T> {
         Some(key)
     }
 
-    fn settle<E: std::error::Error>(&self, key: &T, result: std::thread::Result<Result<Next, E>>) {
+    fn settle<E: std::error::Error + 'static>(&self, key: &T, result: std::thread::Result<Result<Next, E>>) {
         let mut line = self.line();
         line.running.remove(key);
         let retry = match result {
@@ -179,7 +179,12 @@ impl<T: Ord + Clone + Display> Queue<T> {
             }
             Ok(Err(failure)) => {
                 let wait = line.failed(key);
-                warn!(%key, retry = ?wait, error = %crate::chain(&failure), "failed, will be tried again");
+                let error = crate::chain(&failure);
+                if crate::is_conflict(&failure) {
+                    debug!(%key, retry = ?wait, error, "somebody else was faster, will be tried again");
+                } else {
+                    warn!(%key, retry = ?wait, error, "failed, will be tried again");
+                }
                 Some(wait)
             }
             Err(_) => {
