@@ -39,6 +39,16 @@ fn a_job_that_is_deleted_and_submitted_again_at_once_runs() {
     }
 }
 
+/// Found by seeds 420, 810, 1590 and 1868: that a Workload had ended was told of the Job that now has the name of its own.
+#[test]
+fn what_became_of_a_job_is_not_told_of_the_next_one_of_its_name() {
+    let climate = Climate { deletes: 100, naps: 60, ..Climate::default() };
+    for seed in 14..18 {
+        let outcome = run_in(Some(climate), seed, Settings::default());
+        assert!(outcome.violations.is_empty(), "{outcome}");
+    }
+}
+
 /// Calls to its own cluster had no deadline: one that was never answered kept the operator from that object for ever.
 #[test]
 fn a_manager_that_falls_silent_is_asked_again() {

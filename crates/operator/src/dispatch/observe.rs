@@ -38,7 +38,9 @@ fn observe(shared: &Shared, key: &Key) -> Observed {
     let owner = local.as_deref().and_then(Owner::of);
     let adapter = owner.as_ref().and_then(Owner::adapter);
     let job = owner.as_ref().zip(adapter).and_then(|(owner, adapter)| {
-        local_job(shared, adapter, &Key::new(key.namespace.as_str(), owner.name.as_str()))
+        let job = local_job(shared, adapter, &Key::new(key.namespace.as_str(), owner.name.as_str()))?;
+        // One that was deleted and submitted again has nothing to do with what became of the first.
+        owner.is(&job).then_some(job)
     });
     let check = local.as_deref().and_then(|local| multikueue_check(shared, local));
     let configured = check.as_ref().map(|check| configured(shared, &check.name)).unwrap_or_default();

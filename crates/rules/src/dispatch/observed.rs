@@ -90,26 +90,36 @@ pub struct Owner {
     pub kind: String,
     /// Its name.
     pub name: String,
+    /// Its uid, if the Workload is owned by it and not only named after it.
+    pub uid: Option<String>,
 }
 
 impl Owner {
     /// Who a Workload is for (MK-FLOW-03): whom its annotations name, its controller, or its first owner.
     pub fn of(workload: &Workload) -> Option<Owner> {
         let annotation = |key| annotation(&workload.metadata, key);
+        let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
         if let (Some(gvk), Some(name)) = (annotation(JOB_OWNER_GVK), annotation(JOB_OWNER_NAME))
             && let Some(adapter) = adapter::ALL.iter().find(|adapter| adapter.gvk() == gvk)
             && !name.is_empty()
         {
             let (api_version, kind) = (adapter.api_version(), adapter.kind.to_owned());
-            return Some(Owner { api_version, kind, name: name.to_owned() });
+            let owner = owners.iter().find(|owner| owner.kind == kind && owner.name == name);
+            let uid = owner.map(|owner| owner.uid.clone());
+            return Some(Owner { api_version, kind, name: name.to_owned(), uid });
         }
-        let owners = workload.metadata.owner_references.as_deref().unwrap_or_default();
         let owner = owners.iter().find(|owner| owner.controller == Some(true)).or(owners.first())?;
         Some(Owner {
             api_version: owner.api_version.clone(),
             kind: owner.kind.clone(),
             name: owner.name.clone(),
+            uid: Some(owner.uid.clone()),
         })
+    }
+
+    /// Whether this is the job itself, and not another one of its name.
+    pub fn is(&self, job: &DynamicObject) -> bool {
+        self.uid.is_none() || self.uid == job.metadata.uid
     }
 
     /// The adapter of its kind.

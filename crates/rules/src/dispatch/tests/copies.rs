@@ -166,6 +166,11 @@ fn owners() {
     };
     let mut workload = workload();
     assert_eq!(of(&workload).as_deref(), Some("Job j"));
+    // Another one of that name is another one.
+    let owner = Owner::of(&workload).expect("an owner");
+    let job = |uid: &str| object(json!({"metadata": {"name": "j", "uid": uid}}));
+    let uid = owner.uid.clone().expect("a uid");
+    assert_eq!((owner.is(&job(&uid)), owner.is(&job("other"))), (true, false));
     workload.metadata.annotations = Some(
         [("kueue.x-k8s.io/job-owner-gvk", "/v1, Kind=Pod"), ("kueue.x-k8s.io/job-owner-name", "p")]
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
