@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use super::images;
+use super::busybox;
 use crate::process::Process;
 
 /// Brings the loopback device of a new network up, and becomes the program.
@@ -32,7 +32,7 @@ impl Cluster {
         let has_network = rustix::process::geteuid().is_root();
         let mut command = if has_network {
             let mut command = Command::new("unshare");
-            command.args(["--net", "sh", "-c", WITH_LOOPBACK, "sh"]).arg(images::busybox()?).arg(program);
+            command.args(["--net", "sh", "-c", WITH_LOOPBACK, "sh"]).arg(busybox::ensure()?).arg(program);
             command
         } else {
             Command::new(program)

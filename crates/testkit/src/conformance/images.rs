@@ -7,6 +7,7 @@ use std::{
     process::Command,
 };
 
+use super::busybox;
 use crate::{
     Binary,
     go::{Tools, cache},
@@ -23,41 +24,63 @@ const LIBRARIES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"
 
 /// Makes the images in a directory; returns them as a node is told of them.
 pub fn make(directory: &Path) -> io::Result<Vec<String>> {
-    let agnhost = Binary::Agnhost.ensure().map_err(io::Error::other)?;
+    let ensure = |binary: Binary| binary.ensure().map_err(io::Error::other);
+    let source = source()?.join("test/images");
     let small = root(&directory.join("busybox"))?;
-    let large = root(&directory.join("agnhost"))?;
-    fs::copy(&agnhost, large.join("agnhost"))?;
-    symlink("agnhost", large.join("agnhost-2"))?;
-    let sources = source()?.join("test/images/agnhost/porter");
-    for file in ["localhost.crt", "localhost.key"] {
-        install(&sources.join(file), &large.join(file))?;
+    let large = agnhost(&directory.join("agnhost"), &source)?;
+    let nautilus = agnhost(&directory.join("nautilus"), &source)?;
+    for file in ["data.json", "nautilus.jpg"] {
+        install(&source.join("nautilus/html").join(file), &nautilus.join(file), 0o644)?;
     }
-    fs::create_dir(large.join("uploads"))?;
-    for program in ["curl", "getent"] {
-        let found = Command::new("sh").args(["-c", "command -v \"$0\"", program]).output()?;
-        match String::from_utf8_lossy(&found.stdout).trim() {
-            "" => {
-                say(&format!("there is no {program} on this machine for the tests that use it, which fail"));
-            }
-            path => borrow(Path::new(path), Path::new("/"), &large)?,
-        }
-    }
-    fs::write(large.join("etc/nsswitch.conf"), "hosts: files dns\n")?;
-    let dig = with_dependencies("bind9-dnsutils")?;
-    borrow(&dig.join("usr/bin/dig"), &dig, &large)?;
-    // That of busybox knows only half of the words that the tests use.
-    let netcat = with_dependencies("netcat-openbsd")?;
-    borrow(&netcat.join("bin/nc.openbsd"), &netcat, &large)?;
-    fs::remove_file(large.join("bin/nc"))?;
-    symlink("nc.openbsd", large.join("bin/nc"))?;
+    let programs = root(&directory.join("programs"))?;
+    fs::create_dir_all(programs.join("usr/local/bin"))?;
+    install(&ensure(Binary::Etcd)?, &programs.join("usr/local/bin/etcd"), 0o755)?;
+    install(&ensure(Binary::SampleApiserver)?, &programs.join("sample-apiserver"), 0o755)?;
+    // Whoever starts it becomes root, if he may become anybody.
+    install(&ensure(Binary::NoNewPrivileges)?, &programs.join("usr/local/bin/nnp"), 0o6755)?;
     let (small, large) = (small.display(), large.display());
+    let (nautilus, programs) = (nautilus.display(), programs.display());
     Ok(vec![
         format!("*/busybox={small}:/bin/sh"),
         format!("*/agnhost={large}:/agnhost pause"),
         format!("*/jessie-dnsutils={large}:/agnhost pause"),
         format!("*/nginx={large}:/agnhost pause"),
         format!("*/pause={large}:/agnhost pause"),
+        format!("*/nautilus={nautilus}:/agnhost test-webserver"),
+        format!("*/etcd={programs}:/usr/local/bin/etcd"),
+        format!("*/sample-apiserver={programs}:/sample-apiserver"),
+        format!("*/nonewprivs={programs}:/usr/local/bin/nnp"),
     ])
+}
+
+/// What most pods of the tests are made of.
+fn agnhost(directory: &Path, source: &Path) -> io::Result<PathBuf> {
+    let agnhost = Binary::Agnhost.ensure().map_err(io::Error::other)?;
+    let root = root(directory)?;
+    install(&agnhost, &root.join("agnhost"), 0o755)?;
+    symlink("agnhost", root.join("agnhost-2"))?;
+    for file in ["localhost.crt", "localhost.key"] {
+        install(&source.join("agnhost/porter").join(file), &root.join(file), 0o755)?;
+    }
+    fs::create_dir(root.join("uploads"))?;
+    for program in ["curl", "getent"] {
+        let found = Command::new("sh").args(["-c", "command -v \"$0\"", program]).output()?;
+        match String::from_utf8_lossy(&found.stdout).trim() {
+            "" => {
+                say(&format!("there is no {program} on this machine for the tests that use it, which fail"));
+            }
+            path => borrow(Path::new(path), Path::new("/"), &root)?,
+        }
+    }
+    fs::write(root.join("etc/nsswitch.conf"), "hosts: files dns\n")?;
+    let dig = with_dependencies("bind9-dnsutils")?;
+    borrow(&dig.join("usr/bin/dig"), &dig, &root)?;
+    // That of busybox knows only half of the words that the tests use.
+    let netcat = with_dependencies("netcat-openbsd")?;
+    borrow(&netcat.join("bin/nc.openbsd"), &netcat, &root)?;
+    fs::remove_file(root.join("bin/nc"))?;
+    symlink("nc.openbsd", root.join("bin/nc"))?;
+    Ok(root)
 }
 
 /// Where Go keeps the sources of Kubernetes.
@@ -76,14 +99,12 @@ fn root(directory: &Path) -> io::Result<PathBuf> {
     fs::write(directory.join("etc/passwd"), PASSWD)?;
     fs::write(directory.join("etc/group"), GROUP)?;
     let itself = directory.join("bin/busybox");
-    install(&busybox()?, &itself)?;
+    install(&busybox::ensure()?, &itself, 0o755)?;
     let names = Command::new(&itself).arg("--list").output()?;
     let names = String::from_utf8_lossy(&names.stdout).into_owned();
-    for name in names.lines().filter(|name| !matches!(*name, "busybox" | "sh")) {
+    for name in names.lines().filter(|name| *name != "busybox") {
         symlink("busybox", directory.join("bin").join(name))?;
     }
-    // Debian's busybox has a shell that forgets variables whose names it cannot spell, which that of the image keeps.
-    install(&debian("bash-static", "bin/bash-static")?, &directory.join("bin/sh"))?;
     Ok(directory.to_owned())
 }
 
@@ -103,25 +124,14 @@ fn borrow(program: &Path, from: &Path, root: &Path) -> io::Result<()> {
         if let Some(parent) = to.parent() {
             fs::create_dir_all(parent)?;
         }
-        install(path, &to)?;
+        install(path, &to, 0o755)?;
     }
     Ok(())
 }
 
-fn install(program: &Path, to: &Path) -> io::Result<()> {
-    fs::copy(program, to)?;
-    fs::set_permissions(to, fs::Permissions::from_mode(0o755))
-}
-
-/// A busybox that needs no libraries.
-pub(super) fn busybox() -> io::Result<PathBuf> {
-    debian("busybox-static", "bin/busybox")
-}
-
-/// A program of a package of Debian's, downloaded once.
-fn debian(package: &str, path: &str) -> io::Result<PathBuf> {
-    let root = downloaded(package, package, &[package.to_owned()])?;
-    Ok(root.join(path))
+fn install(file: &Path, to: &Path, mode: u32) -> io::Result<()> {
+    fs::copy(file, to)?;
+    fs::set_permissions(to, fs::Permissions::from_mode(mode))
 }
 
 /// A directory with a package of Debian's and all that it depends on, downloaded once.
@@ -163,7 +173,7 @@ fn downloaded(name: &str, package: &str, all: &[String]) -> io::Result<PathBuf> 
     Ok(root)
 }
 
-fn done(command: &mut Command) -> io::Result<()> {
+pub(super) fn done(command: &mut Command) -> io::Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| {
         io::Error::other(format!("{program} does not start ({error}), so there are no images for the tests"))

@@ -88,8 +88,9 @@ impl Known {
             "# Conformance\n\n\
              Of the {all} conformance tests of Kubernetes v1.35, {passing} pass on `ferry cluster --network pods`. They are Kubernetes' own, built \
              unchanged from its module; `cargo run -p testkit --example conformance` runs those that pass, fails if one does not, and \
-             writes this page. Their pods are processes of the machine; the images agnhost and busybox are directories with the \
-             programs that the real images have, and nginx and pause are an agnhost that waits. The tests are run by root; without \
+             writes this page. Their pods are processes of the machine; their images are directories with the \
+             programs that the real ones have, built from pinned sources or taken from Debian, except that nginx and pause are an \
+             agnhost that waits. The tests are run by root; without \
              `--network pods`, pods share the network of their machine, and tests of Services and DNS do not pass.\n\n\
              | group | pass | of |\n|---|---|---|\n"
         );
@@ -97,7 +98,9 @@ impl Known {
             writeln!(page, "| {group} | {passing} | {all} |").expect("a string takes everything");
         }
         writeln!(page, "| **all** | **{passing}** | **{all}** |").expect("a string takes everything");
-        page.push_str("\n## What does not pass, and why\n");
+        if !self.reasons.is_empty() {
+            page.push_str("\n## What does not pass, and why\n");
+        }
         for (reason, tests) in &self.reasons {
             write!(page, "\n### {reason}\n\n").expect("a string takes everything");
             for test in tests {

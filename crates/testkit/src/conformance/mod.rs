@@ -3,6 +3,7 @@
 //! The tests are Kubernetes' end-to-end tests as they are ([`Suite`]), their pods run what they run everywhere as far as it
 //! can be built or comes with Debian ([`images`]), and those that do not pass stand in a file with the reason ([`Known`]).
 
+mod busybox;
 mod cluster;
 pub mod images;
 mod known;

@@ -35,6 +35,10 @@ pub enum Binary {
     EndToEnd,
     /// What most pods of those tests run.
     Agnhost,
+    /// Says as whom it runs.
+    NoNewPrivileges,
+    /// An API server for others to put theirs behind, in the version that those tests use.
+    SampleApiserver,
 }
 
 /// Why a binary cannot be had.
@@ -76,7 +80,7 @@ pub enum Error {
 
 impl Binary {
     /// All of them.
-    pub const ALL: [Binary; 8] = [
+    pub const ALL: [Binary; 10] = [
         Binary::Etcd,
         Binary::KubeApiserver,
         Binary::KubeControllerManager,
@@ -85,6 +89,8 @@ impl Binary {
         Binary::KueueSuite,
         Binary::EndToEnd,
         Binary::Agnhost,
+        Binary::NoNewPrivileges,
+        Binary::SampleApiserver,
     ];
 
     /// The path of the program, built first if need be.
@@ -114,6 +120,8 @@ impl Binary {
             Binary::KueueSuite => "kueue-multikueue-baseline.test",
             Binary::EndToEnd => "e2e.test",
             Binary::Agnhost => "agnhost",
+            Binary::NoNewPrivileges => "nnp",
+            Binary::SampleApiserver => "sample-apiserver",
         }
     }
 
@@ -127,6 +135,8 @@ impl Binary {
             Binary::KueueSuite => "sigs.k8s.io/kueue/test/e2e/multikueue/baseline",
             Binary::EndToEnd => "k8s.io/kubernetes/test/e2e",
             Binary::Agnhost => "k8s.io/kubernetes/test/images/agnhost",
+            Binary::NoNewPrivileges => "k8s.io/kubernetes/test/images/nonewprivs",
+            Binary::SampleApiserver => "k8s.io/sample-apiserver",
         }
     }
 
@@ -146,7 +156,12 @@ impl Binary {
                 &Component { directory: "etcd", module: "go.etcd.io/etcd/server/v3", version_in: &[] }
             }
             Binary::KubeApiserver | Binary::KubeControllerManager | Binary::Kubectl => &KUBERNETES,
-            Binary::EndToEnd | Binary::Agnhost => &END_TO_END,
+            Binary::EndToEnd | Binary::Agnhost | Binary::NoNewPrivileges => &END_TO_END,
+            Binary::SampleApiserver => &Component {
+                directory: "sample-apiserver",
+                module: "k8s.io/sample-apiserver",
+                version_in: &[],
+            },
             Binary::Kueue | Binary::KueueSuite => &Component {
                 directory: "kueue",
                 module: "sigs.k8s.io/kueue",
