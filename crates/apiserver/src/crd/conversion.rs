@@ -66,6 +66,11 @@ impl Conversion {
         })
     }
 
+    /// Whether somebody else is asked, who may do with labels what he likes.
+    pub(super) fn asks(&self) -> bool {
+        matches!(self.0, How::Ask(..))
+    }
+
     /// An object in another version, as far as that can be told without asking anybody else.
     pub(super) fn convert_here(&self, object: &Value, api_version: &str) -> Result<Value, String> {
         match &self.0 {

@@ -1,7 +1,6 @@
 //! A definition as a cluster serves it: all its versions, which of them is stored, and how an object gets from one to
 //! another.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -211,9 +210,14 @@ impl Custom {
         self.version().selectable_fields.iter().any(|known| known == field)
     }
 
-    /// The selectable fields of a stored object.
-    pub fn fields(&self, object: &Object) -> BTreeMap<String, String> {
-        self.version().selectable_values(&object::read(object))
+    /// Whether labels of an object may differ from version to version.
+    pub(crate) fn may_relabel(&self) -> bool {
+        self.kind.conversion.asks()
+    }
+
+    /// Stored objects as clients of this version see them.
+    pub(crate) async fn seen(&self, stored: &[&Arc<Object>]) -> Result<Vec<Value>, Refusal> {
+        self.read_all(stored.iter().map(|object| object::read(object)).collect()).await
     }
 
     /// Stored bytes, each with the revision it was written at, as clients of this version see them.

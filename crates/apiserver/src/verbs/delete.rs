@@ -33,7 +33,7 @@ pub(crate) async fn delete_collection(context: &Context<'_>, bytes: &[u8]) -> Re
     let page = list::Page::read(context).await?;
     let selection = list::Selection::read(context)?;
     let options = body::delete_options(&context.head.headers, context.query, bytes)?;
-    let listed = list::listed(context, &selection, &page)?;
+    let listed = list::listed(context, &selection, &page).await?;
     let answer = listed.bytes(context).await?;
     for object in &listed.objects {
         let done = delete_in(context, object.key.namespace(), object.key.name(), &options).await;

@@ -1,5 +1,6 @@
 //! GET of many objects (2.6–2.11): from one state, straight from the stored bytes.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
-use store::{At, Object, Revision, Scope};
+use store::{At, Key, Object, Revision, Scope};
 
 use crate::answer::{self, Answer};
 use crate::cluster::Context;
@@ -25,8 +26,16 @@ const CATCH_UP: Duration = Duration::from_secs(3);
 pub(crate) struct Selection {
     labels: Labels,
     fields: Fields,
-    /// Set where a field of a custom resource is selected: what the store knows of it may be older than its definition.
+    /// Set where objects of a custom resource are selected by what only their form in the requested version tells: its own
+    /// fields, and labels that whoever converts may change.
     custom: Option<Arc<Custom>>,
+}
+
+/// Which of some objects are selected.
+pub(crate) struct Selected<'a> {
+    selection: &'a Selection,
+    /// Those that were looked at in the requested version.
+    converted: Option<HashSet<Key>>,
 }
 
 impl Selection {
@@ -48,7 +57,10 @@ impl Selection {
             return Err(unknown_field(context, &unknown.field));
         }
         let custom = context.resource.custom.clone();
-        let custom = custom.filter(|custom| fields.iter().any(|wanted| custom.selects(&wanted.field)));
+        let custom = custom.filter(|custom| {
+            fields.iter().any(|wanted| custom.selects(&wanted.field))
+                || !labels.is_everything() && custom.may_relabel()
+        });
         Ok(Selection { labels, fields, custom })
     }
 
@@ -68,21 +80,42 @@ impl Selection {
         }
     }
 
-    /// Whether an object is selected.
-    pub(crate) fn matches(&self, object: &Object) -> bool {
-        self.labels.matches(|key| object.index.labels.get(key))
-            && match &self.custom {
-                None => self.fields.matches(|field| object.index.fields.get(field)),
-                Some(custom) => {
-                    let own = custom.fields(object);
-                    let text = |field: &str| own.get(field).map(String::as_str);
-                    self.fields.matches(|field| text(field).or_else(|| object.index.fields.get(field)))
-                }
-            }
+    /// Which of these objects are selected. Custom resources are judged as clients of the requested version see them.
+    pub(crate) async fn among<'a>(
+        &self,
+        objects: impl IntoIterator<Item = &'a Arc<Object>>,
+    ) -> Result<Selected<'_>, Refusal> {
+        let Some(custom) = &self.custom else { return Ok(Selected { selection: self, converted: None }) };
+        let objects: Vec<&Arc<Object>> = objects.into_iter().collect();
+        let shown = custom.seen(&objects).await?;
+        let is_selected = |object: &Object, shown: &Value| {
+            let label = |key: &str| shown["metadata"]["labels"][key].as_str();
+            let own = custom.version().selectable_values(shown);
+            let field =
+                |name: &str| own.get(name).map(String::as_str).or_else(|| object.index.fields.get(name));
+            self.labels.matches(label) && self.fields.matches(field)
+        };
+        let selected = objects.iter().zip(&shown).filter(|(object, shown)| is_selected(object, shown));
+        Ok(Selected {
+            selection: self,
+            converted: Some(selected.map(|(object, _)| object.key.clone()).collect()),
+        })
     }
 
     fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything()
+    }
+}
+
+impl Selected<'_> {
+    /// Whether it is one of them.
+    pub(crate) fn has(&self, object: &Object) -> bool {
+        if let Some(selected) = &self.converted {
+            return selected.contains(&object.key);
+        }
+        let Selection { labels, fields, .. } = self.selection;
+        labels.matches(|key| object.index.labels.get(key))
+            && fields.matches(|field| object.index.fields.get(field))
     }
 }
 
@@ -112,7 +145,7 @@ fn unknown_field(context: &Context<'_>, field: &str) -> Refusal {
 pub(crate) async fn list(context: &Context<'_>) -> Result<Answer, Refusal> {
     let page = Page::read(context).await?;
     let selection = Selection::read(context)?;
-    let listed = listed(context, &selection, &page)?;
+    let listed = listed(context, &selection, &page).await?;
     Ok(answer::json(StatusCode::OK, listed.bytes(context).await?))
 }
 
@@ -131,20 +164,25 @@ impl Listed {
 }
 
 /// The objects of a page.
-pub(crate) fn listed(context: &Context<'_>, selection: &Selection, page: &Page) -> Result<Listed, Refusal> {
+pub(crate) async fn listed(
+    context: &Context<'_>,
+    selection: &Selection,
+    page: &Page,
+) -> Result<Listed, Refusal> {
     let view = context.cluster.store().view_at(page.at).map_err(|why| expired(context, &why, page))?;
     let scope = selection.scope(context);
-    let after = page.after.as_deref();
+    let all = || view.list_after(&scope, page.after.as_deref().unwrap_or(""));
+    let selected = selection.among(all()).await?;
     let mut objects = Vec::new();
     let mut rest = 0;
-    for object in view.list_after(&scope, after.unwrap_or("")) {
+    for object in all() {
         if page.limit.is_some_and(|limit| objects.len() >= limit) {
             // Whether more of them are selected is for the next page to find out.
             rest += 1;
             if !selection.is_everything() {
                 break;
             }
-        } else if selection.matches(object) {
+        } else if selected.has(object) {
             objects.push(object.clone());
         }
     }

@@ -61,12 +61,10 @@ pub(crate) async fn watch(context: &Context<'_>) -> Result<Answer, Refusal> {
     };
     // Whatever happens from here on comes after the initial events, be it before or after their end was told.
     let begins = initial.as_ref().map(View::revision);
-    let initial: Vec<Arc<Object>> = initial
-        .iter()
-        .flat_map(|view: &View| {
-            view.list(&scope).filter(|object| selection.matches(object)).cloned().collect::<Vec<_>>()
-        })
-        .collect();
+    let there: Vec<Arc<Object>> =
+        initial.iter().flat_map(|view| view.list(&scope).cloned().collect::<Vec<_>>()).collect();
+    let selected = selection.among(&there).await?;
+    let initial: Vec<Arc<Object>> = there.iter().filter(|object| selected.has(object)).cloned().collect();
     if !frames.can_tell()
         && (!initial.is_empty() || begins.is_some_and(|_| context.query.is_on("allowWatchBookmarks")))
     {
@@ -204,14 +202,19 @@ impl Follower {
         }
     }
 
+    /// One side of an event, if it is selected.
+    async fn selected(&self, object: Option<&Arc<Object>>) -> Result<Option<Arc<Object>>, Refusal> {
+        let selected = self.selection.among(object).await?;
+        Ok(object.filter(|object| selected.has(object)).cloned())
+    }
+
     /// An object that comes to be selected was added, one that ceases to be was deleted (2.20).
     async fn tell(&mut self, event: &Event, out: &mut BytesMut) -> Result<(), Refusal> {
         if event.revision() <= self.after {
             return Ok(());
         }
-        let selected =
-            |object: Option<&Arc<Object>>| object.filter(|object| self.selection.matches(object)).cloned();
-        let (word, object, bytes) = match (selected(event.before()), selected(event.after())) {
+        let before = self.selected(event.before()).await?;
+        let (word, object, bytes) = match (before, self.selected(event.after()).await?) {
             (None, Some(after)) => ("ADDED", after.clone(), after.value.clone()),
             (Some(_), Some(after)) => ("MODIFIED", after.clone(), after.value.clone()),
             (Some(before), None) => ("DELETED", before.clone(), before.value_at(event.revision())),

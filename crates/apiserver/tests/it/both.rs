@@ -107,6 +107,10 @@ pub(crate) fn normalize(value: &mut Value) {
             for key in ["resourceVersion", "managedFields"] {
                 map.remove(key);
             }
+            // The real one says of lists of custom resources that nothing follows.
+            if map.get("continue").is_some_and(|next| next == "") {
+                map.remove("continue");
+            }
             if let Some(token) =
                 map.get_mut("token").filter(|token| token.as_str().is_some_and(|t| t.len() > 100))
             {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use store::{Options, Store};
 
 use crate::admission::webhooks::Hook;
+use crate::both::Both;
 use crate::{ask, cluster};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -428,4 +429,105 @@ async fn rule_3_30_webhooks_convert() {
         message.starts_with("conversion webhook for example.com/v1beta1, Kind=Gizmo failed: Post"),
         "{message}"
     );
+}
+
+/// Widgets whose color `v1beta1` calls hue, both selectable, and somebody who converts them.
+fn converted_widgets(hook: &Hook) -> Value {
+    let version = |name: &str, field: &str| {
+        json!({"name": name, "served": true, "storage": name == "v1", "selectableFields": [{"jsonPath": format!(".spec.{field}")}],
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                "spec": {"type": "object", "properties": {field: {"type": "string"}}}}}}})
+    };
+    let mut definition = widgets();
+    definition["spec"]["versions"] = json!([version("v1", "color"), version("v1beta1", "hue")]);
+    definition["spec"]["conversion"] = json!({"strategy": "Webhook",
+        "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": hook.config("/convert")}});
+    definition
+}
+
+#[tokio::test]
+async fn rule_3_31_fields_of_a_version_that_a_webhook_converts_to() {
+    let Some(both) = Both::start().await else { return };
+    let hook = Hook::start().await;
+    let made = both.codes(&Method::POST, DEFINITIONS, &converted_widgets(&hook)).await;
+    assert_eq!(made, (201, 201));
+    let beta = "/apis/example.com/v1beta1/namespaces/default/widgets";
+    let served = async {
+        while both.codes(&Method::GET, beta, &json!({})).await != (200, 200) {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), served).await.expect("both serve it");
+    for (name, color) in [("a", "red"), ("b", "green"), ("c", "red")] {
+        both.make(WIDGETS, &widget("v1", name, json!({"color": color}))).await;
+    }
+    let names = |list: &Value| -> Vec<String> {
+        let items = list["items"].as_array().into_iter().flatten();
+        items.map(|item| item["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    for (path, field, color, expected) in [
+        (WIDGETS, "spec.color", "red", &["a", "c"][..]),
+        (beta, "spec.hue", "red", &["a", "c"]),
+        (beta, "spec.hue", "green", &["b"]),
+        (beta, "spec.hue!", "red", &["b"]),
+        (beta, "metadata.name%3Da,spec.hue", "red", &["a"]),
+        (beta, "spec.hue", "blue", &[]),
+    ] {
+        let path = format!("{path}?fieldSelector={field}%3D{color}");
+        let (code, list) = both.ask(&[], &Method::GET, &path, None).await;
+        assert_eq!(
+            (code, names(&list)),
+            (200, expected.iter().map(|name| (*name).to_owned()).collect()),
+            "{path}"
+        );
+    }
+    // A page is as long as it may be, whatever was not selected in between.
+    let (_, page) =
+        both.ask(&[], &Method::GET, &format!("{beta}?fieldSelector=spec.hue%3Dred&limit=2"), None).await;
+    assert_eq!(names(&page), ["a", "c"]);
+    for (path, field) in [(WIDGETS, "spec.hue"), (beta, "spec.color")] {
+        let path = format!("{path}?fieldSelector={field}%3Dred");
+        assert_eq!(both.ask(&[], &Method::GET, &path, None).await.0, 400);
+    }
+    let path = format!("{beta}?fieldSelector=spec.hue%3Dred");
+    assert_eq!(both.ask(&[], &Method::DELETE, &path, None).await.0, 200);
+    assert_eq!(names(&both.ask(&[], &Method::GET, WIDGETS, None).await.1), ["b"]);
+}
+
+#[tokio::test]
+async fn rule_3_31_watches_by_fields_of_a_version_that_a_webhook_converts_to() {
+    let hook = Hook::start().await;
+    let cluster = cluster().await;
+    expect(&cluster, Method::POST, DEFINITIONS, Some(&converted_widgets(&hook)), 201).await;
+    for (name, color) in [("a", "red"), ("b", "green")] {
+        expect(&cluster, Method::POST, WIDGETS, Some(&widget("v1", name, json!({"color": color}))), 201)
+            .await;
+    }
+    let path = "/apis/example.com/v1beta1/widgets?watch=1&fieldSelector=spec.hue%3Dred";
+    let answer = cluster.answer(Request::get(path).body(bytes::Bytes::new()).expect("a request")).await;
+    let mut lines = answer.into_body().into_data_stream();
+    let mut next = async || {
+        let line = tokio::time::timeout(std::time::Duration::from_secs(60), lines.next()).await;
+        let line = line.expect("an event").expect("the watch goes on").expect("bodies do not fail");
+        let event: Value = serde_json::from_slice(&line).expect("an event");
+        let object = &event["object"];
+        assert_eq!(object["apiVersion"], "example.com/v1beta1");
+        [&event["type"], &object["metadata"]["name"], &object["spec"]["hue"]]
+            .map(|text| text.as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(next().await, ["ADDED", "a", "red"]);
+    let paint = async |name: &str, color: &str| {
+        let path = format!("{WIDGETS}/{name}");
+        let mut object = expect(&cluster, Method::GET, &path, None, 200).await;
+        object["spec"]["color"] = json!(color);
+        expect(&cluster, Method::PUT, &path, Some(&object), 200).await;
+    };
+    paint("b", "red").await;
+    assert_eq!(next().await, ["ADDED", "b", "red"]);
+    paint("a", "green").await;
+    // It left as what it was.
+    assert_eq!(next().await, ["DELETED", "a", "red"]);
+    paint("a", "blue").await;
+    expect(&cluster, Method::DELETE, &format!("{WIDGETS}/b"), None, 200).await;
+    assert_eq!(next().await, ["DELETED", "b", "red"]);
 }
