@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::admission::{Chain, Plugin};
+use crate::aggregator::{self, Aggregator, availability};
 use crate::answer::{self, Answer, accept, form};
 use crate::auth::rbac::{Authorizer, aggregation};
 use crate::auth::signer::Signer;
@@ -55,13 +56,17 @@ struct Inner {
     defined: watch::Sender<Revision>,
     background: OnceLock<AbortHandle>,
     aggregation: OnceLock<AbortHandle>,
+    /// Who looks after the API servers of others.
+    availability: OnceLock<AbortHandle>,
+    aggregator: Aggregator,
     documents: Documents,
     metrics: Metrics,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        for background in [&self.background, &self.aggregation].into_iter().filter_map(OnceLock::get) {
+        let all = [&self.background, &self.aggregation, &self.availability];
+        for background in all.into_iter().filter_map(OnceLock::get) {
             background.abort();
         }
     }
@@ -140,6 +145,8 @@ impl Cluster {
             defined: defined.clone(),
             background: OnceLock::new(),
             aggregation: OnceLock::new(),
+            availability: OnceLock::new(),
+            aggregator: Aggregator::new().map_err(Refusal::internal)?,
             documents: Documents::default(),
             metrics: Metrics::default(),
         }));
@@ -148,7 +155,8 @@ impl Cluster {
             Definitions::load(handle.clone(), &store, registry, defined, converters.into());
         cluster.0.background.get_or_init(|| tokio::spawn(definitions.run(watch)).abort_handle());
         bootstrap::ensure(&cluster).await?;
-        cluster.0.aggregation.get_or_init(|| tokio::spawn(aggregation::run(handle)).abort_handle());
+        cluster.0.aggregation.get_or_init(|| tokio::spawn(aggregation::run(handle.clone())).abort_handle());
+        cluster.0.availability.get_or_init(|| tokio::spawn(availability::run(handle)).abort_handle());
         Ok(cluster)
     }
 
@@ -198,6 +206,9 @@ impl Cluster {
         };
         let sender = head.extensions.get::<Arc<User>>().unwrap_or(&self.0.server);
         let user = auth::admitted(self.authorizer(), sender, head, &asked, &query)?;
+        if let Some(remote) = aggregator::responsible(self, &asked) {
+            return Ok(aggregator::pass_on(self, &remote, head, body, &user).await);
+        }
         let target = match asked {
             Asked::Resource(target) => target,
             Asked::Path(path) => {
@@ -408,6 +419,10 @@ impl Cluster {
 
     pub(crate) fn nodes(&self) -> &Nodes {
         &self.0.nodes
+    }
+
+    pub(crate) fn aggregator(&self) -> &Aggregator {
+        &self.0.aggregator
     }
 
     pub(crate) fn admission(&self) -> &Chain {

@@ -3,6 +3,7 @@
 use http::{HeaderValue, Method, StatusCode, header, request};
 use serde_json::{Map, Value, json};
 
+use crate::aggregator::Groups;
 use crate::answer::{self, Answer};
 use crate::cluster::Cluster;
 use crate::registry::{Registry, Resource, preference};
@@ -37,6 +38,7 @@ const GROUPS: [&str; 20] = [
 
 pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Result<Answer, Refusal> {
     let registry = &*cluster.registry();
+    let others = &Groups::of(cluster);
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let aggregated = wants_aggregated(head);
     let is_read = head.method == Method::GET;
@@ -56,7 +58,7 @@ pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Re
         ["metrics"] if is_read => Ok(metrics::answer(cluster, head)),
         ["openapi", path @ ..] => openapi::answer(cluster, path, head),
         ["version"] => Ok(answer::value(StatusCode::OK, &version())),
-        ["apis", group] if !registry.has_group(group) => {
+        ["apis", group] if !registry.has_group(group) && others.get(group).is_none() => {
             Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n"))
         }
         ["api" | "apis"] | ["apis", _] if !aggregated && !takes_lists(head) => {
@@ -66,8 +68,8 @@ pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Re
                 "application/vnd.kubernetes.protobuf",
             ]))
         }
-        ["api"] if aggregated => Ok(aggregated_answer(registry, &[""], head)),
-        ["apis"] if aggregated => Ok(aggregated_answer(registry, &groups(registry), head)),
+        ["api"] if aggregated => Ok(aggregated_answer(registry, others, &[""], head)),
+        ["apis"] if aggregated => Ok(aggregated_answer(registry, others, &groups(registry, others), head)),
         ["api"] => Ok(answer::value(
             StatusCode::OK,
             &json!({
@@ -76,7 +78,8 @@ pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Re
             }),
         )),
         ["apis"] => {
-            let list: Vec<Value> = groups(registry).iter().map(|group| api_group(registry, group)).collect();
+            let list: Vec<Value> =
+                groups(registry, others).iter().map(|group| api_group(registry, others, group)).collect();
             Ok(answer::value(
                 StatusCode::OK,
                 &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": list}),
@@ -84,7 +87,7 @@ pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Re
         }
         ["api", version] => resource_list(registry, "", version),
         ["apis", group] => {
-            let mut found = api_group(registry, group);
+            let mut found = api_group(registry, others, group);
             found["kind"] = json!("APIGroup");
             found["apiVersion"] = json!("v1");
             Ok(answer::value(StatusCode::OK, &found))
@@ -134,28 +137,29 @@ fn takes_lists(head: &request::Parts) -> bool {
     accept.split(',').any(|clause| !clause.split(';').any(|part| part.trim().starts_with("as=")))
 }
 
-/// The groups that are served, in the order that clients look through them.
-fn groups(registry: &Registry) -> Vec<&str> {
-    let mut found: Vec<&str> =
-        registry.iter().map(|resource| resource.group.as_str()).filter(|group| !group.is_empty()).collect();
+/// The groups that are served, here or by others, in the order that clients look through them.
+fn groups<'a>(registry: &'a Registry, others: &'a Groups) -> Vec<&'a str> {
+    let own = registry.iter().map(|resource| resource.group.as_str()).filter(|group| !group.is_empty());
+    let mut found: Vec<&str> = own.chain(others.names()).collect();
     let place = |group: &str| GROUPS.iter().position(|known| *known == group).unwrap_or(GROUPS.len());
-    found.sort_by_key(|group| (place(group), *group));
+    found.sort_by_key(|group| (place(group), others.place(group), *group));
     found.dedup();
     found
 }
 
-/// The versions of a group, the preferred one first: stable ones before others, higher ones before lower.
-fn versions<'a>(registry: &'a Registry, group: &str) -> Vec<&'a str> {
+/// The versions of a group, the preferred one first: stable ones before others, higher ones before lower, unless others
+/// serve some of them, who say what comes first.
+fn versions<'a>(registry: &'a Registry, others: &'a Groups, group: &str) -> Vec<&'a str> {
     let mut found: Vec<&str> =
         registry.iter().filter(|r| r.group == group).map(|r| r.version.as_str()).collect();
     found.sort_by_key(|version| std::cmp::Reverse(preference(version)));
     found.dedup();
-    found
+    if others.get(group).is_none() { found } else { others.versions(group, &found) }
 }
 
-fn api_group(registry: &Registry, group: &str) -> Value {
+fn api_group(registry: &Registry, others: &Groups, group: &str) -> Value {
     let version = |version: &&str| json!({"groupVersion": format!("{group}/{version}"), "version": version});
-    let versions: Vec<Value> = versions(registry, group).iter().map(version).collect();
+    let versions: Vec<Value> = versions(registry, others, group).iter().map(version).collect();
     json!({"name": group, "versions": versions, "preferredVersion": versions.first()})
 }
 
@@ -211,13 +215,16 @@ fn legacy_entries(resource: &Resource) -> Vec<Value> {
 }
 
 /// Everything about some groups in one document.
-fn aggregated_answer(registry: &Registry, groups: &[&str], head: &request::Parts) -> Answer {
+fn aggregated_answer(registry: &Registry, others: &Groups, groups: &[&str], head: &request::Parts) -> Answer {
     let items: Vec<Value> = groups
         .iter()
         .map(|group| {
-            let versions: Vec<Value> = versions(registry, group)
+            let versions: Vec<Value> = versions(registry, others, group)
                 .iter()
                 .map(|version| {
+                    if let Some(described) = others.get(group).and_then(|group| group.described(version)) {
+                        return described;
+                    }
                     let resources: Vec<Value> =
                         resources(registry, group, version).into_iter().map(aggregated_entry).collect();
                     json!({"version": version, "resources": resources, "freshness": "Current"})

@@ -12,12 +12,14 @@
 //! - [`crd`]: kinds that users define, and what their objects may hold; [`cel`]: the language of their rules;
 //!   [`jsonpath`]: the language of their columns;
 //! - [`serve`]: a cluster on a port; [`credentials`]: who it is and who may talk to it;
+//! - `aggregator`: API servers of others behind this one;
 //! - `table`: objects as rows;
 //! - [`node`]: the seam to the nodes, for output of containers and processes in them;
 //! - [`selector`]: label and field selectors;
 //! - [`status`]: errors, and how a client sees them.
 
 pub mod admission;
+mod aggregator;
 pub mod answer;
 pub mod apply;
 pub mod auth;

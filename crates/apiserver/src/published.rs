@@ -1,5 +1,6 @@
 //! Where a cluster's own API is, told by the objects that clients inside of it look at: the Service
-//! `default/kubernetes`, its Endpoints and its EndpointSlice; and which addresses services have.
+//! `default/kubernetes`, its Endpoints and its EndpointSlice; which addresses services have; and whom the API servers of
+//! others are to believe.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
@@ -7,7 +8,9 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 
+use crate::aggregator::CLIENT_NAME;
 use crate::cluster::Cluster;
+use crate::credentials::Credentials;
 use crate::object;
 use crate::registry::Registry;
 use crate::status::Refusal;
@@ -23,13 +26,15 @@ const SERVICES: &str = "10.96.0.0/12";
 /// Tells where a cluster listens, and corrects what was told when it listened elsewhere.
 pub(crate) async fn publish(
     cluster: &Cluster,
+    credentials: &Credentials,
     address: SocketAddr,
     known_at: Option<IpAddr>,
 ) -> Result<(), Refusal> {
+    tell_others(cluster, credentials).await?;
     let port = address.port();
     let service = json!({
         "apiVersion": "v1", "kind": "Service",
-        "metadata": {"labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "metadata": {"namespace": NAMESPACE, "name": NAME, "labels": {"component": "apiserver", "provider": "kubernetes"}},
         "spec": {
             "clusterIP": SERVICE_ADDRESS.to_string(), "ipFamilyPolicy": "SingleStack",
             "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
@@ -38,25 +43,44 @@ pub(crate) async fn publish(
     });
     ensure(cluster, "", "services", service, &[&["spec", "ports"]]).await?;
     let range = json!({
-        "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {}, "spec": {"cidrs": [SERVICES]},
+        "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": NAME}, "spec": {"cidrs": [SERVICES]},
     });
     ensure(cluster, "networking.k8s.io", "servicecidrs", range, &[]).await?;
     let Some(ip) = known_at.or_else(|| outward(address.ip())) else { return Ok(()) };
     let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
     let endpoints = json!({
         "apiVersion": "v1", "kind": "Endpoints",
-        "metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+        "metadata": {"namespace": NAMESPACE, "name": NAME, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
         "subsets": [{"addresses": [{"ip": ip.to_string()}], "ports": ports}],
     });
     ensure(cluster, "", "endpoints", endpoints, &[&["subsets"]]).await?;
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-        "metadata": {"labels": {"kubernetes.io/service-name": NAME}},
+        "metadata": {"namespace": NAMESPACE, "name": NAME, "labels": {"kubernetes.io/service-name": NAME}},
         "addressType": if ip.is_ipv4() { "IPv4" } else { "IPv6" },
         "endpoints": [{"addresses": [ip.to_string()], "conditions": {"ready": true}}],
         "ports": ports,
     });
     ensure(cluster, "discovery.k8s.io", "endpointslices", slice, &[&["endpoints"], &["ports"]]).await
+}
+
+/// Tells the API servers of others how they know clients and this server, which says in headers for whom it asks.
+async fn tell_others(cluster: &Cluster, credentials: &Credentials) -> Result<(), Refusal> {
+    let list = |word: &str| json!([word]).to_string();
+    let told = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": "kube-system", "name": "extension-apiserver-authentication"},
+        "data": {
+            "client-ca-file": credentials.authority_pem(),
+            "requestheader-allowed-names": list(CLIENT_NAME),
+            "requestheader-client-ca-file": cluster.aggregator().identity().authority_pem(),
+            "requestheader-extra-headers-prefix": list("X-Remote-Extra-"),
+            "requestheader-group-headers": list("X-Remote-Group"),
+            "requestheader-uid-headers": list("X-Remote-Uid"),
+            "requestheader-username-headers": list("X-Remote-User"),
+        },
+    });
+    ensure(cluster, "", "configmaps", told, &[&["data"]]).await
 }
 
 /// The address by which others reach this machine, for a server that says none: endpoints are never local. As
@@ -77,19 +101,19 @@ async fn ensure(
     cluster: &Cluster,
     group: &str,
     plural: &str,
-    mut wanted: Value,
+    wanted: Value,
     fields: &[&[&str]],
 ) -> Result<(), Refusal> {
-    wanted["metadata"]["name"] = json!(NAME);
+    let meta = |field: &str| object::text(&wanted, &["metadata", field]).to_owned();
+    let (namespace, name) = (meta("namespace"), meta("name"));
     let resource = Registry::built_in().get(group, "v1", plural).ok_or_else(Refusal::unknown_resource)?;
     let api = if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/v1") };
-    let (namespace, path) = if resource.namespaced {
-        wanted["metadata"]["namespace"] = json!(NAMESPACE);
-        (NAMESPACE, format!("{api}/namespaces/{NAMESPACE}/{plural}"))
+    let path = if resource.namespaced {
+        format!("{api}/namespaces/{namespace}/{plural}")
     } else {
-        ("", format!("{api}/{plural}"))
+        format!("{api}/{plural}")
     };
-    let known = cluster.store().get(&object::key(resource, namespace, NAME));
+    let known = cluster.store().get(&object::key(resource, &namespace, &name));
     let Some(known) = known else {
         return match ask(cluster, Method::POST, path, &wanted).await {
             Err(refusal) if refusal.code() == StatusCode::CONFLICT => Ok(()),
@@ -104,7 +128,7 @@ async fn ensure(
     if changed == object::read(&known) {
         return Ok(());
     }
-    ask(cluster, Method::PUT, format!("{path}/{NAME}"), &changed).await
+    ask(cluster, Method::PUT, format!("{path}/{name}"), &changed).await
 }
 
 async fn ask(cluster: &Cluster, method: Method, path: String, body: &Value) -> Result<(), Refusal> {

@@ -119,7 +119,7 @@ impl Server {
         let authenticator = Authenticator::new(credentials.clone(), cluster.shared_tokens(), &provider);
         let authenticator = Arc::new(authenticator.map_err(Error::Tls)?);
         let acceptor = TlsAcceptor::from(Arc::new(tls(&credentials, provider, &authenticator)?));
-        if let Err(refusal) = published::publish(&cluster, address, outward).await {
+        if let Err(refusal) = published::publish(&cluster, &credentials, address, outward).await {
             tracing::warn!(%refusal, "the cluster does not tell where its API is");
         }
         let (stop, stopped) = watch::channel(false);

@@ -19,6 +19,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use rules::wire;
 use serde_json::{Map, Value, json};
 
+use crate::aggregator::Groups;
 use crate::answer::{self, Answer};
 use crate::cluster::Cluster;
 use crate::crd::openapi as custom;
@@ -47,13 +48,14 @@ pub(crate) fn answer(cluster: &Cluster, parts: &[&str], head: &request::Parts) -
 
 /// All documents there are, and under which address one can be kept for ever.
 fn index(cluster: &Cluster) -> Answer {
-    let paths: Map<String, Value> = sources(&cluster.registry())
+    let mut paths: Map<String, Value> = sources(&cluster.registry())
         .into_iter()
         .map(|(path, source)| {
             let url = format!("/openapi/v3/{path}?hash={}", source.hash());
             (path, json!({"serverRelativeURL": url}))
         })
         .collect();
+    paths.extend(Groups::of(cluster).documents());
     answer::text(StatusCode::OK, json!({"paths": paths}).to_string())
 }
 

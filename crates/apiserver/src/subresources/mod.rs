@@ -20,7 +20,7 @@ mod links;
 mod logs;
 mod proxy;
 mod streams;
-mod tls;
+pub(crate) mod tls;
 
 /// Subresources that are the object itself.
 const PARTS: [&str; 5] = ["status", "ephemeralcontainers", "resize", "finalize", "approval"];

@@ -180,7 +180,8 @@ fn read(status: StatusCode, bytes: &[u8]) -> Result<Value, Failure> {
     })
 }
 
-fn tls(authority: &[u8]) -> Result<ClientConfig, String> {
+/// The certificates that sign a server's, in PEM; without any those that this machine trusts.
+pub(crate) fn trusting(authority: &[u8]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     if authority.is_empty() {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -190,10 +191,14 @@ fn tls(authority: &[u8]) -> Result<ClientConfig, String> {
             certificate.map_err(|error| format!("unable to load root certificates: {error}"))?;
         roots.add(certificate).map_err(|error| format!("unable to load root certificates: {error}"))?;
     }
+    Ok(roots)
+}
+
+fn tls(authority: &[u8]) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let config = config.map_err(|error| error.to_string())?;
-    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    let mut config = config.with_root_certificates(trusting(authority)?).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }

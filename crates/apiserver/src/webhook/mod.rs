@@ -7,5 +7,5 @@ mod client;
 pub(crate) mod service;
 mod target;
 
-pub(crate) use client::Caller;
+pub(crate) use client::{Caller, trusting};
 pub(crate) use target::Target;

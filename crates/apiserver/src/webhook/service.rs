@@ -6,7 +6,7 @@ use store::{Scope, Store};
 use crate::object;
 use crate::registry::Registry;
 
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// Host and port behind a port of a Service.
 pub(crate) fn resolve(

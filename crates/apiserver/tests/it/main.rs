@@ -1,6 +1,7 @@
 //! An API server in this process, asked by kube-rs and with plain requests.
 
 mod admission;
+mod aggregator;
 mod apply;
 mod auth;
 mod both;

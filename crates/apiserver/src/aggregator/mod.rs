@@ -1,0 +1,131 @@
+//! API servers of others behind this one (3.33): an APIService that names a Service says that a group and version is
+//! served there, and requests for it go on to it, with who asks in headers that a certificate vouches for.
+//!
+//! - `identity`: that certificate, and who signs it; `published` tells servers of it.
+//! - `remote`: what an APIService says, and how its server is asked.
+//! - `availability`: the task that finds out whether it answers, and what it serves.
+//! - `groups`: what clients are told of all of them.
+//!
+//! What is built in is never served by others.
+
+pub(crate) mod availability;
+mod groups;
+mod identity;
+mod remote;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::{StatusCode, request};
+use serde_json::Value;
+use store::Scope;
+
+use crate::answer::{self, Answer};
+use crate::auth::User;
+use crate::cluster::Cluster;
+use crate::object;
+use crate::registry::Registry;
+use crate::request::Asked;
+pub(crate) use groups::Groups;
+pub(crate) use identity::{CLIENT_NAME, Identity};
+pub(crate) use remote::Remote;
+
+const SERVICES: &str = "apiservices.apiregistration.k8s.io";
+
+/// What is known of the servers of others.
+pub(crate) struct Aggregator {
+    identity: Identity,
+    /// What each said last, by the name of its APIService.
+    said: Mutex<BTreeMap<String, Arc<Said>>>,
+}
+
+/// What a server says of itself.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    /// The entries of its `APIResourceList`.
+    pub(crate) resources: Vec<Value>,
+    /// Its entry in the index of OpenAPI documents.
+    pub(crate) document: Option<Value>,
+}
+
+impl Aggregator {
+    pub(crate) fn new() -> Result<Self, rcgen::Error> {
+        Ok(Aggregator { identity: Identity::generate()?, said: Mutex::default() })
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn said(&self, name: &str) -> Option<Arc<Said>> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    fn keep(&self, name: &str, said: Said) {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), Arc::new(said));
+    }
+
+    fn forget(&self, name: &str) {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+}
+
+/// Whose a request is, if it is for the server of others.
+pub(crate) fn responsible(cluster: &Cluster, asked: &Asked) -> Option<Remote> {
+    match asked {
+        Asked::Resource(target) => serving(cluster, &target.group, &target.version),
+        Asked::Path(path) => {
+            let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+            match parts.as_slice() {
+                ["apis" | "openapi", ..] => {
+                    let parts = parts.strip_prefix(&["openapi", "v3"]).unwrap_or(&parts);
+                    let ["apis", group, version, ..] = parts else { return None };
+                    serving(cluster, group, version)
+                }
+                _ => None,
+            }
+        }
+    }
+}
+
+/// The server of others that serves a group and version.
+fn serving(cluster: &Cluster, group: &str, version: &str) -> Option<Remote> {
+    if is_built_in(group, version) {
+        return None;
+    }
+    let key = store::Key::new(SERVICES, "", &format!("{version}.{group}"));
+    Remote::read(&object::read(&*cluster.store().get(&key)?))
+}
+
+fn is_built_in(group: &str, version: &str) -> bool {
+    group.is_empty()
+        || Registry::built_in().iter().any(|known| known.group == group && known.version == version)
+}
+
+/// All servers of others.
+fn all(cluster: &Cluster) -> Vec<Remote> {
+    let (view, scope) = (cluster.store().view(), Scope::resource(SERVICES));
+    let found = view.list(&scope).filter_map(|service| Remote::read(&object::read(service)));
+    found.filter(|remote| !is_built_in(&remote.group, &remote.version)).collect()
+}
+
+/// Passes a request on, and its answer back.
+pub(crate) async fn pass_on(
+    cluster: &Cluster,
+    remote: &Remote,
+    head: &request::Parts,
+    body: Bytes,
+    user: &User,
+) -> Answer {
+    if !remote.is_available {
+        return answer::text(StatusCode::SERVICE_UNAVAILABLE, "service unavailable\n");
+    }
+    match remote.pass_on(cluster, head, body, user).await {
+        Ok(answer) => answer,
+        Err(why) => {
+            tracing::debug!(service = remote.name, %why, "the API server of others was not reached");
+            answer::text(StatusCode::SERVICE_UNAVAILABLE, format!("error trying to reach service: {why}\n"))
+        }
+    }
+}
