@@ -15,6 +15,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use rules::pod::logs::{LogOptions, StreamOptions};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 use crate::cluster::Cluster;
@@ -31,6 +32,25 @@ pub struct Container {
     /// The name of the container.
     pub name: String,
 }
+
+/// A pod on a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid: another pod of the same name is another pod.
+    pub uid: String,
+}
+
+/// A connection to a port of a pod.
+pub type Connection = Box<dyn Duplex>;
+
+/// What bytes go through in both directions.
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// A node in this process.
 pub trait Node: Send + Sync {
@@ -56,6 +76,9 @@ pub trait Node: Send + Sync {
         options: StreamOptions,
         streams: Streams,
     ) -> BoxFuture<'_, Result<Ended, Unserved>>;
+
+    /// Connects to a port of a pod, as a process in it would.
+    fn forward(&self, to: Pod, port: u16) -> BoxFuture<'_, Result<Connection, Unserved>>;
 }
 
 /// The client's ends of a process. Those that were not asked for are closed.

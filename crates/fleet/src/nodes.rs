@@ -1,8 +1,9 @@
-//! The way from a cluster's API server to its nodes: output, processes and terminals of containers.
+//! The way from a cluster's API server to its nodes: output, processes and terminals of containers, and
+//! ports of pods.
 
 use std::sync::Arc;
 
-use apiserver::node::{Container, Ended, Introduced, Node, Size, Streams, Unserved};
+use apiserver::node::{Connection, Container, Ended, Introduced, Node, Pod, Size, Streams, Unserved};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -81,6 +82,15 @@ impl Node for Reached {
         }
         .boxed()
     }
+
+    fn forward(&self, to: Pod, port: u16) -> BoxFuture<'_, Result<Connection, Unserved>> {
+        async move {
+            let pod = Key::new(&to.namespace, &to.name);
+            let connected = self.node.connect(&pod, &to.uid, port).await.map_err(unserved)?;
+            Ok(Box::new(connected) as Connection)
+        }
+        .boxed()
+    }
 }
 
 fn key(of: &Container) -> Key {
@@ -91,8 +101,12 @@ fn unserved(error: Unreachable) -> Unserved {
     let message = error.to_string();
     match error {
         Unreachable::Unknown { .. } => Unserved::NotFound(message),
-        Unreachable::NotRunning { .. } | Unreachable::NoLog { .. } => Unserved::BadRequest(message),
-        Unreachable::Start { source, .. } => Unserved::Failed(format!("{message}: {source}")),
+        Unreachable::NotRunning { .. } | Unreachable::NoLog { .. } | Unreachable::Nothing { .. } => {
+            Unserved::BadRequest(message)
+        }
+        Unreachable::Start { source, .. } | Unreachable::Connect { source, .. } => {
+            Unserved::Failed(format!("{message}: {source}"))
+        }
     }
 }
 

@@ -36,7 +36,7 @@ use futures::{Stream, StreamExt as _, future::Either};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use reconcile::{Cache, Clock, Key, Queue, Tasks};
-use tokio::sync::Notify;
+use tokio::{net::TcpStream, sync::Notify};
 
 pub use logs::Options as LogOptions;
 pub use process::{Streams, Unreachable};
@@ -133,6 +133,14 @@ impl Node {
         match &self.processes {
             Some(shared) => shared.attach(pod, container, streams).await,
             None => Err(Unreachable::NotRunning { pod: pod.clone(), container: container.to_owned() }),
+        }
+    }
+
+    /// Connects to a port of a pod as one of its own processes would.
+    pub async fn connect(&self, pod: &Key, uid: &str, port: u16) -> Result<TcpStream, Unreachable> {
+        match &self.processes {
+            Some(shared) => shared.connect(pod, uid, port).await,
+            None => Err(Unreachable::Nothing { pod: pod.clone() }),
         }
     }
 

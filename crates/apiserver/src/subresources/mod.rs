@@ -16,9 +16,11 @@ use crate::verbs;
 pub(crate) mod binding;
 mod connect;
 mod eviction;
+mod forward;
 mod links;
 mod logs;
 mod proxy;
+mod spdy;
 mod streams;
 pub(crate) mod tls;
 
@@ -44,7 +46,7 @@ pub(crate) async fn answer(context: &Context<'_>, name: &str, body: &[u8]) -> Re
         }
         ("portforward", _) => {
             connect::expect_admitted(context, name).await?;
-            Err(streams::refuse_forwarding(context))
+            forward::connect(context)
         }
         ("scale", _) => verbs::scale::scale(context, body).await,
         ("token", Verb::Create) => token_request::create(context, body),

@@ -105,17 +105,6 @@ pub(super) fn send(
     Ok(answer)
 }
 
-/// Ports are not forwarded.
-pub(super) fn refuse_forwarding(context: &Context<'_>) -> Refusal {
-    match logs::read(context) {
-        Err(refusal) => refusal,
-        Ok(pod) if logs::node_of(&pod).is_none() => {
-            Refusal::bad_request(format!("pod {} does not have a host assigned", context.name()))
-        }
-        Ok(_) => Refusal::bad_request("unable to upgrade: ports are not forwarded"),
-    }
-}
-
 fn options(context: &Context<'_>, name: &str) -> StreamOptions {
     let is_on = |name: &str| context.query.get(name).is_some_and(|text| text != "0" && text != "false");
     let mut options = StreamOptions {
@@ -134,7 +123,7 @@ fn options(context: &Context<'_>, name: &str) -> StreamOptions {
 }
 
 /// The answer that makes a WebSocket of the connection.
-fn upgrade(
+pub(super) fn upgrade(
     context: &Context<'_>,
     protocols: &[&'static str],
 ) -> Result<(Answer, OnUpgrade, &'static str), Refusal> {
@@ -264,7 +253,7 @@ async fn converse(
 }
 
 /// The last message. Without a code some clients take it for a broken connection.
-fn end() -> Message {
+pub(super) fn end() -> Message {
     Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: "".into() }))
 }
 

@@ -6,14 +6,17 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apiserver::Cluster;
 use apiserver::credentials::Credentials;
 use apiserver::serve::Server;
 use tempfile::TempDir;
 use testkit::Binary;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
 use tokio::process::Command;
 
 use crate::cluster;
+use crate::streams::{Echo, with_pod};
 
 /// kubectl, a server for it, and a directory of their own.
 struct Kubectl {
@@ -25,6 +28,11 @@ struct Kubectl {
 impl Kubectl {
     /// `None`, loudly, where there is no kubectl to be had.
     async fn start() -> Option<Self> {
+        Kubectl::of(cluster().await).await
+    }
+
+    /// The same, for this cluster.
+    async fn of(cluster: Cluster) -> Option<Self> {
         let program = match Binary::Kubectl.ensure() {
             Ok(program) => program,
             Err(why) if std::env::var_os("FERRY_REQUIRE_KUBERNETES").is_none() => {
@@ -35,7 +43,7 @@ impl Kubectl {
         };
         let credentials = Arc::new(Credentials::ephemeral().expect("credentials"));
         let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let server = Server::start(cluster().await, credentials.clone(), anywhere).await.expect("a server");
+        let server = Server::start(cluster, credentials.clone(), anywhere).await.expect("a server");
         let dir = tempfile::tempdir().expect("a directory");
         let url = format!("https://{}", server.address());
         credentials.write_kubeconfig(&dir.path().join("config"), "test", &url).expect("a kubeconfig");
@@ -236,4 +244,65 @@ async fn changes_are_watched_and_waited_for() {
     assert!(waited.status.success(), "{}", String::from_utf8_lossy(&waited.stderr));
     kubectl.says("delete job sums --wait=true", "deleted").await;
     watching.kill().await.expect("kubectl can be ended");
+}
+
+/// kubectl begins with a WebSocket; older ones, and newer ones that are told to, speak SPDY alone.
+#[tokio::test]
+async fn kubectl_forwards_ports() {
+    let cluster = cluster().await;
+    with_pod(&cluster).await;
+    let running = serde_json::json!({"status": {"phase": "Running"}});
+    let path = "/api/v1/namespaces/default/pods/p/status";
+    let request = http::Request::patch(path).header("Content-Type", "application/merge-patch+json");
+    let request = request.body(running.to_string().into()).expect("a request");
+    assert_eq!(cluster.answer(request).await.status(), 200);
+    let _introduced = cluster.introduce("n", Arc::new(Echo));
+    let Some(kubectl) = Kubectl::of(cluster).await else { return };
+    for sockets in ["true", "false"] {
+        let mut command = kubectl.command(&["port-forward", "pod/p", ":80", ":81"]);
+        let mut forwards =
+            command.env("KUBECTL_PORT_FORWARD_WEBSOCKETS", sockets).spawn().expect("kubectl starts");
+        let mut lines = BufReader::new(forwards.stdout.take().expect("its output")).lines();
+        let mut errors = BufReader::new(forwards.stderr.take().expect("its errors")).lines();
+        let talk = async {
+            let mut ports = Vec::new();
+            while ports.len() < 2 {
+                let line = lines.next_line().await.expect("text").expect("kubectl goes on");
+                if let Some(address) = line.strip_prefix("Forwarding from 127.0.0.1:") {
+                    let (port, _) = address.split_once(' ').expect("a port");
+                    ports.push(port.parse::<u16>().expect("a number"));
+                }
+            }
+            // Several at once, with more than one piece each; who has said all still hears all.
+            let port = ports[0];
+            let ask = |text: String| async move {
+                let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.expect("kubectl listens");
+                let (mut from, mut to) = stream.into_split();
+                let sent = text.clone();
+                let saying = async move {
+                    to.write_all(sent.as_bytes()).await.expect("written");
+                    to.shutdown().await.expect("closed");
+                };
+                let mut heard = String::new();
+                let ((), read) = tokio::join!(saying, from.read_to_string(&mut heard));
+                read.expect("an end");
+                assert!(heard == text, "{} of {} bytes came back", heard.len(), text.len());
+            };
+            tokio::join!(ask("a".repeat(300_000)), ask("b".to_owned()), ask(String::new()));
+            ask("again".to_owned()).await;
+            let mut nobody =
+                TcpStream::connect((Ipv4Addr::LOCALHOST, ports[1])).await.expect("kubectl listens");
+            let mut heard = Vec::new();
+            // Closed or reset: either way nothing is said.
+            drop(nobody.read_to_end(&mut heard).await);
+            assert!(heard.is_empty());
+            loop {
+                let line = errors.next_line().await.expect("text").expect("kubectl goes on");
+                if line.contains("nobody is at port 81 of p") {
+                    break;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), talk).await.expect("kubectl forwards in time");
+    }
 }

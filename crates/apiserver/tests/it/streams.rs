@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use apiserver::Cluster;
-use apiserver::node::{Container, Ended, Node, Streams, Unserved};
+use apiserver::node::{Connection, Container, Ended, Node, Streams, Unserved};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
@@ -20,7 +20,7 @@ use crate::serve::client_at_port;
 use crate::{ask, cluster};
 
 /// A node on which every process repeats what it is told, and ends with the code that its command says.
-struct Echo;
+pub(crate) struct Echo;
 
 impl Node for Echo {
     fn logs(
@@ -63,9 +63,25 @@ impl Node for Echo {
     ) -> BoxFuture<'_, Result<Ended, Unserved>> {
         self.exec(of, options, streams)
     }
+
+    /// Port 80 repeats what it hears, and nobody is at the others.
+    fn forward(&self, to: apiserver::node::Pod, port: u16) -> BoxFuture<'_, Result<Connection, Unserved>> {
+        Box::pin(async move {
+            if port != 80 {
+                return Err(Unserved::Failed(format!("nobody is at port {port} of {}", to.name)));
+            }
+            let (ours, theirs) = tokio::io::duplex(64 * 1024);
+            let (mut heard, mut said) = tokio::io::split(ours);
+            tokio::spawn(async move {
+                drop(tokio::io::copy(&mut heard, &mut said).await);
+                drop(said.shutdown().await);
+            });
+            Ok(Box::new(theirs) as Connection)
+        })
+    }
 }
 
-async fn with_pod(cluster: &Cluster) {
+pub(crate) async fn with_pod(cluster: &Cluster) {
     let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
     let (code, answer, _) = ask(cluster, Method::POST, "/api/v1/namespaces/default/pods", Some(&pod)).await;
     assert_eq!(code, 201, "{answer}");
@@ -127,4 +143,29 @@ async fn rule_2_74_processes_in_containers() {
         ask(&cluster, Method::POST, "/api/v1/namespaces/default/pods/p/exec?command=x&stdout=true", None)
             .await;
     assert_eq!((code, &answer["message"]), (400, &json!("Upgrade request required")));
+}
+
+#[tokio::test]
+async fn ports_of_pods_by_channels() {
+    let cluster = cluster().await;
+    with_pod(&cluster).await;
+    let _introduced = cluster.introduce("n", Arc::new(Echo));
+    let (client, _server) = client_at_port(cluster.clone()).await;
+    let pods: Api<Pod> = Api::default_namespaced(client);
+    let mut forwarder = pods.portforward("p", &[80, 81]).await.expect("ports");
+    let mut stream = forwarder.take_stream(80).expect("the port");
+    let mut heard = [0; 5];
+    stream.write_all(b"hello").await.expect("written");
+    stream.read_exact(&mut heard).await.expect("read");
+    assert_eq!(&heard, b"hello");
+    let uid = pods.get("p").await.expect("the pod").metadata.uid.expect("a uid");
+    let failed = forwarder.take_error(81).expect("the port").await.expect("an error");
+    assert_eq!(failed, format!("error forwarding port 81 to pod p, uid {uid}: nobody is at port 81 of p"));
+    for (path, message) in [
+        ("/api/v1/namespaces/default/pods/p/portforward?ports=80", "Upgrade request required"),
+        ("/api/v1/namespaces/default/pods/p/portforward", "Upgrade request required"),
+    ] {
+        let (code, answer, _) = ask(&cluster, Method::GET, path, None).await;
+        assert_eq!((code, &answer["message"]), (400, &json!(message)));
+    }
 }

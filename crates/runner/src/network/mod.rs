@@ -8,6 +8,7 @@
 //! The addresses of services are routed to the machine itself, where `proxy` listens on them, and `dns` on one of them.
 
 mod addresses;
+mod beside;
 pub(crate) mod dns;
 mod links;
 mod message;
@@ -28,6 +29,7 @@ use std::{
 
 use tracing::warn;
 
+pub(crate) use beside::connect_beside;
 pub(crate) use services::{Services, has_host_port};
 
 use addresses::Addresses;

@@ -31,6 +31,7 @@ use kube::Client;
 use reconcile::{Cache, Clock, Key, Next, Queue};
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt as _},
+    net::TcpStream,
     sync::watch,
     task::JoinSet,
 };
@@ -42,6 +43,7 @@ pub use sessions::Streams;
 
 use crate::{
     logs::{self, Log, Options},
+    network,
     registration::Host,
     settings::Process,
 };
@@ -101,6 +103,22 @@ pub enum Unreachable {
         pod: Key,
         /// The container.
         container: String,
+    },
+    /// Nothing of the pod runs.
+    #[error("nothing of pod {pod} is running")]
+    Nothing {
+        /// The pod.
+        pod: Key,
+    },
+    /// Nobody in the pod takes a connection.
+    #[error("failed to connect to port {port} of pod {pod}")]
+    Connect {
+        /// The pod.
+        pod: Key,
+        /// The port.
+        port: u16,
+        /// Why.
+        source: io::Error,
     },
     /// The command could not be started.
     #[error("failed to start a command in container {container} of pod {pod}")]
@@ -190,6 +208,22 @@ impl Shared {
 }
 
 impl Shared {
+    /// Connects to a port of a pod, in the network that its processes see.
+    pub(crate) async fn connect(&self, pod: &Key, uid: &str, port: u16) -> Result<TcpStream, Unreachable> {
+        let runs = |reachable: &Reachable| {
+            let place = reachable.place.as_ref().filter(|_| reachable.uid.as_deref() == Some(uid))?;
+            Some(place.process)
+        };
+        let process = {
+            let containers = self.containers();
+            let mut of_pod = containers.iter().filter(|((of, _), _)| of == pod);
+            of_pod.find_map(|(_, reachable)| runs(reachable))
+        };
+        let Some(process) = process else { return Err(Unreachable::Nothing { pod: pod.clone() }) };
+        let connected = network::connect_beside(process, port).await;
+        connected.map_err(|source| Unreachable::Connect { pod: pod.clone(), port, source })
+    }
+
     /// Connects these streams to a container: what it reads from now on, and what it writes, until it ends. One that was
     /// made to be talked to waits for nobody: who comes first also hears what it has said until then.
     pub(crate) async fn attach(

@@ -110,6 +110,20 @@ async fn ask_from(bed: &Bed, local: &Local, pod: &str, host: &str, port: u16) ->
     said
 }
 
+/// What is said at a port of a pod to whoever connects from its inside.
+async fn ask_inside(bed: &Bed, local: &Local, pod: &str, port: u16) -> Result<String, std::io::ErrorKind> {
+    let uid = bed.pods().get(pod).await.expect("the pod").metadata.uid.expect("a uid");
+    match timeout(PATIENCE, local.node.connect(&bed.key(pod), &uid, port)).await.expect("in time") {
+        Ok(mut stream) => {
+            let mut said = String::new();
+            stream.read_to_string(&mut said).await.expect("words");
+            Ok(said)
+        }
+        Err(runner::Unreachable::Connect { source, .. }) => Err(source.kind()),
+        Err(other) => panic!("{other}"),
+    }
+}
+
 #[tokio::test]
 async fn pods_have_addresses_and_ports_of_their_own() {
     if !is_inside("pods_have_addresses_and_ports_of_their_own") {
@@ -137,6 +151,11 @@ async fn pods_have_addresses_and_ports_of_their_own() {
         ("one".into(), "two".into())
     );
     assert_eq!(ask_from(&bed, &local, "one", &two, 80).await, "two");
+    // And as a process of the pod would ask.
+    for name in ["one", "two"] {
+        assert_eq!(ask_inside(&bed, &local, name, 80).await.as_deref(), Ok(name));
+        assert_eq!(ask_inside(&bed, &local, name, 81).await, Err(std::io::ErrorKind::ConnectionRefused));
+    }
     assert_eq!(ask_from(&bed, &local, "hosts", &two, 80).await, "two");
     assert_eq!(ask_from(&bed, &local, "two", "127.0.0.1", 80).await, "two");
     assert!(links().len() > 3, "{:?}", links());

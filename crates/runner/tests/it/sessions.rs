@@ -1,9 +1,14 @@
 //! Commands in containers that run, and logs while they are written.
 
+use std::net::Ipv4Addr;
+
 use futures::{StreamExt as _, TryStreamExt as _};
-use runner::{LogOptions, Streams};
+use runner::{LogOptions, Streams, Unreachable};
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
 
 use crate::bed::Bed;
 
@@ -136,4 +141,27 @@ async fn the_input_of_a_container_can_be_written_and_ends_with_the_first_writer(
     attached.expect("a container that ran");
     assert_eq!(text, "hello\ngot one\ngot two\nend\n");
     bed.until_phase("attach", "Succeeded").await;
+}
+
+#[tokio::test]
+async fn ports_of_a_pod_are_those_of_the_machine_whose_network_it_is_in() {
+    let Some(bed) = Bed::new("ports").await else { return };
+    let local = bed.local(|_| {}).await;
+    let pod = bed.create(bed.script("ports", "exec sleep 1000", json!({}), json!({}))).await;
+    let uid = pod.metadata.uid.expect("a uid");
+    bed.until_phase("ports", "Running").await;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let key = bed.key("ports");
+    let (ours, theirs) = tokio::join!(listener.accept(), local.node.connect(&key, &uid, port));
+    let ((mut ours, _), mut theirs) = (ours.expect("a connection"), theirs.expect("a connection"));
+    theirs.write_all(b"hello").await.expect("written");
+    let mut heard = [0; 5];
+    ours.read_exact(&mut heard).await.expect("read");
+    assert_eq!(&heard, b"hello");
+    drop(listener);
+    let refused = local.node.connect(&key, &uid, port).await;
+    assert!(matches!(refused, Err(Unreachable::Connect { .. })), "{refused:?}");
+    let stranger = local.node.connect(&key, "another", port).await;
+    assert!(matches!(stranger, Err(Unreachable::Nothing { .. })), "{stranger:?}");
 }
