@@ -11,6 +11,7 @@ mod generate;
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use apiserver::Cluster;
 use apiserver::registry::Registry;
@@ -270,6 +271,8 @@ async fn play(client: &Client, base: &Base, random: &Random, name: &str) -> anyh
     let mut answers = vec![normal(base, code, &made, warnings)];
     if code == 201 {
         let path = format!("{collection}/{}", made["metadata"]["name"].as_str().unwrap_or(""));
+        // What is found out about the servers of others is written down at any moment.
+        let made = if base.kind == "APIService" { with_condition(client, &path).await? } else { made };
         if let Some((status, edits)) = &random.then {
             let mut changed = apply(&made, edits);
             changed["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
@@ -292,6 +295,20 @@ async fn play(client: &Client, base: &Base, random: &Random, name: &str) -> anyh
     Ok(answers)
 }
 
+/// An object, once it has a condition.
+async fn with_condition(client: &Client, path: &str) -> anyhow::Result<Value> {
+    let waiting = async {
+        loop {
+            let (_, object, _) = ask(client, Method::GET, path, &Value::Null).await?;
+            if object.pointer("/status/conditions/0").is_some() {
+                return Ok(object);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), waiting).await?
+}
+
 /// An answer without what differs from server to server and from time to time.
 fn normal(base: &Base, code: u16, answer: &Value, mut warnings: Vec<String>) -> Value {
     warnings.sort();
@@ -310,14 +327,16 @@ fn normal(base: &Base, code: u16, answer: &Value, mut warnings: Vec<String>) -> 
     for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields", "selfLink"] {
         object["metadata"].as_object_mut().map(|meta| meta.remove(field));
     }
+    if matches!(base.kind, "Pod" | "APIService") {
+        let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+        for condition in conditions.into_iter().flatten() {
+            condition.as_object_mut().map(|condition| condition.remove("lastTransitionTime"));
+        }
+    }
     if base.kind == "Pod" {
         // What admission adds is another part's business.
         for field in ["priority", "preemptionPolicy", "tolerations"] {
             object["spec"].as_object_mut().map(|spec| spec.remove(field));
-        }
-        let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
-        for condition in conditions.into_iter().flatten() {
-            condition.as_object_mut().map(|condition| condition.remove("lastTransitionTime"));
         }
     }
     for finalizer in
