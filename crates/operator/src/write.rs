@@ -4,7 +4,10 @@ use kube::{
     Api, Resource,
     api::{Patch, PatchParams},
 };
-use rules::workload::patch::{self, ADMISSION_MANAGER, Manner};
+use rules::workload::{
+    ORIGIN_LABEL, change,
+    patch::{self, ADMISSION_MANAGER, Manner},
+};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use types::kueue::{Workload, WorkloadStatus};
@@ -26,6 +29,9 @@ impl Context {
         status: &WorkloadStatus,
         manner: Manner,
     ) -> Result<Workload, kube::Error> {
+        let started =
+            self.is_of_job(of).then(|| change::not_started(status, of.metadata.generation, self.clock.now()));
+        let status = started.as_ref().and_then(Option::as_ref).unwrap_or(status);
         let body = patch::admission(of, status, manner);
         let answer = self.apply_workload_status(of, body, ADMISSION_MANAGER).await?;
         // Others had written what is to go, too: what only one owner takes back stays (G-19).
@@ -33,6 +39,20 @@ impl Context {
         let body =
             json!({ "metadata": { "resourceVersion": answer.metadata.resource_version }, "status": status });
         self.patch_workload_status(of, body).await
+    }
+
+    /// Whether a Job has a Workload, or will have it, of whose pods it is said whether they are ready.
+    fn is_of_job(&self, workload: &Workload) -> bool {
+        if !self.settings.jobs.pods_ready {
+            return false;
+        }
+        let metadata = &workload.metadata;
+        let mut owners = metadata.owner_references.iter().flatten();
+        let is_managed = owners.find(|owner| owner.controller == Some(true)).is_some_and(|owner| {
+            let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+            self.settings.managed(group, &owner.kind).is_some()
+        });
+        is_managed || metadata.labels.iter().flatten().any(|(key, _)| key == ORIGIN_LABEL)
     }
 
     /// Writes a part of a Workload's status by server-side apply.

@@ -12,7 +12,7 @@ use super::{
     prebuilt_workload, priority, queue_name, same,
 };
 use crate::workload::{
-    self, ADMISSION_GATED_BY, PODS_READY, change,
+    self, ADMISSION_GATED_BY, PODS_READY, QUOTA_RESERVED, change,
     plan::{self as life, Event},
     reason, state,
 };
@@ -507,7 +507,6 @@ fn evict(
 
 /// Brings the condition in line that says whether all pods are ready (JF-63).
 fn pods_ready(job: &dyn Observed, workload: &Arc<Workload>, now: Timestamp) -> Option<Plan> {
-    const NOT_READY: &str = "Not all pods are ready or succeeded";
     const NOT_READY_ANY_MORE: &str = "At least one pod has failed, waiting for recovery";
     const READY: &str = "All pods reached readiness and the workload is running";
     let before = state::find(workload, PODS_READY);
@@ -516,16 +515,20 @@ fn pods_ready(job: &dyn Observed, workload: &Arc<Workload>, now: Timestamp) -> O
     let was_ready = before.is_some_and(|it| it.status == "True");
     let waits_again = before.is_some_and(|it| it.reason == reason::WAIT_FOR_RECOVERY);
     let (ready, reason, message) = if !state::is_admitted(workload) {
-        (false, reason::WAIT_FOR_START, NOT_READY)
+        (false, reason::WAIT_FOR_START, change::NOT_STARTED)
     } else if job.pods_ready() {
         (true, if recovers { reason::RECOVERED } else { reason::STARTED }, READY)
     } else if was_ready || waits_again {
         (false, reason::WAIT_FOR_RECOVERY, NOT_READY_ANY_MORE)
     } else {
-        (false, reason::WAIT_FOR_START, NOT_READY)
+        (false, reason::WAIT_FOR_START, change::NOT_STARTED)
     };
     let value = if ready { "True" } else { "False" };
     if before.is_some_and(|it| it.status == value && it.reason == reason) {
+        return None;
+    }
+    // Whoever says first whether there is quota says this with it.
+    if before.is_none() && !ready && state::find(workload, QUOTA_RESERVED).is_none() {
         return None;
     }
     let mut next = Workload::clone(workload);

@@ -7,9 +7,12 @@ use types::kueue::{
 };
 
 use super::{
-    ADMITTED, BLOCKED_ON_PREEMPTION_GATES, DEACTIVATION_TARGET, EVICTED, FINISHED, PREEMPTED, QUOTA_RESERVED,
-    REQUEUED, condition, reason, state,
+    ADMITTED, BLOCKED_ON_PREEMPTION_GATES, DEACTIVATION_TARGET, EVICTED, FINISHED, PODS_READY, PREEMPTED,
+    QUOTA_RESERVED, REQUEUED, condition, reason, state,
 };
+
+/// What is said of pods before they are ready for the first time.
+pub const NOT_STARTED: &str = "Not all pods are ready or succeeded";
 
 fn status(workload: &mut Workload) -> &mut WorkloadStatus {
     workload.status.get_or_insert_default()
@@ -196,7 +199,24 @@ pub fn deactivation_target(workload: &mut Workload, reason: &str, message: &str,
 
 /// Says whether its pods are ready.
 pub fn pods_ready(workload: &mut Workload, value: bool, reason: &str, message: &str, now: Timestamp) -> bool {
-    set(workload, super::PODS_READY, value, reason, message, now)
+    set(workload, PODS_READY, value, reason, message, now)
+}
+
+/// Says of a Workload of a Job that its pods are not ready yet, if nothing was said of them (JF-63). It is said with what is
+/// said first of its quota, so that one write does for both.
+pub fn not_started(
+    status: &WorkloadStatus,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Option<WorkloadStatus> {
+    let is_said = |kind: &str| condition::find(&status.conditions, kind).is_some();
+    if !is_said(QUOTA_RESERVED) || is_said(PODS_READY) || is_said(FINISHED) {
+        return None;
+    }
+    let mut next = status.clone();
+    let waits = condition::new(PODS_READY, false, reason::WAIT_FOR_START, NOT_STARTED, generation, now);
+    condition::set(&mut next.conditions, waits);
+    Some(next)
 }
 
 /// Puts it off until `time`, but never to an earlier one (SM-30).
@@ -262,4 +282,34 @@ pub fn reclaim(workload: &mut Workload, mut pods: Vec<ReclaimablePod>) -> bool {
     let changed = *there != pods;
     *there = pods;
     changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// JF-63: with what is said first of quota, once, and not of what is over.
+    #[test]
+    fn jf_63_pods_have_not_started_when_quota_is_first_spoken_of() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+        let said = |conditions: &[&str]| {
+            let mut workload = Workload::default();
+            for kind in conditions {
+                set(&mut workload, kind, true, "Because", "", now);
+            }
+            let next = not_started(workload.status.as_ref()?, Some(3), now)?;
+            let ready = condition::find(&next.conditions, PODS_READY)?;
+            Some((
+                ready.status.clone(),
+                ready.reason.clone(),
+                ready.message.clone(),
+                ready.observed_generation,
+            ))
+        };
+        let waits = ("False".to_owned(), "WaitForStart".to_owned(), NOT_STARTED.to_owned(), Some(3));
+        assert_eq!(said(&[REQUEUED]), None, "nothing is said of its quota");
+        assert_eq!(said(&[QUOTA_RESERVED]), Some(waits));
+        assert_eq!(said(&[QUOTA_RESERVED, PODS_READY]), None, "it was said before");
+        assert_eq!(said(&[QUOTA_RESERVED, FINISHED]), None, "it is over");
+    }
 }
