@@ -2,7 +2,7 @@
 //!
 //! They have Kueue's names and labels, so that bindings that are there stay true. None of them is for the operator.
 
-use rules::framework::{Kind, batch::JOB, custom};
+use rules::framework::{Kind, kinds};
 use serde_json::{Value, json};
 
 const KUEUE: &str = "kueue.x-k8s.io";
@@ -44,11 +44,6 @@ pub fn all() -> Vec<Value> {
     roles.push(role("pending-workloads-cq-viewer", Seen::ByAll, false, &pending("clusterqueues")));
     roles.push(role("pending-workloads-lq-viewer", Seen::ByAll, true, &pending("localqueues")));
     roles
-}
-
-/// The kinds of jobs that can be queued.
-fn kinds() -> impl Iterator<Item = Kind> {
-    std::iter::once(JOB).chain(custom::ALL.iter().map(|shape| shape.kind))
 }
 
 /// A role that is the sum of those with a label. What is in it is for the cluster to say.

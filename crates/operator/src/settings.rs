@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use rules::{
     dispatch::{Adapter, adapter},
-    framework::{self, Kind, batch::JOB, custom::ALL},
+    framework::{self, Kind},
     quota,
     workload::{
         self,
@@ -90,14 +90,13 @@ impl Settings {
 
     /// The kind of Job that an object is of, if it is managed.
     pub(crate) fn managed(&self, group: &str, kind: &str) -> Option<Kind> {
-        let all = std::iter::once(JOB).chain(ALL.iter().map(|shape| shape.kind));
-        all.into_iter().find(|it| it.group == group && it.kind == kind && self.manages(it))
+        framework::kinds().find(|it| it.group == group && it.kind == kind && self.manages(it))
     }
 }
 
 /// Every kind of Job that can be managed.
 fn frameworks() -> BTreeSet<&'static str> {
-    ALL.iter().map(|shape| shape.kind.framework).chain([JOB.framework]).collect()
+    framework::kinds().map(|kind| kind.framework).collect()
 }
 
 /// Every kind of job that can run on another cluster and that others than us may have queued.

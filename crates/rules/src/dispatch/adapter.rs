@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::CONTROLLER;
+use crate::framework;
 
 /// A kind of job.
 #[derive(Debug, PartialEq, Eq)]
@@ -244,6 +245,11 @@ impl Adapter {
         } else {
             format!("{}/{}", self.group, self.version)
         }
+    }
+
+    /// Whether the manager has a controller of its own for the kind, which makes Workloads and ends them (MK-RUN-04).
+    pub fn is_queued_here(&self) -> bool {
+        framework::kinds().any(|kind| kind.group == self.group && kind.kind == self.kind)
     }
 
     /// Group, version and kind as Kueue writes them in annotations and messages (MK-FLOW-03).

@@ -77,6 +77,11 @@ impl Kind {
     }
 }
 
+/// Every kind of Job that there is a controller for, the one of Kubernetes first.
+pub fn kinds() -> impl Iterator<Item = Kind> {
+    std::iter::once(batch::JOB).chain(custom::ALL.iter().map(|shape| shape.kind))
+}
+
 /// How a Job ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {

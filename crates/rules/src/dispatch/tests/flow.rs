@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use serde_json::json;
 use types::kueue::{CheckState, Workload};
 
@@ -146,7 +147,8 @@ fn mk_sm_01_messages_tell_what_was_before() {
     assert_eq!(local::admitted_on(&"east".into()), "The workload was admitted on \"east\"");
 }
 
-/// MK-FLOW-14: the end is told in the worker's words.
+/// MK-FLOW-14, MK-RUN-04: the end is told in the worker's words, if the controller of the kind has not told it in those of
+/// the job.
 #[test]
 fn mk_flow_14_the_end_of_the_workload_is_that_on_the_worker() {
     let ended = seen()
@@ -155,7 +157,9 @@ fn mk_flow_14_the_end_of_the_workload_is_that_on_the_worker() {
         .mirror("east", complete())
         .ready("east")
         .job(|job| job.data["status"] = complete());
-    let steps = plan(&ended).steps;
+    let early = plan(&ended);
+    assert_eq!((early.steps, early.again), (vec![], Some(now() + SignedDuration::from_secs(5))));
+    let steps = plan(&long_ago(ended, "east")).steps;
     assert_eq!(steps, [Step::Finish { reason: "Because".to_owned(), message: "in words".to_owned() }]);
 }
 
