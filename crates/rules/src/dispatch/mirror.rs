@@ -27,10 +27,14 @@ pub fn status(
 ) -> Option<Value> {
     let reported = remote.data.get("status").filter(|status| status.is_object());
     let shown = local.data.get("status").cloned().unwrap_or_else(|| json!({}));
+    // Most looks find nothing new. What is held back may have to say so nevertheless.
+    if !adapter.is_suspended(&local.data) && reported.is_some_and(|reported| is_same(reported, &shown)) {
+        return None;
+    }
     let next = match adapter.back {
         Back::Job => {
             let (local, remote) = (typed(local)?, typed(remote)?);
-            if is_untold(&local) && is_held_back(&remote) && !is_finished(&remote) {
+            if is_untold(&local) && is_to_start(&remote) {
                 return None;
             }
             serde_json::to_value(job_status(&local, &remote, now)).ok()?
@@ -166,6 +170,11 @@ fn follow_times(status: &mut JobStatus, local: &Job, remote: &Job) {
 /// Nothing is shown of it yet: that the mirror waits to be started is no news.
 fn is_untold(job: &Job) -> bool {
     *job::status(job) == JobStatus::default()
+}
+
+/// Held back, or no longer so and its controller has yet to see that.
+fn is_to_start(mirror: &Job) -> bool {
+    (is_held_back(mirror) || is_true(job::status(mirror), SUSPENDED)) && !is_finished(mirror)
 }
 
 /// Suspended, and not only about to be (MK-JOB-05).

@@ -45,6 +45,9 @@ fn when_a_status_is_shown() {
     assert_eq!(shown(&here(false, running()), &there(false, running())), None, "MK-JOB-06");
     let waits = json!({"conditions": [{"type": "Suspended", "status": "True"}]});
     assert_eq!(shown(&here(false, json!({})), &there(true, waits.clone())), None, "not started yet");
+    let released = there(false, waits.clone());
+    assert_eq!(shown(&here(false, json!({})), &released), None, "nor seen by its controller to be released");
+    assert_eq!(shown(&here(true, json!({})), &released), None, "nor does it run while it is held back here");
     assert!(shown(&here(false, running()), &there(true, waits)).is_some(), "stopped there");
 }
 
