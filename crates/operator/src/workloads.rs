@@ -12,8 +12,8 @@ use types::kueue::Workload;
 
 use crate::{Context, Error, error::is_outdated, events::WORKLOADS};
 
-/// How many Workloads are looked at at once, as Kueue's manifest has it.
-const AT_ONCE: usize = 10;
+/// How many Workloads are looked at at once: as many as admissions are written at once.
+const AT_ONCE: usize = 32;
 
 /// Starts the controller.
 pub(crate) fn start(context: &Arc<Context>, tasks: &mut Tasks) {

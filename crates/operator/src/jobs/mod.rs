@@ -49,8 +49,9 @@ use crate::{
     write::{difference_of, patch_object, patch_status},
 };
 
-/// How many Jobs of a kind are looked at at once, as Kueue's manifest has it.
-const AT_ONCE: usize = 5;
+/// How many Jobs of a kind are looked at at once: as many as admissions are written at once, so that nobody who got in
+/// waits for a hand to start him.
+const AT_ONCE: usize = 32;
 
 /// A kind of Job.
 pub(crate) trait Framework: Send + Sync + 'static {
