@@ -54,6 +54,7 @@ pub(crate) struct Context {
     recorder: events::Recorder,
     metrics: Arc<metrics::Metrics>,
     admission: admission::Handle,
+    dispatch: dispatch::Handle,
 }
 
 /// Starts an operator on the cluster of `client`, for as long as `tasks` live. It acts as soon as it has seen what
@@ -67,6 +68,7 @@ pub fn start(client: Client, settings: Settings, clock: Clock, tasks: &mut Tasks
         recorder: events::Recorder::start(client.clone(), clock.clone(), Arc::clone(&metrics), tasks),
         metrics,
         admission: admission::Handle::default(),
+        dispatch: dispatch::Handle::default(),
         client,
         clock,
         settings,

@@ -31,7 +31,7 @@ const WRITES: usize = 32;
 const VERDICT: Duration = Duration::from_millis(50);
 /// How long it may take at most. Where many get in, who waits now is in before anybody has read why not, and whatever was
 /// missing is another amount by then.
-const LATE_VERDICT: Duration = Duration::from_secs(1);
+const LATE_VERDICT: Duration = Duration::from_secs(3);
 /// How often it is asked meanwhile whether there is time to write it.
 const LEISURE: Duration = Duration::from_millis(250);
 /// How long a cache is given to see what others wrote.

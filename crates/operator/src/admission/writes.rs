@@ -100,8 +100,8 @@ impl Context {
         Ok(Next::Done)
     }
 
-    /// Writes that a Workload gets in, since it was decided (SM-10). Its checks are listed with it, so that one write
-    /// does.
+    /// Writes that a Workload gets in, since it was decided (SM-10). Its checks are listed with it, and to which clusters
+    /// it is offered, so that one write does.
     async fn admit(
         &self,
         key: &Key,
@@ -124,6 +124,7 @@ impl Context {
             next.status.get_or_insert_default().admission_checks = listed;
         }
         change::sync_admitted(&mut next, now);
+        let next = self.dispatch.offered(next);
         let status = next.status.clone().unwrap_or_default();
         let answer = match self.apply_admission(&workload, &status, Manner::Loose).await {
             Ok(answer) => answer,
@@ -166,6 +167,14 @@ impl Context {
         }
         if !changed {
             return Ok(None);
+        }
+        // Its checks are listed with it, so that nobody writes once more for that (AC-4).
+        let local_queue = self.caches.local_queue_of(&workload);
+        let cluster_queue =
+            local_queue.and_then(|queue| self.caches.cluster_queue(&queue.spec.cluster_queue));
+        let required = cluster_queue.map(|queue| checks::required(&queue, None));
+        if let Some(listed) = required.and_then(|it| checks::synced(&status.admission_checks, &it, now)) {
+            status.admission_checks = listed;
         }
         let status = status.clone();
         match self.apply_admission(&workload, &status, Manner::Strict).await {

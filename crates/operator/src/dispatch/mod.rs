@@ -26,7 +26,7 @@ mod quota;
 mod settings;
 mod worker;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::{Api, Client};
@@ -59,6 +59,20 @@ impl Wake {
     /// A check changed.
     pub(crate) fn check(&self, key: Key) {
         self.checks.add(key);
+    }
+}
+
+/// What others may ask of dispatch.
+#[derive(Default)]
+pub(crate) struct Handle(OnceLock<Arc<Shared>>);
+
+impl Handle {
+    /// A Workload that is about to get quota, with the clusters that it is offered to, as far as that is known.
+    pub(crate) fn offered(&self, next: Workload) -> Workload {
+        match self.0.get().filter(|shared| shared.is_ready()) {
+            Some(shared) => observe::offered(shared, next),
+            None => next,
+        }
     }
 }
 
@@ -136,6 +150,8 @@ pub(crate) fn start(context: &Context, tasks: &mut Tasks) {
         recorder: context.recorder.clone(),
         metrics: Arc::clone(&context.metrics),
     });
+    // Nobody else sets it.
+    let _ = context.dispatch.0.set(Arc::clone(&shared));
     clusters::start(&shared, tasks);
     checks::start(&shared, tasks);
     manager::start(&shared, tasks);
@@ -154,6 +170,15 @@ impl Shared {
         self.checks.ready().await;
         self.configs.ready().await;
         self.objects.ready().await;
+    }
+
+    /// Whether everything on the manager was seen once.
+    fn is_ready(&self) -> bool {
+        self.workloads.is_ready()
+            && self.jobs.is_ready()
+            && self.checks.is_ready()
+            && self.configs.is_ready()
+            && self.objects.is_ready()
     }
 
     /// Looks again at every Workload.

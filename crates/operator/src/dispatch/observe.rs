@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::core::DynamicObject;
 use reconcile::Key;
 use rules::dispatch::{
-    Adapter, CONTROLLER, Check, ClusterName, Link, Observed, Owner, Plan, Remote, check, decide,
+    Adapter, CONTROLLER, Check, ClusterName, Link, Observed, Owner, Plan, Remote, Step, check, decide, local,
 };
 use types::kueue::Workload;
 
@@ -14,8 +14,31 @@ use crate::kinds::kind_of;
 
 /// What is known about a Workload, and what to do about it now.
 pub(super) fn decided(shared: &Shared, key: &Key) -> (Observed, Plan) {
+    decided_on(shared, key, shared.workloads.get(key))
+}
+
+/// A Workload that is about to get quota, with what would be written next: to whom it is offered, or why to nobody. So one
+/// write does for both.
+pub(super) fn offered(shared: &Shared, next: Workload) -> Workload {
+    if multikueue_check(shared, &next).is_none() {
+        return next;
+    }
+    let (seen, plan) = decided_on(shared, &Key::of(&next), Some(Arc::new(next.clone())));
+    let Some(check) = &seen.check else { return next };
+    // Who is about to be reached is waited for: where few are asked, they are the first.
+    let is_known =
+        |name: &ClusterName| seen.remotes.get(name).is_some_and(|remote| remote.link != Link::Connecting);
+    if !seen.configured.iter().all(is_known) {
+        return next;
+    }
+    let offers = |step: &&Step| matches!(step, Step::Nominate(_) | Step::Say(_));
+    let steps: Vec<&Step> = plan.on_manager().filter(offers).collect();
+    local::apply(&next, &check.name, &steps, shared.clock.now())
+}
+
+fn decided_on(shared: &Shared, key: &Key, local: Option<Arc<Workload>>) -> (Observed, Plan) {
     let now = shared.clock.now();
-    let seen = observe(shared, key);
+    let seen = observe(shared, key, local);
     #[cfg(feature = "planted")]
     let seen = {
         let mut seen = seen;
@@ -33,16 +56,17 @@ pub(super) fn decided(shared: &Shared, key: &Key) -> (Observed, Plan) {
 }
 
 /// Everything that is known about a Workload.
-fn observe(shared: &Shared, key: &Key) -> Observed {
-    let local = shared.workloads.get(key);
+fn observe(shared: &Shared, key: &Key, local: Option<Arc<Workload>>) -> Observed {
     let owner = local.as_deref().and_then(Owner::of);
     let adapter = owner.as_ref().and_then(Owner::adapter);
-    let job = owner.as_ref().zip(adapter).and_then(|(owner, adapter)| {
+    let check = local.as_deref().and_then(|local| multikueue_check(shared, local));
+    // What runs here is nobody's to look at.
+    let delegated = owner.as_ref().zip(adapter).filter(|_| check.is_some());
+    let job = delegated.and_then(|(owner, adapter)| {
         let job = local_job(shared, adapter, &Key::new(key.namespace.as_str(), owner.name.as_str()))?;
         // One that was deleted and submitted again has nothing to do with what became of the first.
         owner.is(&job).then_some(job)
     });
-    let check = local.as_deref().and_then(|local| multikueue_check(shared, local));
     let configured = check.as_ref().map(|check| configured(shared, &check.name)).unwrap_or_default();
     let of_job = owner.map(|owner| Key::new(key.namespace.as_str(), owner.name));
     let remotes = shared.clusters.all().into_iter().map(|(name, connection)| {

@@ -27,7 +27,7 @@ async fn offered(fleet: &Fleet, job: &str) -> anyhow::Result<Vec<&'static str>> 
     Ok(holders)
 }
 
-async fn until_offered(fleet: &Fleet, job: &str, clusters: &[&str]) -> anyhow::Result<()> {
+pub(super) async fn until_offered(fleet: &Fleet, job: &str, clusters: &[&str]) -> anyhow::Result<()> {
     eventually(&format!("{job} is offered to {clusters:?}"), async || {
         Ok((offered(fleet, job).await? == clusters).then_some(()))
     })
@@ -35,7 +35,7 @@ async fn until_offered(fleet: &Fleet, job: &str, clusters: &[&str]) -> anyhow::R
 }
 
 /// No worker admits anything any more, or again.
-async fn close_workers(fleet: &Fleet, closed: bool) -> anyhow::Result<()> {
+pub(super) async fn close_workers(fleet: &Fleet, closed: bool) -> anyhow::Result<()> {
     let queue =
         json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "team"}});
     let policy = if closed { "Hold" } else { "None" };

@@ -21,6 +21,7 @@ use types::kueue::Workload;
 use super::{
     faults::{Fault, Faults},
     pods::{self, Witness},
+    written::Written,
 };
 
 /// How long anything may take.
@@ -43,6 +44,10 @@ pub(crate) struct Fleet {
     pub(crate) workers: BTreeMap<&'static str, Site>,
     pub(crate) witness: Witness,
     pub(crate) settings: Settings,
+    /// The clock of the manager's operator, from when it is started next.
+    pub(crate) clock: Clock,
+    /// What operators write, where all clusters are in this process.
+    pub(crate) written: Written,
     /// The manager's operator, to be asked what it counted.
     pub(crate) operator: Option<Operator>,
     running: Option<Tasks>,
@@ -248,13 +253,14 @@ impl Fleet {
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
             .with_test_writer()
             .try_init();
-        let (witness, mut watching) = (Witness::default(), Tasks::new());
+        let (witness, written, mut watching) = (Witness::default(), Written::default(), Tasks::new());
         for (name, worker) in &mut workers {
             install(&worker.client, &Conversion::Embedded).await?;
             worker.queues("10", &[]).await?;
             match works {
                 Who::Ferry => {
-                    let (client, settings) = (worker.client.clone(), Settings::default());
+                    let client = written.on(worker.client.clone(), "worker", name);
+                    let settings = Settings::default();
                     operator::start(client, settings, Clock::system(), &mut worker.tasks).ready().await;
                 }
                 Who::Kueue => worker.start_kueue().await?,
@@ -271,7 +277,8 @@ impl Fleet {
             let sites: BTreeMap<String, (Client, Faults)> = workers
                 .iter()
                 .map(|(name, site)| {
-                    (format!("https://{name}.test"), (site.client.clone(), site.faults.clone()))
+                    let client = written.on(site.client.clone(), "manager", name);
+                    (format!("https://{name}.test"), (client, site.faults.clone()))
                 })
                 .collect();
             settings.dispatch.connect = Arc::new(move |config| {
@@ -284,8 +291,17 @@ impl Fleet {
                 })
             });
         }
-        let (operator, running) = (None, None);
-        let mut fleet = Fleet { manager, workers, witness, settings, operator, running, _watching: watching };
+        let mut fleet = Fleet {
+            manager,
+            workers,
+            witness,
+            settings,
+            clock: Clock::system(),
+            written,
+            operator: None,
+            running: None,
+            _watching: watching,
+        };
         fleet.configure().await?;
         match manages {
             Who::Ferry => fleet.start().await,
@@ -327,8 +343,8 @@ impl Fleet {
     /// Starts the manager's operator.
     pub(crate) async fn start(&mut self) {
         let mut tasks = Tasks::new();
-        let client = self.manager.client.clone();
-        let operator = operator::start(client, self.settings.clone(), Clock::system(), &mut tasks);
+        let client = self.written.on(self.manager.client.clone(), "manager", "manager");
+        let operator = operator::start(client, self.settings.clone(), self.clock.clone(), &mut tasks);
         operator.ready().await;
         (self.operator, self.running) = (Some(operator), Some(tasks));
     }

@@ -13,3 +13,5 @@ mod refusals;
 mod scenarios;
 mod sharing;
 mod wire;
+mod writes;
+mod written;

@@ -1,0 +1,137 @@
+//! What operators write on their way to clusters, by what it is.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex},
+};
+
+use http::Request;
+use kube::{Client, client::Body};
+use serde_json::Value;
+
+use crate::way::{Passed, through};
+
+/// What was written, in the order in which it was answered.
+#[derive(Clone, Default)]
+pub(crate) struct Written(Arc<Mutex<Vec<Write>>>);
+
+/// One write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Write {
+    /// Whose operator wrote, and where.
+    pub(crate) by: &'static str,
+    pub(crate) on: &'static str,
+    /// What it did, to what.
+    pub(crate) verb: &'static str,
+    pub(crate) kind: String,
+    /// The object, or what an event is about.
+    pub(crate) name: String,
+    /// The conditions that it was written with, or the reason of an event.
+    pub(crate) said: String,
+    /// The status of the answer.
+    pub(crate) answer: u16,
+}
+
+impl fmt::Display for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Write { by, on, verb, kind, name, said, answer } = self;
+        write!(f, "{by} on {on}: {verb} {kind} {name} {said} ({answer})")
+    }
+}
+
+impl Written {
+    /// A client whose writes are noted.
+    pub(crate) fn on(&self, client: Client, by: &'static str, on: &'static str) -> Client {
+        let written = self.clone();
+        through(move |request| pass(written.clone(), client.clone(), by, on, request))
+    }
+
+    /// Everything so far.
+    pub(crate) fn all(&self) -> Vec<Write> {
+        self.0.lock().expect("nobody panics here").clone()
+    }
+
+    /// Forgets what was written.
+    pub(crate) fn clear(&self) {
+        self.0.lock().expect("nobody panics here").clear();
+    }
+}
+
+/// Passes a request on, and takes note of it if it changes something.
+fn pass(
+    written: Written,
+    client: Client,
+    by: &'static str,
+    on: &'static str,
+    request: Request<Body>,
+) -> Passed {
+    Box::pin(async move {
+        if request.method() == http::Method::GET {
+            return client.send(request).await.map_err(std::io::Error::other);
+        }
+        let (head, body) = request.into_parts();
+        let bytes = body.collect_bytes().await.map_err(std::io::Error::other)?;
+        let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let (kind, name) = of(head.uri.path());
+        let (verb, name, said) = match kind.as_str() {
+            "events" => {
+                let about = body["regarding"]["kind"].as_str().unwrap_or_default();
+                ("POST", about.to_owned(), body["reason"].as_str().unwrap_or_default().to_owned())
+            }
+            _ => (verb(&head), name, said(&body)),
+        };
+        let answer = client.send(Request::from_parts(head, Body::from(bytes))).await;
+        let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
+        let write = Write { by, on, verb, kind, name, said, answer: code };
+        written.0.lock().expect("nobody panics here").push(write);
+        answer.map_err(std::io::Error::other)
+    })
+}
+
+fn verb(head: &http::request::Parts) -> &'static str {
+    let manner = head.headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match head.method.as_str() {
+        "PATCH" if manner.contains("apply") => "APPLY",
+        "PATCH" => "PATCH",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "DELETE" => "DELETE",
+        _ => "?",
+    }
+}
+
+/// The kind, with its part, and the name that an address is of.
+fn of(path: &str) -> (String, String) {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let parts = if parts.first() == Some(&"api") { &parts[2..] } else { &parts[3..] };
+    let parts = if parts.first() == Some(&"namespaces") && parts.len() > 2 { &parts[2..] } else { parts };
+    let kind = parts.first().copied().unwrap_or_default();
+    let name = parts.get(1).copied().unwrap_or_default().to_owned();
+    match parts.get(2) {
+        Some(part) => (format!("{kind}/{part}"), name),
+        None => (kind.to_owned(), name),
+    }
+}
+
+/// The conditions in a body and other parts of a status, or else which fields it has.
+fn said(body: &Value) -> String {
+    let mut said = Vec::new();
+    for condition in body["status"]["conditions"].as_array().into_iter().flatten() {
+        let text = |field: &str| condition[field].as_str().unwrap_or_default();
+        said.push(format!("{}={}/{}", text("type"), text("status"), text("reason")));
+    }
+    for part in ["metadata", "spec", "status"] {
+        let fields = body[part].as_object().into_iter().flatten().map(|(key, _)| format!("{part}.{key}"));
+        said.extend(fields.filter(|field| {
+            ![
+                "metadata.name",
+                "metadata.namespace",
+                "metadata.uid",
+                "metadata.resourceVersion",
+                "status.conditions",
+            ]
+            .contains(&field.as_str())
+        }));
+    }
+    said.join(" ")
+}
