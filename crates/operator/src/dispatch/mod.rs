@@ -7,7 +7,7 @@
 //!
 //! - `clusters`: MultiKueueClusters, the way to them, and their condition; `connection` is one of them, kept up.
 //! - `checks`: the condition of AdmissionChecks.
-//! - `observe`: what a decision looks at; `manager` and `worker` are the lanes.
+//! - `observe`: what a decision looks at, with `forms` of jobs that are made once; `manager` and `worker` are the lanes.
 //! - `quota`: ClusterQueues whose quota is that of their workers.
 //! - `book`: what is remembered about a Workload on a worker and is in no object. All of it may be forgotten.
 
@@ -17,6 +17,7 @@ mod checks;
 mod clusters;
 mod connection;
 mod due;
+mod forms;
 mod kubeconfig;
 mod manager;
 mod observe;
@@ -84,6 +85,8 @@ struct Shared {
     wake: Wake,
     workloads: Cache<Workload>,
     jobs: Cache<Job>,
+    /// The same, as a decision looks at them.
+    forms: forms::Forms,
     checks: Cache<AdmissionCheck>,
     /// Jobs on the manager of kinds other than batch Job.
     kinds: Kinds,
@@ -141,6 +144,7 @@ pub(crate) fn start(context: &Context, tasks: &mut Tasks) {
         wake,
         workloads,
         jobs,
+        forms: forms::Forms::default(),
         checks,
         kinds,
         configs,

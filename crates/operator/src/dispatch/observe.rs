@@ -63,7 +63,7 @@ fn observe(shared: &Shared, key: &Key, local: Option<Arc<Workload>>) -> Observed
     // What runs here is nobody's to look at.
     let delegated = owner.as_ref().zip(adapter).filter(|_| check.is_some());
     let job = delegated.and_then(|(owner, adapter)| {
-        let job = local_job(shared, adapter, &Key::new(key.namespace.as_str(), owner.name.as_str()))?;
+        let job = local_job(shared, key, adapter, &Key::new(key.namespace.as_str(), owner.name.as_str()))?;
         // One that was deleted and submitted again has nothing to do with what became of the first.
         owner.is(&job).then_some(job)
     });
@@ -78,13 +78,11 @@ fn observe(shared: &Shared, key: &Key, local: Option<Arc<Workload>>) -> Observed
 }
 
 /// The job of a Workload on the manager.
-fn local_job(shared: &Shared, adapter: &Adapter, key: &Key) -> Option<Arc<DynamicObject>> {
+fn local_job(shared: &Shared, workload: &Key, adapter: &Adapter, key: &Key) -> Option<Arc<DynamicObject>> {
     if adapter.kind != "Job" {
         return shared.kinds.seen(&kind_of(adapter))?.get(key);
     }
-    let job = shared.jobs.get(key)?;
-    let data = serde_json::json!({"spec": job.spec, "status": job.status});
-    Some(Arc::new(DynamicObject { types: None, metadata: job.metadata.clone(), data }))
+    Some(shared.forms.of(workload, &shared.jobs.get(key)?))
 }
 
 /// The first of its checks that is MultiKueue's (MK-FLOW-02).
