@@ -3,6 +3,8 @@
 //! A declaration says where an object of the kind keeps what dispatch has to know; what is done with it is the same for
 //! all kinds, except for what [`Back`] and [`Forward`] name.
 
+use jiff::Timestamp;
+use kube_core::DynamicObject;
 use serde_json::Value;
 
 use super::CONTROLLER;
@@ -278,6 +280,20 @@ impl Adapter {
             End::Succeeded => matches!(condition(object, "Succeeded"), Some("True" | "False")),
             End::Never => false,
         }
+    }
+
+    /// Whether an object failed because it was deleted: its pods are, and that counts as their failure. It had not ended
+    /// when that was asked for, and its job is to run again.
+    pub fn is_killed(&self, object: &DynamicObject) -> bool {
+        let (Some(deleted), End::Conditions(_)) = (&object.metadata.deletion_timestamp, self.end) else {
+            return false;
+        };
+        let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
+        let failed =
+            conditions.into_iter().flatten().find(|it| it["type"] == "Failed" && it["status"] == "True");
+        let since =
+            failed.and_then(|failed| failed["lastTransitionTime"].as_str()?.parse::<Timestamp>().ok());
+        since.is_some_and(|since| since >= deleted.0)
     }
 }
 

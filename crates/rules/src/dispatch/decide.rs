@@ -269,7 +269,8 @@ impl Case<'_> {
         let end = end.filter(|end| {
             !OUT_OF_SYNC.contains(&end.reason.as_str()) && end.reason != "WorkloadSliceReplaced"
         });
-        let mirror_ended = mirror.is_some_and(|mirror| self.adapter.is_finished(&mirror.data));
+        let mirror_ended = mirror
+            .is_some_and(|mirror| self.adapter.is_finished(&mirror.data) && !self.adapter.is_killed(mirror));
         if !mirror_ended && end.is_none() {
             return None;
         }
@@ -448,7 +449,8 @@ impl Case<'_> {
     }
 
     fn mirrored(&self, holder: &ClusterName, mirror: Option<&DynamicObject>) -> Option<Step> {
-        let status = mirror::status(self.adapter, self.seen.job.as_deref()?, mirror?, self.now)?;
+        let mirror = mirror.filter(|mirror| !self.adapter.is_killed(mirror))?;
+        let status = mirror::status(self.adapter, self.seen.job.as_deref()?, mirror, self.now)?;
         Some(Step::Mirror { cluster: holder.clone(), status })
     }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 use types::kueue::CheckState;
 
@@ -117,6 +118,31 @@ fn the_end_is_recorded_before_anything_is_removed() {
     check(long_ago(recorded, "east"), "finish Because, because ended on east");
     // Also if the manager has evicted it meanwhile.
     check(ended.evicted(), "mirror east, because ended on east");
+}
+
+/// A mirror that is deleted to run elsewhere fails, because its pods are deleted: that is not the end of its job. That it
+/// completed nevertheless, or had failed before, is.
+#[test]
+fn a_mirror_that_fails_because_it_is_deleted_has_not_ended() {
+    let ended = |kind: &str, at: Timestamp| {
+        let mut status = running();
+        status["conditions"] =
+            json!([{"type": kind, "status": "True", "lastTransitionTime": at.to_string()}]);
+        let mut seen = seen().quota().copy("west", &["Admitted"]).mirror("west", status).ready("west");
+        seen.0.configured = vec!["east".into()];
+        seen.remote("west", |west| {
+            let mirror = Arc::make_mut(west.job.as_mut().expect("a mirror"));
+            mirror.metadata.deletion_timestamp = Some(Time(ago(5)));
+        })
+    };
+    check(ended("Failed", ago(5)), "delete west, because west is not configured");
+    check(ended("Failed", ago(4)), "delete west, because west is not configured");
+    check(ended("Failed", ago(6)), "mirror west, because ended on west");
+    check(ended("Complete", ago(4)), "mirror west, because ended on west");
+    // Nor is it shown while the manager takes it back.
+    let evicted = ended("Failed", ago(4)).evicted();
+    let plan = decide(&evicted.0, &Policy::default(), now());
+    assert!(!plan.steps.iter().any(|step| matches!(step, Step::Mirror { .. })), "{plan}");
 }
 
 /// MK-FLOW-12, MK-FLOW-13, MK-FLOW-15: refusals, not ends.
