@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 /// So many jobs with news make each of them wait once more as long.
 const CROWD: usize = 4;
-/// But never longer than so many times: with the usual tenth of a second, as long as Kueue collects (section 4.1 of the rules).
+/// But never longer than so many times: with the usual tenth of a second, as long as Kueue collects (section 3.3 of the rules).
 const LONGEST: u32 = 10;
 
 /// When the news of each job are due. What is due stays so until it is forgotten: whoever fails to show it comes back
