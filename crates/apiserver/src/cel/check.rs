@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
+    format,
     issue::Issue,
     signatures::{self, Overload},
     syntax::{Expr, Fold, Kind, Step},
@@ -19,8 +20,19 @@ pub(super) struct Checked {
 /// Checks `expr` with `variables` in scope.
 pub(super) fn check(expr: &Expr, variables: &[(&str, Type)]) -> Result<Checked, Vec<Issue>> {
     let scope = variables.iter().map(|(name, r#type)| ((*name).to_owned(), r#type.clone())).collect();
-    let mut checker = Checker { scope, given: variables.len(), used: Vec::new(), issues: Vec::new() };
+    let mut checker = Checker {
+        scope,
+        given: variables.len(),
+        used: Vec::new(),
+        issues: Vec::new(),
+        literals: Vec::new(),
+        in_format: false,
+    };
     let r#type = checker.check(expr);
+    // Literals are looked at once all types are right.
+    if checker.issues.is_empty() {
+        checker.issues = checker.literals;
+    }
     if checker.issues.is_empty() { Ok(Checked { r#type, used: checker.used }) } else { Err(checker.issues) }
 }
 
@@ -48,6 +60,10 @@ struct Checker {
     given: usize,
     used: Vec<String>,
     issues: Vec<Issue>,
+    /// What is wrong with literals that can only fail when they are used.
+    literals: Vec<Issue>,
+    /// What is formatted may be of any types, though it stands in a list.
+    in_format: bool,
 }
 
 impl Checker {
@@ -191,26 +207,26 @@ impl Checker {
         if let Some(target) = target {
             types.push(self.check(target));
         }
-        for arg in args {
-            types.push(match &arg.kind {
-                // What is formatted may be of any types, though it stands in a list.
-                Kind::List(items) if name == "format" => {
-                    for item in items {
-                        self.check(&item.value);
-                    }
-                    Type::list(Type::Dyn)
-                }
-                _ => self.check(arg),
-            });
+        let outside = self.in_format;
+        self.in_format |= name == "format";
+        let formatted = format::literal(target, args).filter(|_| name == "format");
+        if let Some((text, values)) = formatted {
+            let of_values: Vec<Type> = values.iter().map(|value| self.check(value)).collect();
+            self.literals.extend(format::check(text, &values, &of_values, at));
+            types.push(Type::list(Type::Dyn));
+        } else {
+            types.extend(args.iter().map(|arg| self.check(arg)).collect::<Vec<_>>());
         }
+        self.in_format = outside;
         if AUTHORIZER.contains(&name) && types.contains(&Type::Wrong) {
             return Type::Wrong;
         }
         if signatures::overloads(name).is_empty() {
             return self.issue(at, format!("undeclared reference to '{name}' (in container '')"));
         }
-        if let Some(issue) = wrong_literal(name, target, args) {
-            return self.issue(args.last().map_or(at, |arg| arg.at), issue);
+        if wrong_literal(name, target, args) {
+            let at = args.last().map_or(at, |arg| arg.at);
+            self.literals.push(Issue::at(at, format!("invalid {name} argument")));
         }
         self.resolve(at, name, types, target.is_some())
     }
@@ -245,6 +261,7 @@ impl Checker {
             None => found,
             Some(known) if known.is_dyn() || found.is_dyn() => Type::Dyn,
             Some(known) if unify(&known, &found, &mut BTreeMap::new()) => known,
+            Some(_) if self.in_format => Type::Dyn,
             Some(known) => self.issue(at, format!("expected type '{known}' but found '{found}'")),
         }
     }
@@ -353,20 +370,18 @@ fn qualified_type(operand: &Expr, field: &str) -> Option<Type> {
     Type::named(&format!("{prefix}.{field}"))
 }
 
-/// Literals that can only fail at run time are refused at once.
-fn wrong_literal(name: &str, target: Option<&Expr>, args: &[Expr]) -> Option<String> {
-    let Some(Kind::String(text)) = args.last().map(|arg| &arg.kind) else { return None };
-    match (name, target.is_some(), args.len()) {
-        ("duration", false, 1) if super::time::duration(text).is_none() => {
-            Some("invalid duration argument".into())
+/// Whether a literal can only fail when it is used.
+fn wrong_literal(name: &str, target: Option<&Expr>, args: &[Expr]) -> bool {
+    let Some(literal) = args.last().map(|arg| &arg.kind) else { return false };
+    match (name, target.is_some(), args.len(), literal) {
+        ("duration", false, 1, Kind::String(text)) => super::time::duration(text).is_none(),
+        // It has a type, and no meaning.
+        ("duration", false, 1, Kind::Int(_)) => true,
+        ("timestamp", false, 1, Kind::String(text)) => super::time::timestamp(text).is_none(),
+        ("matches", true, 1, Kind::String(text)) | ("matches", false, 2, Kind::String(text)) => {
+            crate::crd::pattern::compile(text).is_err()
         }
-        ("timestamp", false, 1) if super::time::timestamp(text).is_none() => {
-            Some("invalid timestamp argument".into())
-        }
-        ("matches", true, 1) | ("matches", false, 2) if crate::crd::pattern::compile(text).is_err() => {
-            Some("invalid matches argument".into())
-        }
-        _ => None,
+        _ => false,
     }
 }
 

@@ -18,6 +18,7 @@
 
 mod check;
 mod eval;
+mod format;
 mod functions;
 mod issue;
 mod library;

@@ -6,7 +6,8 @@ use types::go;
 
 use super::{
     eval::Budget,
-    functions::{address, block, part, pattern, print, quantity, size},
+    format,
+    functions::{address, block, part, pattern, quantity, size},
     library::{Cidr, Semver, Url, ip},
     value::{Error, List, Outcome, Value},
 };
@@ -49,7 +50,7 @@ pub(super) fn call<'a>(
         ("split", [Value::String(separator), Value::Int(limit)]) => Ok(split(text, separator, *limit)),
         ("substring", [Value::Int(start)]) => offset(text, *start).map(|start| part(text, start, text.len())),
         ("substring", [Value::Int(start), Value::Int(end)]) => substring(text, *start, *end),
-        ("format", [Value::List(args)]) => format(text, args),
+        ("format", [Value::List(args)]) => format::format(text, args),
         ("strings.quote", []) => Ok(Value::text(go::quote(text))),
         ("url", []) => {
             let unreadable = || {
@@ -162,88 +163,4 @@ pub(super) fn join<'a>(list: &List<'a>, separator: &str) -> Outcome<'a> {
         }
     }
     Ok(Value::text(parts.join(separator)))
-}
-
-/// `"%s of %d".format([…])`, with the verbs s, d, f, e, b, o, x and X.
-fn format<'a>(pattern: &str, args: &List<'a>) -> Outcome<'a> {
-    let mut out = String::new();
-    let (mut rest, mut next) = (pattern, 0);
-    while let Some(at) = rest.find('%') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
-        if let Some(tail) = rest.strip_prefix('%') {
-            out.push('%');
-            rest = tail;
-            continue;
-        }
-        let mut precision = None;
-        if let Some(tail) = rest.strip_prefix('.') {
-            let digits = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
-            precision = tail[..digits].parse::<usize>().ok().filter(|digits| *digits <= 100);
-            rest = &tail[digits..];
-        }
-        let verb = rest.chars().next().ok_or_else(|| Error::failed("unexpected end of string"))?;
-        rest = &rest[verb.len_utf8()..];
-        let missing = || Error::failed(format!("index {next} out of range"));
-        let arg = args.get(next).ok_or_else(missing)??;
-        next += 1;
-        out.push_str(&clause(verb, precision, &arg)?);
-    }
-    out.push_str(rest);
-    if next != args.len() {
-        return Err(Error::failed(format!(
-            "unused arguments in format string: {} given, {next} used",
-            args.len()
-        )));
-    }
-    Ok(Value::text(out))
-}
-
-fn clause(verb: char, precision: Option<usize>, arg: &Value<'_>) -> Result<String, Error> {
-    #[expect(clippy::cast_precision_loss, reason = "asked to print an integer as a double")]
-    let double = |arg: &Value<'_>| match arg {
-        Value::Double(value) => Some(*value),
-        Value::Int(value) => Some(*value as f64),
-        Value::Uint(value) => Some(*value as f64),
-        _ => None,
-    };
-    let wrong = || Error::failed(format!("unrecognized formatting clause \"{verb}\" for {}", arg.type_of()));
-    Ok(match (verb, arg) {
-        ('s', arg) => print(arg),
-        ('d', Value::Int(_) | Value::Uint(_)) => print(arg),
-        ('f', arg) => format!("{:.*}", precision.unwrap_or(6), double(arg).ok_or_else(wrong)?),
-        ('e', arg) => exponent(double(arg).ok_or_else(wrong)?, precision.unwrap_or(6)),
-        ('b', Value::Int(value)) if *value < 0 => format!("-{:b}", value.unsigned_abs()),
-        ('b', Value::Int(value)) => format!("{value:b}"),
-        ('b', Value::Uint(value)) => format!("{value:b}"),
-        ('b', Value::Bool(value)) => u8::from(*value).to_string(),
-        ('o', Value::Int(value)) => signed(*value, |value| format!("{value:o}")),
-        ('o', Value::Uint(value)) => format!("{value:o}"),
-        ('x', Value::Int(value)) => signed(*value, |value| format!("{value:x}")),
-        ('x', Value::Uint(value)) => format!("{value:x}"),
-        ('X', Value::Int(value)) => signed(*value, |value| format!("{value:X}")),
-        ('X', Value::Uint(value)) => format!("{value:X}"),
-        ('x', Value::String(text)) => hex(text.as_bytes()),
-        ('X', Value::String(text)) => hex(text.as_bytes()).to_uppercase(),
-        ('x', Value::Bytes(bytes)) => hex(bytes),
-        ('X', Value::Bytes(bytes)) => hex(bytes).to_uppercase(),
-        _ => return Err(wrong()),
-    })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
-}
-
-fn signed(value: i64, print: impl Fn(u64) -> String) -> String {
-    format!("{}{}", if value < 0 { "-" } else { "" }, print(value.unsigned_abs()))
-}
-
-/// `1.5e+02`, with at least two digits of exponent.
-fn exponent(value: f64, precision: usize) -> String {
-    let printed = format!("{value:.precision$e}");
-    let Some((digits, exponent)) = printed.split_once('e') else { return printed };
-    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |rest| ('-', rest));
-    format!("{digits}e{sign}{exponent:0>2}")
 }

@@ -192,7 +192,7 @@ fn strings() {
         check(source, expected);
     }
     fails("self.s.substring(9) == ''", "index out of range: 9");
-    fails("'%d'.format(['x']) == ''", "unrecognized formatting clause");
+    fails("'%d'.format([dyn('x')]) == ''", "decimal clause can only be used on integers, was given string");
 }
 
 #[test]

@@ -135,12 +135,13 @@ impl Version {
         errors.extend(self.scale.iter().flat_map(|scale| scale::validate(object, scale, true)));
         errors.extend(meta::validate(object, &self.schema, false, &Path::root()));
         errors.extend(self.validate_lists(object));
-        self.run_rules(object, None, &mut errors);
+        self.run_rules(object, None, &mut errors, &mut Vec::new());
         errors
     }
 
-    /// Every error of a changed object that is not in a part that did not change.
-    pub fn validate_update(&self, object: &Value, old: &Value) -> Errors {
+    /// Every error of a changed object that is not in a part that did not change. Rules that hold no longer in such parts
+    /// are told in `warnings`.
+    pub fn validate_update(&self, object: &Value, old: &Value, warnings: &mut Vec<String>) -> Errors {
         let wrong_type = self.validate_type(object);
         if !wrong_type.is_empty() {
             return wrong_type;
@@ -153,12 +154,12 @@ impl Version {
         if self.validate_lists(old).is_empty() {
             errors.extend(self.validate_lists(object));
         }
-        self.run_rules(object, Some(old), &mut errors);
+        self.run_rules(object, Some(old), &mut errors, warnings);
         errors
     }
 
-    /// Every error of a changed status.
-    pub fn validate_status_update(&self, object: &Value, old: &Value) -> Errors {
+    /// Every error of a changed status, and warnings as of any change.
+    pub fn validate_status_update(&self, object: &Value, old: &Value, warnings: &mut Vec<String>) -> Errors {
         let wrong_type = self.validate_type(object);
         if !wrong_type.is_empty() {
             return wrong_type;
@@ -173,7 +174,7 @@ impl Version {
         if !duplicates.is_empty() && self.validate_lists(old).is_empty() {
             errors.extend(duplicates);
         }
-        self.run_rules(object, Some(old), &mut errors);
+        self.run_rules(object, Some(old), &mut errors, warnings);
         errors
     }
 
@@ -237,11 +238,17 @@ impl Version {
     }
 
     /// Rules may rely on what the schema says, so they are not run on an object that breaks it.
-    fn run_rules(&self, object: &Value, old: Option<&Value>, errors: &mut Errors) {
+    fn run_rules(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        errors: &mut Errors,
+        warnings: &mut Vec<String>,
+    ) {
         let Some(rules) = &self.rules else { return };
         match not_checked(errors) {
             Some(error) => errors.push(error),
-            None => errors.extend(rules.validate(object, old, &self.schema, &Path::root())),
+            None => errors.extend(rules.validate(object, old, &self.schema, &Path::root(), warnings)),
         }
     }
 }

@@ -55,6 +55,8 @@ pub struct Refused {
     pub in_message: bool,
     /// What the compiler says.
     pub why: String,
+    /// Whether it is known to be a transition rule all the same.
+    pub uses_old_self: bool,
 }
 
 /// What is known of a rule that compiles.
@@ -117,19 +119,21 @@ fn object(schema: &Schema, root: bool) -> Object {
 fn compile(rule: &Rule, this: &Type, schema: &Schema) -> Result<Compiled, Refused> {
     let old = if rule.optional_old_self == Some(true) { Type::optional(this.clone()) } else { this.clone() };
     let variables = [("self", this.clone()), ("oldSelf", old)];
-    let refused = |in_message: bool, why: String| Refused { in_message, why };
+    let in_rule = |why: String| Refused { in_message: false, why, uses_old_self: false };
     let program = Program::compile(&rule.rule, &variables)
-        .map_err(|issues| refused(false, format!("compilation failed: {issues}")))?;
+        .map_err(|issues| in_rule(format!("compilation failed: {issues}")))?;
     if *program.result() != Type::Bool {
-        return Err(refused(false, "cel expression must evaluate to a bool".to_owned()));
+        return Err(in_rule("cel expression must evaluate to a bool".to_owned()));
     }
+    let uses_old_self = program.uses("oldSelf");
+    let in_message = |why: String| Refused { in_message: true, why, uses_old_self };
     let message = if rule.message_expression.is_empty() {
         None
     } else {
         let message = Program::compile(&rule.message_expression, &variables)
-            .map_err(|issues| refused(true, format!("messageExpression compilation failed: {issues}")))?;
+            .map_err(|issues| in_message(format!("messageExpression compilation failed: {issues}")))?;
         if *message.result() != Type::String {
-            return Err(refused(true, "messageExpression must evaluate to a string".to_owned()));
+            return Err(in_message("messageExpression must evaluate to a string".to_owned()));
         }
         Some(message)
     };
@@ -149,6 +153,7 @@ pub fn judge(schema: &Schema, root: bool) -> Vec<Option<Result<Accepted, Refused
         let no_type = || Refused {
             in_message: false,
             why: "failed to convert to declType for CEL validation rules".into(),
+            uses_old_self: false,
         };
         let compiled = this.as_ref().ok_or_else(no_type).and_then(|this| compile(rule, this, schema));
         compiled.map(|compiled| Accepted { uses_old_self: compiled.program.uses("oldSelf") })
@@ -181,13 +186,26 @@ impl Rules {
         })
     }
 
-    /// Every rule that does not hold for `value`. With an old object, unchanged parts are not judged again, except by
-    /// rules about the change itself.
-    pub fn validate(&self, value: &Value, old: Option<&Value>, schema: &Schema, path: &Path) -> Errors {
+    /// Every rule that does not hold for `value`. With an old object, what is wrong with unchanged parts is told in
+    /// `warnings` only, except by rules about the change itself.
+    pub fn validate(
+        &self,
+        value: &Value,
+        old: Option<&Value>,
+        schema: &Schema,
+        path: &Path,
+        warnings: &mut Vec<String>,
+    ) -> Errors {
         let correlated = old.map(|old| Correlated::new(value, old, schema));
-        let mut run = Run { errors: Errors::new(), budget: Budget::new(PER_OBJECT), exhausted: false };
+        let mut run = Run {
+            errors: Errors::new(),
+            kept: Vec::new(),
+            budget: Budget::new(PER_OBJECT),
+            exhausted: false,
+        };
         let place = Place { current: correlated, parent: None, root: true };
         run.visit(self, schema, value, old, place, path);
+        warnings.extend(run.kept);
         run.errors
     }
 
@@ -228,6 +246,8 @@ impl<'a> Place<'a> {
 
 struct Run {
     errors: Errors,
+    /// What is wrong and stays as it was.
+    kept: Vec<String>,
     budget: Budget,
     exhausted: bool,
 }
@@ -303,6 +323,8 @@ impl Run {
                 let error = self.broken(compiled, rules, value, variables, path);
                 if transition || !place.is_unchanged() {
                     self.errors.push(error);
+                } else {
+                    self.kept.push(error.to_string());
                 }
             }
             Err(error) => self.failed(&error, rules, rule, path),

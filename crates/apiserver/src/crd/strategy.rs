@@ -31,16 +31,19 @@ impl Strategy for Custom {
         let version = self.version();
         let mut object = matched(body, stored)?;
         version.prepare_update(&mut object, stored);
-        accepted(version.validate_update(&object, stored))?;
-        Ok(Accepted { warnings: version.warnings(&object, Some(stored)), object })
+        let mut warnings = Vec::new();
+        accepted(version.validate_update(&object, stored, &mut warnings))?;
+        warnings.extend(version.warnings(&object, Some(stored)));
+        Ok(Accepted { object, warnings })
     }
 
     fn update_status(&self, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
         let version = self.version();
         let mut object = matched(body, stored)?;
         version.prepare_status_update(&mut object, stored);
-        accepted(version.validate_status_update(&object, stored))?;
-        Ok(Accepted { object, warnings: Vec::new() })
+        let mut warnings = Vec::new();
+        accepted(version.validate_status_update(&object, stored, &mut warnings))?;
+        Ok(Accepted { object, warnings })
     }
 }
 

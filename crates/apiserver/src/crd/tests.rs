@@ -170,7 +170,7 @@ fn rules_3_28() {
     let check = |spec: Value, old: Option<Value>, expected: &[&str]| {
         let errors = match old {
             None => version.validate_create(&widget(spec)),
-            Some(old) => version.validate_update(&widget(spec), &widget(old)),
+            Some(old) => version.validate_update(&widget(spec), &widget(old), &mut Vec::new()),
         };
         assert_eq!(texts(&errors), expected);
     };
@@ -211,7 +211,7 @@ fn ratcheting_3_27() {
             "properties": {"k": {"type": "string"}, "v": {"type": "integer", "minimum": 1}, "w": {"type": "integer"}}}},
     }}}}));
     let check = |new: Value, old: Value, expected: &[&str]| {
-        let errors = texts(&version.validate_update(&widget(new), &widget(old)));
+        let errors = texts(&version.validate_update(&widget(new), &widget(old), &mut Vec::new()));
         assert_eq!(errors, expected);
     };
     check(json!({"a": "bad", "l": ["ok"]}), json!({"a": "bad"}), &[]);
@@ -273,7 +273,7 @@ fn an_objects_way_3_24() {
     version.prepare_status_update(&mut status, &old);
     assert_eq!((&status["spec"]["n"], &status["metadata"]["generation"]), (&json!(1), &json!(1)));
     assert_eq!(
-        texts(&version.validate_status_update(&status, &old)),
+        texts(&version.validate_status_update(&status, &old, &mut Vec::new())),
         ["status.n: Invalid value: -1: n in body should be greater than or equal to 0"]
     );
     let wrong = json!({"apiVersion": "example.com/v2", "kind": "Gadget", "metadata": {}});
@@ -391,7 +391,7 @@ proptest! {
         let _ = version.decode(&mut object);
         version.read(&mut old);
         version.prepare_update(&mut object, &old);
-        let _ = (version.validate_create(&object), version.validate_update(&object, &old), version.validate_status_update(&object, &old));
+        let _ = (version.validate_create(&object), version.validate_update(&object, &old, &mut Vec::new()), version.validate_status_update(&object, &old, &mut Vec::new()));
         for column in &version.columns {
             column.cell(&object, jiff::Timestamp::UNIX_EPOCH);
         }

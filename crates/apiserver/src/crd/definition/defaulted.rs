@@ -9,7 +9,7 @@ use crate::crd::{
     meta::{self, Malformed},
     prune::prune,
     rules::Rules,
-    schema::Schema,
+    schema::{Additional, Schema},
     value,
 };
 
@@ -150,11 +150,24 @@ fn judge_in_meta(default: &Value, schema: &Schema, object: &Enclosing<'_>, path:
 
 /// By the schema and then by its rules: both as a new value and as one that stays.
 fn judge_value(default: &Value, schema: &Schema, root: bool, path: &Path) -> Errors {
-    let errors = value::validate(default, schema, Some(path));
+    let errors = value::validate(default, &untyped(schema), Some(path));
     if !errors.is_empty() {
         return errors;
     }
     let Some(rules) = Rules::new(schema, root) else { return errors };
-    let errors = rules.validate(default, Some(default), schema, path);
-    if errors.is_empty() { rules.validate(default, None, schema, path) } else { errors }
+    let judge = |old: Option<&Value>| rules.validate(default, old, schema, path, &mut Vec::new());
+    let errors = judge(Some(default));
+    if errors.is_empty() { judge(None) } else { errors }
+}
+
+/// The schema as defaults are judged by it: that a value is an integer or a string is asked of objects only.
+fn untyped(schema: &Schema) -> Schema {
+    let mut all = schema.clone();
+    all.int_or_string = false;
+    all.properties.values_mut().for_each(|inner| *inner = untyped(inner));
+    all.items.iter_mut().for_each(|inner| **inner = untyped(inner));
+    if let Additional::Schema(inner) = &mut all.additional {
+        **inner = untyped(inner);
+    }
+    all
 }

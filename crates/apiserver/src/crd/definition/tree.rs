@@ -419,7 +419,7 @@ fn compile(rules: &[ValidationRule], schema: &Schema, context: &Context, path: &
             Some(Err(refused)) => {
                 let part = if refused.in_message { "messageExpression" } else { "rule" };
                 errors.push(path.child(part).invalid(shown(), refused.why));
-                continue;
+                refused.uses_old_self
             }
         };
         if !uses_old_self {

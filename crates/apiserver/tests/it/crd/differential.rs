@@ -278,7 +278,7 @@ fn updated(version: &Version, sent: &Value, old: &Value) -> Result<Value, Errors
     version.decode(&mut object).map_err(|error| vec![error])?;
     version.read(&mut old);
     version.prepare_update(&mut object, &old);
-    let errors = version.validate_update(&object, &old);
+    let errors = version.validate_update(&object, &old, &mut Vec::new());
     if errors.is_empty() { Ok(object) } else { Err(errors) }
 }
 
@@ -319,7 +319,7 @@ async fn statuses_and_unknown_fields_alike() -> anyhow::Result<()> {
             let mut old = answer.clone();
             version.read(&mut old);
             version.prepare_status_update(&mut decoded, &old);
-            let errors = version.validate_status_update(&decoded, &old);
+            let errors = version.validate_status_update(&decoded, &old, &mut Vec::new());
             if errors.is_empty() { Ok(decoded) } else { Err(errors) }
         };
         tally.note(code, &changed, expected, "status", &sent);

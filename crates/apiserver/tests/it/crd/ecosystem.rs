@@ -82,8 +82,8 @@ fn judging_a_workload_is_quick_3_29() {
         }
         start.elapsed() / TIMES
     };
-    let update = time(&|| version.validate_update(&new, &old));
-    let only_rules = time(&|| rules.validate(&new, Some(&old), &version.schema, &root));
+    let update = time(&|| version.validate_update(&new, &old, &mut Vec::new()));
+    let only_rules = time(&|| rules.validate(&new, Some(&old), &version.schema, &root, &mut Vec::new()));
     println!("workload: an update is judged in {update:?}, of which {only_rules:?} are rules");
     assert!(update.as_millis() < 100, "{update:?} even without optimisation");
 }
@@ -130,7 +130,7 @@ impl Bench {
         for object in [&mut old, &mut new] {
             object["metadata"]["resourceVersion"] = "1".into();
         }
-        expect(&self.versions[kind].validate_update(&new, &old), expected);
+        expect(&self.versions[kind].validate_update(&new, &old, &mut Vec::new()), expected);
     }
 }
 
