@@ -30,7 +30,7 @@ use crate::request::{Asked, Query, Target, Verb};
 use crate::status::Refusal;
 use crate::strategy::traits::Traits;
 use crate::strategy::{self, Strategy, forms};
-use crate::{bootstrap, discovery, options, subresources, verbs};
+use crate::{bootstrap, discovery, flow_schemas, options, subresources, verbs};
 
 /// The largest body that is read (1.2).
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -59,13 +59,14 @@ struct Inner {
     /// Who looks after the API servers of others.
     availability: OnceLock<AbortHandle>,
     aggregator: Aggregator,
+    flow_schemas: OnceLock<AbortHandle>,
     documents: Documents,
     metrics: Metrics,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let all = [&self.background, &self.aggregation, &self.availability];
+        let all = [&self.background, &self.aggregation, &self.availability, &self.flow_schemas];
         for background in all.into_iter().filter_map(OnceLock::get) {
             background.abort();
         }
@@ -147,6 +148,7 @@ impl Cluster {
             aggregation: OnceLock::new(),
             availability: OnceLock::new(),
             aggregator: Aggregator::new().map_err(Refusal::internal)?,
+            flow_schemas: OnceLock::new(),
             documents: Documents::default(),
             metrics: Metrics::default(),
         }));
@@ -156,7 +158,8 @@ impl Cluster {
         cluster.0.background.get_or_init(|| tokio::spawn(definitions.run(watch)).abort_handle());
         bootstrap::ensure(&cluster).await?;
         cluster.0.aggregation.get_or_init(|| tokio::spawn(aggregation::run(handle.clone())).abort_handle());
-        cluster.0.availability.get_or_init(|| tokio::spawn(availability::run(handle)).abort_handle());
+        cluster.0.availability.get_or_init(|| tokio::spawn(availability::run(handle.clone())).abort_handle());
+        cluster.0.flow_schemas.get_or_init(|| tokio::spawn(flow_schemas::run(handle)).abort_handle());
         Ok(cluster)
     }
 

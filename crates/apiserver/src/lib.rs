@@ -30,6 +30,7 @@ pub mod cluster;
 pub mod crd;
 pub mod credentials;
 mod discovery;
+mod flow_schemas;
 pub mod jsonpath;
 mod managed;
 mod metrics;
