@@ -66,6 +66,13 @@ pub(crate) fn refusal_in(form: accept::Form, refusal: &Refusal) -> Answer {
     answer
 }
 
+/// What was done, or refused, with these warnings.
+pub(crate) fn warned(done: Result<Answer, Refusal>, warnings: &[String]) -> Result<Answer, Refusal> {
+    let mut answer = done.map_err(|refusal| refusal.or_warning(warnings))?;
+    warn(&mut answer, warnings);
+    Ok(answer)
+}
+
 /// So many characters of warnings are sent whole; if there are more, each is cut, and those beyond are left out (2.66).
 const WARNINGS_LIMIT: usize = 4 * 1024;
 const WARNING_LIMIT: usize = 256;

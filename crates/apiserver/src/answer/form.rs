@@ -47,6 +47,9 @@ fn object(context: &Context<'_>, shape: Shape, object: &Value) -> Result<Value, 
     match shape {
         Shape::Whole => Ok(object.clone()),
         Shape::Partial(version) => Ok(table::partial(object, version)),
+        Shape::PartialList(_) if context.resource.custom.is_some() => {
+            Err(Refusal::unknown("content is not a list"))
+        }
         Shape::PartialList(_) => {
             let why = format!(
                 "you requested PartialObjectMetadataList, but the requested object is not a list ({})",

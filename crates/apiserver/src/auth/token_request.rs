@@ -21,7 +21,11 @@ const WARN_SECONDS: i64 = 3607;
 const EXTENDED_SECONDS: i64 = 365 * 24 * 60 * 60;
 
 pub(crate) fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refusal> {
-    let request = read(context, bytes)?;
+    let sent = body::read(&token_requests(), &context.head.headers, context.query, bytes)?;
+    answer::warned(issue(context, sent.object), &sent.warnings)
+}
+
+fn issue(context: &Context<'_>, request: Value) -> Result<Answer, Refusal> {
     let (namespace, name) = (context.namespace(), context.name());
     expect_same(context, &request)?;
     let tokens = context.cluster.tokens();
@@ -69,11 +73,6 @@ pub(crate) fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refu
     answer["apiVersion"] = json!(format!("{GROUP}/v1"));
     answer["kind"] = json!(KIND);
     Ok(answer::value(StatusCode::CREATED, &schema::encode(token_requests().of_type(), &answer)))
-}
-
-fn read(context: &Context<'_>, bytes: &[u8]) -> Result<Value, Refusal> {
-    let read = body::read(&token_requests(), &context.head.headers, context.query, bytes)?;
-    Ok(read.object)
 }
 
 /// Token requests are no resource of their own; this is what reading one needs to know.

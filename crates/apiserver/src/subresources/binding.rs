@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use rules::field::{Errors, Path, Value as Shown};
 use rules::{kind, meta, pod, wire};
 use serde_json::{Value, json};
-use store::{Key, Write};
+use store::Write;
 
 use crate::answer::{self, Answer, accept};
 use crate::auth::User;
@@ -16,17 +16,17 @@ use crate::object;
 use crate::registry::Registry;
 use crate::request::{Query, Target};
 use crate::status::{About, Refusal};
+use crate::verbs::update::precondition_failed;
 
 /// Binds the pod that the path names.
 pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refusal> {
     let bindings = Registry::built_in().get("", "v1", "bindings").expect("bindings are served");
     let binding = body::read(bindings, &context.head.headers, context.query, bytes)?;
     if object::text(&binding.object, &["metadata", "name"]) != context.name() {
-        return Err(Refusal::bad_request("name in URL does not match name in Binding object"));
+        let refusal = Refusal::bad_request("name in URL does not match name in Binding object");
+        return Err(refusal.warning(&binding.warnings));
     }
-    let mut answer = bind(context, &binding.object).await?;
-    answer::warn(&mut answer, &binding.warnings);
-    Ok(answer)
+    answer::warned(bind(context, &binding.object).await, &binding.warnings)
 }
 
 /// Binds the pod that the binding names.
@@ -48,7 +48,7 @@ pub(crate) async fn create_legacy(
     let form = accept::Form::PLAIN;
     let context =
         Context { cluster, target: &target, resource, strategy: &*strategy, query, user, head, form };
-    bind(&context, &binding.object).await
+    answer::warned(bind(&context, &binding.object).await, &binding.warnings)
 }
 
 async fn bind(context: &Context<'_>, binding: &Value) -> Result<Answer, Refusal> {
@@ -64,7 +64,7 @@ async fn bind(context: &Context<'_>, binding: &Value) -> Result<Answer, Refusal>
         let current =
             context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about_name(name)))?;
         let old = object::read(&current);
-        expect_same(context, binding, &old, &key)?;
+        expect_same(context, binding, &old)?;
         let mut pod: Pod = wire::typed(&old);
         if let Some(why) = pod::prepare::refuse_binding(&pod) {
             return Err(Refusal::conflict(About { group: "", resource: "pods/binding", name }, &why));
@@ -120,20 +120,13 @@ fn judge(binding: &Value) -> Errors {
 }
 
 /// A binding may say which pod it means, and in which version.
-fn expect_same(context: &Context<'_>, binding: &Value, pod: &Value, key: &Key) -> Result<(), Refusal> {
-    for (field, word, what) in
-        [("uid", "UID", "object meta"), ("resourceVersion", "ResourceVersion", "object meta")]
-    {
+fn expect_same(context: &Context<'_>, binding: &Value, pod: &Value) -> Result<(), Refusal> {
+    for (field, word) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         let (wanted, found) =
             (object::text(binding, &["metadata", field]), object::text(pod, &["metadata", field]));
         if !wanted.is_empty() && wanted != found {
-            let why = format!(
-                "StorageError: invalid object, Code: 4, Key: /registry/pods/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
-                 Precondition failed: {word} in precondition: {wanted}, {word} in {what}: {found}",
-                key.namespace(),
-                key.name()
-            );
-            return Err(Refusal::conflict(context.about(), &why));
+            let what = format!("{word} in precondition: {wanted}, {word} in object meta: {found}");
+            return Err(precondition_failed(context, &what));
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use store::{Scope, Write};
 
 use super::binding::{now, success};
-use crate::answer::Answer;
+use crate::answer::{self, Answer};
 use crate::body;
 use crate::body::DeleteOptions;
 use crate::cluster::Context;
@@ -51,10 +51,14 @@ pub(super) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer
         serde_json::from_slice::<Value>(bytes).is_ok_and(|sent| sent["apiVersion"] == "policy/v1beta1")
     };
     let read_as = if is_beta(bytes) { &BETA_EVICTIONS } else { &EVICTIONS };
-    let eviction = body::read(read_as, &context.head.headers, context.query, bytes)?.object;
-    crate::verbs::expect_namespace(context, &eviction)?;
+    let sent = body::read(read_as, &context.head.headers, context.query, bytes)?;
+    answer::warned(evict(context, &sent.object).await, &sent.warnings)
+}
+
+async fn evict(context: &Context<'_>, eviction: &Value) -> Result<Answer, Refusal> {
+    crate::verbs::expect_namespace(context, eviction)?;
     let name = context.name();
-    if object::text(&eviction, &["metadata", "name"]) != name {
+    if object::text(eviction, &["metadata", "name"]) != name {
         return Err(Refusal::bad_request("name in URL does not match name in Eviction object"));
     }
     let options =

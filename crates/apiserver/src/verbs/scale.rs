@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use http::{StatusCode, header};
 use http_body_util::BodyExt as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceSubresourceScale;
+use rules::job::Settings;
 use rules::wire;
 use serde_json::{Value, json};
 
@@ -18,9 +19,10 @@ use crate::crd::scale;
 use crate::registry::Resource;
 use crate::request::Verb;
 use crate::status::{About, Refusal};
+use crate::strategy::{self, Strategy};
 use crate::verbs::patch::{ACCEPTED, ACCEPTED_CUSTOM, Patching, missing_first};
 use crate::verbs::update::{change, expect_uid};
-use crate::{managed, object};
+use crate::{managed, object, verbs};
 
 /// What the Scale of an object says that does not say how many replicas it wants: the smallest number there is.
 const UNSET: i64 = i32::MIN as i64;
@@ -42,6 +44,9 @@ static SCALES: LazyLock<Arc<Resource>> = LazyLock::new(|| {
         custom: None,
     })
 });
+
+/// A Scale has defaults of its own, which are none, whatever those of the scaled kind are.
+static SCALING: LazyLock<Arc<dyn Strategy>> = LazyLock::new(|| strategy::of(&SCALES, Settings::default()));
 
 /// How a Scale is made of an object.
 struct Scaled {
@@ -113,6 +118,7 @@ pub(crate) async fn scale(context: &Context<'_>, bytes: &[u8]) -> Result<Answer,
         }
         Verb::Update => {
             let read = body::read(&SCALES, &context.head.headers, context.query, bytes)?;
+            verbs::expect_namespace(context, &read.object)?;
             expect_name(context, &read.object)?;
             write(context, custom, &|old| {
                 expect_uid(context, &read.object, old)?;
@@ -146,7 +152,12 @@ async fn patch(context: &Context<'_>, custom: &Scaled, bytes: &[u8]) -> Result<A
             .await
         }
         Patching::Document(patch) => {
-            write(context, custom, &|old| patch.read_again(context, &SCALES, old)).await
+            write(context, custom, &|old| {
+                let read = patch.read_again(context, &SCALES, old)?;
+                expect_same(context, &read.object, old)?;
+                Ok(read)
+            })
+            .await
         }
     }
 }
@@ -214,6 +225,19 @@ async fn write_followed(
     .await
 }
 
+/// A patch makes no Scale of another object of it.
+fn expect_same(context: &Context<'_>, new: &Value, old: &Value) -> Result<(), Refusal> {
+    let uid = |scale: &Value| object::text(scale, &["metadata", "uid"]).to_owned();
+    let (wanted, found) = (uid(new), uid(old));
+    if wanted.is_empty() || wanted == found {
+        return Ok(());
+    }
+    let resource = format!("{}/scale", context.resource.plural);
+    let about = About { resource: &resource, ..context.about() };
+    let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
+    Err(Refusal::conflict(about, &why))
+}
+
 fn expect_name(context: &Context<'_>, scale: &Value) -> Result<(), Refusal> {
     match (object::text(scale, &["metadata", "name"]), context.name()) {
         (sent, name) if sent == name => Ok(()),
@@ -235,5 +259,5 @@ fn shown(custom: &Scaled, object: &Value) -> Result<Value, Refusal> {
 
 /// The request as one about a Scale.
 fn of_scales<'a>(context: &Context<'a>) -> Context<'a> {
-    Context { resource: &SCALES, ..*context }
+    Context { resource: &SCALES, strategy: &**SCALING, ..*context }
 }

@@ -67,12 +67,19 @@ pub(crate) fn expect_uid(context: &Context<'_>, new: &Value, old: &Value) -> Res
     if wanted.is_empty() || wanted == uid {
         return Ok(());
     }
-    let key = object::registry_path(context.resource, context.namespace(), context.name());
+    Err(precondition_failed(context, &format!("UID in precondition: {wanted}, UID in object meta: {uid}")))
+}
+
+/// What is said where the stored object is not the one that was meant. A dry run does not get as far as the storage, and
+/// does not know where it keeps things.
+pub(crate) fn precondition_failed(context: &Context<'_>, what: &str) -> Refusal {
+    let path = object::registry_path(context.resource, context.namespace(), context.name());
+    let key = path.strip_prefix("/registry").filter(|_| context.is_dry_run()).unwrap_or(&path);
     let why = format!(
-        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID \
-         in precondition: {wanted}, UID in object meta: {uid}"
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
+         {what}"
     );
-    Err(Refusal::conflict(context.about(), &why))
+    Refusal::conflict(context.about(), &why)
 }
 
 /// Replaces the stored object by what `make` makes of it, as often as somebody else comes between. Whoever says which

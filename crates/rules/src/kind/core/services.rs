@@ -224,6 +224,13 @@ impl Kind for Services {
         carry_over(new, old);
     }
 
+    fn canonicalize(&self, new: &mut Value) {
+        // It is judged, and means nothing where nothing is forwarded.
+        if text(new, "spec.type") == "ExternalName" {
+            new["spec"].as_object_mut().map(|spec| spec.remove("internalTrafficPolicy"));
+        }
+    }
+
     fn validate(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata();
         errors.extend(service(it.new));
