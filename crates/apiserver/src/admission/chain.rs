@@ -100,8 +100,31 @@ pub(crate) async fn mutated<'a>(
                 return custom.reread_admitted(object).map(Cow::Owned);
             }
             let decoded = schema::decode_value(context.resource.of_type(), &object);
-            decoded.map(|decoded| Cow::Owned(decoded.value)).map_err(|why| Refusal::internal(why.to_string()))
+            let mut decoded = decoded.map_err(|why| Refusal::internal(why.to_string()))?.value;
+            restore_empty(&mut decoded, body);
+            Ok(Cow::Owned(decoded))
         }
+    }
+}
+
+/// What was sent empty stands in a body, because refusals show it, and not in the form that plugins see.
+fn restore_empty(object: &mut Value, sent: &Value) {
+    match (object, sent) {
+        (Value::Object(object), Value::Object(sent)) => {
+            for (name, sent) in sent {
+                let is_empty = matches!(sent, Value::Array(items) if items.is_empty())
+                    || matches!(sent, Value::Object(fields) if fields.is_empty());
+                match object.get_mut(name) {
+                    Some(value) => restore_empty(value, sent),
+                    None if is_empty => drop(object.insert(name.clone(), sent.clone())),
+                    None => {}
+                }
+            }
+        }
+        (Value::Array(object), Value::Array(sent)) => {
+            object.iter_mut().zip(sent).for_each(|(value, sent)| restore_empty(value, sent));
+        }
+        _ => {}
     }
 }
 

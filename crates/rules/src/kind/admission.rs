@@ -131,9 +131,13 @@ fn rule_with_operations(rule: &Value, path: &Path) -> Errors {
     }
     errors.extend(resources(&texts(rule, "resources"), &path.child("resources")));
     errors.extend(one_of(rule, "scope", &["*", "Cluster", "Namespaced"], path));
-    for (i, name) in texts(rule, "resourceNames").iter().enumerate() {
+    let resource_names = texts(rule, "resourceNames");
+    for (i, name) in resource_names.iter().enumerate() {
         let path = path.child("resourceNames").index(i);
         errors.extend(names::path_segment(name).into_iter().map(|problem| path.invalid(name, problem)));
+        if resource_names[..i].contains(name) {
+            errors.push(path.duplicate(name));
+        }
     }
     errors
 }
@@ -473,22 +477,25 @@ impl Kind for PolicyBindings {
 fn param_ref(reference: &Value, path: &Path) -> Errors {
     const ACTIONS: [&str; 2] = ["Deny", "Allow"];
     let mut errors = Errors::new();
-    let name = text(reference, "name");
-    match (name.is_empty(), reference["selector"].is_null()) {
-        (false, false) => {
-            for field in ["name", "selector"] {
-                errors.push(path.child(field).forbidden("name and selector are mutually exclusive"));
-            }
+    let (name, selector) = (text(reference, "name"), &reference["selector"]);
+    let is_both = !name.is_empty() && !selector.is_null();
+    let alone = |field: &str, errors: &mut Errors| {
+        if is_both {
+            errors.push(path.child(field).forbidden("name and selector are mutually exclusive"));
         }
-        (false, true) => {
-            let path = path.child("name");
-            errors.extend(names::path_segment(name).into_iter().map(|problem| path.invalid(name, problem)));
-        }
-        (true, false) => {
-            let selector: LabelSelector = wire::typed(&reference["selector"]);
-            errors.extend(selector::validate(&selector, false, &path.child("selector")));
-        }
-        (true, true) => errors.push(path.required("one of name or selector must be specified")),
+    };
+    if !name.is_empty() {
+        let path = path.child("name");
+        errors.extend(names::path_segment(name).into_iter().map(|problem| path.invalid(name, problem)));
+        alone("name", &mut errors);
+    }
+    if !selector.is_null() {
+        let selector: LabelSelector = wire::typed(selector);
+        errors.extend(selector::validate(&selector, false, &path.child("selector")));
+        alone("selector", &mut errors);
+    }
+    if name.is_empty() && selector.is_null() {
+        errors.push(path.required("one of name or selector must be specified"));
     }
     match text(reference, "parameterNotFoundAction") {
         "" => errors.push(path.child("parameterNotFoundAction").required("")),

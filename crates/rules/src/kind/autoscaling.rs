@@ -7,6 +7,7 @@ use super::{It, Kind, at, items, text};
 use crate::field::{self, Errors, Path};
 use crate::meta;
 use crate::names;
+use crate::pod::resources::container_resource_name;
 
 /// The one metric that the first version knows.
 const CPU: &str = "cpu";
@@ -69,7 +70,131 @@ fn renamed(autoscaler: &Value, version: &str) -> Value {
     autoscaler
 }
 
-/// Autoscalers: how many replicas of what. What a metric says of its source is taken as it comes.
+/// Which versions a reference may name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Versions {
+    /// Whatever it says.
+    Any,
+    /// Those that can be read.
+    Parsed,
+    /// Those of a group.
+    Grouped,
+}
+
+fn wrong_version(version: &str, versions: Versions) -> Option<String> {
+    match (versions, version.matches('/').count()) {
+        (Versions::Any, _) => None,
+        (_, 2..) => Some(format!("unexpected GroupVersion string: {version}")),
+        (Versions::Grouped, 0) => Some("apiVersion must specify API group".to_owned()),
+        (Versions::Grouped, _) if version.starts_with('/') => {
+            Some("apiVersion must specify API group".to_owned())
+        }
+        _ => None,
+    }
+}
+
+fn reference(target: &Value, versions: Versions, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    for name in ["kind", "name"] {
+        let path = path.child(name);
+        match text(target, name) {
+            "" => errors.push(path.required("")),
+            value => errors.extend(segment(value, &path)),
+        }
+    }
+    let version = text(target, "apiVersion");
+    errors.extend(wrong_version(version, versions).map(|why| path.child("apiVersion").invalid(version, why)));
+    errors
+}
+
+fn segment(name: &str, path: &Path) -> Errors {
+    names::path_segment(name).into_iter().map(|problem| path.invalid(name, problem)).collect()
+}
+
+/// What a metric says of its source.
+fn measured(kind: &str, source: &Value, versions: Versions, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    if kind == "object" {
+        errors.extend(reference(&source["describedObject"], versions, &path.child("describedObject")));
+    }
+    if matches!(kind, "resource" | "containerResource") {
+        let at_name = path.child("name");
+        match text(source, "name") {
+            "" => errors.push(at_name.required("must specify a resource name")),
+            name if kind == "containerResource" => errors.extend(container_resource_name(name, &at_name)),
+            _ => {}
+        }
+    } else {
+        let at_name = path.child("metric").child("name");
+        match text(source, "metric.name") {
+            "" => errors.push(at_name.required("must specify a metric name")),
+            name => errors.extend(segment(name, &at_name)),
+        }
+    }
+    if kind == "containerResource" {
+        let at_container = path.child("container");
+        match text(source, "container") {
+            "" => errors.push(at_container.required("must specify a container")),
+            name => {
+                let problems = names::dns_label(name).into_iter();
+                errors.extend(problems.map(|problem| at_container.invalid(name, problem)));
+            }
+        }
+    }
+    let (target, path) = (&source["target"], path.child("target"));
+    errors.extend(self::target(target, &path));
+    let has = |field: &str| !target[field].is_null();
+    let average = path.child("averageValue");
+    match kind {
+        "object" if !has("value") && !has("averageValue") => {
+            errors.push(average.required("must set either a target value or averageValue"));
+        }
+        "external" if !has("value") && !has("averageValue") => {
+            errors.push(average.required("must set either a target value for metric or a per-pod target"));
+        }
+        "external" if has("value") && has("averageValue") => {
+            let why = "may not set both a target value for metric and a per-pod target";
+            errors.push(path.child("value").forbidden(why));
+        }
+        "pods" if !has("averageValue") => {
+            errors.push(average.required("must specify a positive target averageValue"));
+        }
+        "resource" | "containerResource" if !has("averageUtilization") && !has("averageValue") => {
+            let why = "must set either a target raw value or a target utilization";
+            errors.push(path.child("averageUtilization").required(why));
+        }
+        "resource" | "containerResource" if has("averageUtilization") && has("averageValue") => {
+            errors.push(average.forbidden("may not set both a target raw value and a target utilization"));
+        }
+        _ => {}
+    }
+    errors
+}
+
+fn target(target: &Value, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    let (kind, at_type) = (text(target, "type"), path.child("type"));
+    if kind.is_empty() {
+        errors.push(at_type.required("must specify a metric target type"));
+    }
+    if !matches!(kind, "Utilization" | "Value" | "AverageValue") {
+        let value = field::Value::json(&kind);
+        errors.push(at_type.invalid(value, "must be either Utilization, Value, or AverageValue"));
+    }
+    for name in ["value", "averageValue"] {
+        if let Some(Ok(amount)) = target[name].as_str().map(str::parse::<Quantity>)
+            && !amount.is_positive()
+        {
+            errors.push(path.child(name).invalid(amount.to_string().as_str(), "must be positive"));
+        }
+    }
+    if let Some(percent) = target["averageUtilization"].as_i64().filter(|percent| *percent < 1) {
+        errors.push(path.child("averageUtilization").invalid(percent, "must be greater than 0"));
+    }
+    errors
+}
+
+/// Autoscalers: how many replicas of what, by which measures.
 pub(super) struct Autoscalers;
 
 impl Autoscalers {
@@ -77,8 +202,12 @@ impl Autoscalers {
         let (spec, path) = (at(it.new, "spec"), Path::new("spec"));
         let mut errors = Errors::new();
         let (min, max) = (spec["minReplicas"].as_i64(), spec["maxReplicas"].as_i64().unwrap_or(0));
-        if let Some(min) = min.filter(|min| *min < 1) {
-            errors.push(path.child("minReplicas").invalid(min, "must be greater than or equal to 1"));
+        // Whoever has none may keep it so.
+        let least = i64::from(at(it.old, "spec.minReplicas") != &json!(0));
+        if let Some(min) = min.filter(|min| *min < least) {
+            errors.push(
+                path.child("minReplicas").invalid(min, format!("must be greater than or equal to {least}")),
+            );
         }
         if max < 1 {
             errors.push(path.child("maxReplicas").invalid(max, "must be greater than 0"));
@@ -87,32 +216,31 @@ impl Autoscalers {
             let why = "must be greater than or equal to `minReplicas`";
             errors.push(path.child("maxReplicas").invalid(max, why));
         }
-        let (target, path_target) = (&spec["scaleTargetRef"], path.child("scaleTargetRef"));
-        for name in ["kind", "name"] {
-            match text(target, name) {
-                "" => errors.push(path_target.child(name).required("")),
-                value => {
-                    let path = path_target.child(name);
-                    errors.extend(
-                        names::path_segment(value).into_iter().map(|problem| path.invalid(value, problem)),
-                    );
-                }
-            }
+        let (target, before) = (&spec["scaleTargetRef"], at(it.old, "spec.scaleTargetRef"));
+        let is_same = !it.old.is_null()
+            && ["apiVersion", "kind"].iter().all(|name| text(target, name) == text(before, name));
+        let versions = match text(target, "kind") {
+            _ if is_same => Versions::Any,
+            "ReplicationController" => Versions::Parsed,
+            _ => Versions::Grouped,
+        };
+        errors.extend(reference(target, versions, &path.child("scaleTargetRef")));
+        let was_wrong = items(it.old, "spec.metrics").iter().any(|metric| {
+            text(metric, "type") == "Object"
+                && wrong_version(text(metric, "object.describedObject.apiVersion"), Versions::Parsed)
+                    .is_some()
+        });
+        let versions = if was_wrong { Versions::Any } else { Versions::Parsed };
+        let metrics = items(spec, "metrics");
+        for (i, metric) in metrics.iter().enumerate() {
+            errors.extend(Autoscalers::metric(metric, versions, &path.child("metrics").index(i)));
         }
-        let version = text(target, "apiVersion");
-        match version.matches('/').count() {
-            0 => {
-                let why = "apiVersion must specify API group";
-                errors.push(path_target.child("apiVersion").invalid(version, why));
-            }
-            1 => {}
-            _ => {
-                let why = format!("unexpected GroupVersion string: {version}");
-                errors.push(path_target.child("apiVersion").invalid(version, why));
-            }
-        }
-        for (i, metric) in items(spec, "metrics").iter().enumerate() {
-            errors.extend(Autoscalers::metric(metric, &path.child("metrics").index(i)));
+        if min == Some(0)
+            && !metrics.iter().any(|metric| matches!(text(metric, "type"), "Object" | "External"))
+        {
+            let why =
+                "must specify at least one Object or External metric to support scaling to zero replicas";
+            errors.push(path.child("metrics").forbidden(why));
         }
         for direction in ["scaleUp", "scaleDown"] {
             let rules = &spec["behavior"][direction];
@@ -124,7 +252,7 @@ impl Autoscalers {
     }
 
     /// A metric has a type and is of that type.
-    fn metric(metric: &Value, path: &Path) -> Errors {
+    fn metric(metric: &Value, versions: Versions, path: &Path) -> Errors {
         const SOURCES: [(&str, &str); 5] = [
             ("ContainerResource", "containerResource"),
             ("External", "external"),
@@ -138,6 +266,11 @@ impl Autoscalers {
             errors.push(at_type.required("must specify a metric source type"));
         }
         let wanted = SOURCES.iter().find(|(name, _)| *name == kind).map(|(_, source)| *source);
+        // Only the first that is there is looked at.
+        let first = ["object", "external", "pods", "resource", "containerResource"].into_iter();
+        if let Some(source) = first.into_iter().find(|source| !metric[*source].is_null()) {
+            errors.extend(measured(source, &metric[source], versions, &path.child(source)));
+        }
         match wanted {
             None => {
                 // Asked twice, in the list of types and for what belongs to it.

@@ -32,7 +32,7 @@ pub(super) fn of(kind: &str) -> &'static dyn Kind {
         "Service" => &services::Services,
         "Endpoints" => &endpoints::Endpoints,
         "PersistentVolumeClaim" => &super::storage::Claims,
-        "PersistentVolume" => &super::storage::Volumes,
+        "PersistentVolume" => &super::volumes::Volumes,
         "ResourceQuota" => &quotas::ResourceQuotas,
         "LimitRange" => &quotas::LimitRanges,
         "ReplicationController" => &super::workloads::Replicas::Controller,

@@ -16,6 +16,8 @@ const POLICIES: [&str; 3] = ["File", "None", "ReadWriteOnceWithFSType"];
 const TOKEN_LIFE: (i64, i64) = (600, 1 << 32);
 const MIN_UPDATE_PERIOD: i64 = 10;
 const MAX_NODE_ID: usize = 256;
+const TOKENS_IN_ATTRIBUTES: &str = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to \
+                                    prevent possible logging of tokens in volume attributes";
 const MAX_DRIVER_NAME: usize = 63;
 
 /// What a driver may be called where it is named.
@@ -100,6 +102,18 @@ impl Kind for Drivers {
             let before = at(old, "metadata.generation").as_i64().unwrap_or(0);
             new["metadata"]["generation"] = json!(before + 1);
         }
+    }
+
+    fn warn(&self, new: &Value) -> Vec<String> {
+        let spec = at(new, "spec");
+        let is_unset = spec["serviceAccountTokenInSecrets"].is_null();
+        let asks = !items(spec, "tokenRequests").is_empty();
+        if asks && is_unset { vec![TOKENS_IN_ATTRIBUTES.to_owned()] } else { Vec::new() }
+    }
+
+    fn warn_update(&self, new: &Value, old: &Value) -> Vec<String> {
+        let requests = |driver| items(driver, "spec.tokenRequests");
+        if requests(new) == requests(old) { Vec::new() } else { self.warn(new) }
     }
 
     fn validate_update(&self, it: &It<'_>) -> Errors {

@@ -88,10 +88,6 @@ const FACTS: &[(&str, Fields)] = &[
     ("api.core.v1.NamespaceStatus", &[("phase", r#""Active""#)]),
     ("api.core.v1.PersistentVolumeClaimSpec", VOLUME_MODE),
     ("api.core.v1.PersistentVolumeClaimStatus", &[("phase", r#""Pending""#)]),
-    (
-        "api.core.v1.PersistentVolumeSpec",
-        &[("persistentVolumeReclaimPolicy", r#""Retain""#), ("volumeMode", r#""Filesystem""#)],
-    ),
     ("api.core.v1.PersistentVolumeStatus", &[("phase", r#""Pending""#)]),
     ("api.core.v1.HostPathVolumeSource", &[("type", r#""""#)]),
     ("api.core.v1.Secret", &[("type", r#""Opaque""#)]),

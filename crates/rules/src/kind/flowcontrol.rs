@@ -9,8 +9,40 @@ use crate::names;
 pub(super) struct FlowSchemas;
 
 const MAX_PRECEDENCE: i64 = 10_000;
-const VERBS: [&str; 10] =
-    ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "use", "watch"];
+const MAX_QUEUES: i64 = 10_000_000;
+const MAX_ENTROPY: f64 = 60.0;
+/// Written by an older version for itself.
+const ZERO_SHARES: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
+
+/// Schemas and levels that every server has, and that nobody changes.
+const MANDATORY_SCHEMAS: [(&str, &str); 2] = [
+    (
+        "exempt",
+        r#"{"matchingPrecedence":1,"priorityLevelConfiguration":{"name":"exempt"},"rules":[{
+            "nonResourceRules":[{"nonResourceURLs":["*"],"verbs":["*"]}],
+            "resourceRules":[{"apiGroups":["*"],"clusterScope":true,"namespaces":["*"],"resources":["*"],"verbs":["*"]}],
+            "subjects":[{"group":{"name":"system:masters"},"kind":"Group"}]}]}"#,
+    ),
+    (
+        "catch-all",
+        r#"{"distinguisherMethod":{"type":"ByUser"},"matchingPrecedence":10000,
+            "priorityLevelConfiguration":{"name":"catch-all"},"rules":[{
+            "nonResourceRules":[{"nonResourceURLs":["*"],"verbs":["*"]}],
+            "resourceRules":[{"apiGroups":["*"],"clusterScope":true,"namespaces":["*"],"resources":["*"],"verbs":["*"]}],
+            "subjects":[{"group":{"name":"system:unauthenticated"},"kind":"Group"},
+                {"group":{"name":"system:authenticated"},"kind":"Group"}]}]}"#,
+    ),
+];
+const MANDATORY_LEVELS: [(&str, &str); 2] = [
+    ("exempt", r#"{"exempt":{"lendablePercent":0,"nominalConcurrencyShares":0},"type":"Exempt"}"#),
+    (
+        "catch-all",
+        r#"{"limited":{"lendablePercent":0,"limitResponse":{"type":"Reject"},"nominalConcurrencyShares":5},"type":"Limited"}"#,
+    ),
+];
+
+const VERBS: [&str; 9] =
+    ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 
 impl FlowSchemas {
     fn spec(it: &It<'_>) -> Errors {
@@ -71,13 +103,61 @@ fn rule(rule: &Value, path: &Path) -> Errors {
     for (i, rule) in others.iter().enumerate() {
         let path = path.child("nonResourceRules").index(i);
         errors.extend(verbs(rule, &path));
-        let urls = items(rule, "nonResourceURLs");
-        if urls.is_empty() {
-            let why = "nonResourceURLs must contain at least one value";
-            errors.push(path.child("nonResourceURLs").required(why));
+        errors.extend(urls(rule, &path.child("nonResourceURLs")));
+    }
+    errors
+}
+
+fn urls(rule: &Value, path: &Path) -> Errors {
+    let urls = texts(rule, "nonResourceURLs");
+    if urls.is_empty() {
+        return vec![path.required("nonResourceURLs must contain at least one value")];
+    }
+    if urls.contains(&"*") {
+        let why = "if '*' is present, must not specify other non-resource URLs";
+        let is_alone = urls.len() == 1;
+        return if is_alone { Errors::new() } else { vec![path.invalid(field::Value::json(&urls), why)] };
+    }
+    let judged = urls.iter().enumerate().filter_map(|(i, url)| Some((i, url, wrong_url(url)?)));
+    judged.map(|(i, url, why)| path.index(i).invalid(*url, why)).collect()
+}
+
+/// What is wrong with the path of a request that is about no resource.
+fn wrong_url(url: &str) -> Option<&'static str> {
+    match url {
+        "" => Some("must not be empty"),
+        "/" => None,
+        url if !url.starts_with('/') => Some("must start with slash"),
+        url if url.contains(' ') => Some("must not contain white-space"),
+        url if url.contains("//") => Some("must not contain double slash"),
+        url => match url.matches('*').count() {
+            0 => None,
+            1 if url.ends_with("/*") => None,
+            _ => Some("wildcard can only do suffix matching"),
+        },
+    }
+}
+
+/// Conditions have types, each its own.
+fn conditions(it: &It<'_>) -> Errors {
+    let mut errors = Errors::new();
+    let conditions = items(it.new, "status.conditions");
+    for (i, condition) in conditions.iter().enumerate() {
+        let (kind, path) = (text(condition, "type"), Path::new("status").child("conditions").index(i));
+        if conditions[..i].iter().any(|before| text(before, "type") == kind) {
+            errors.push(path.child("type").duplicate(kind));
+        }
+        if kind.is_empty() {
+            errors.push(path.child("type").required(""));
         }
     }
     errors
+}
+
+/// The spec of an object without which no server would work, if it is one.
+fn mandatory(name: &str, specs: &[(&str, &str)]) -> Option<Value> {
+    let (_, spec) = specs.iter().find(|(known, _)| *known == name)?;
+    Some(serde_json::from_str(spec).expect("a spec is JSON"))
 }
 
 fn subject(subject: &Value, path: &Path) -> Errors {
@@ -190,12 +270,29 @@ impl Kind for FlowSchemas {
     fn validate(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata();
         errors.extend(FlowSchemas::spec(it));
+        let (name, spec) = (text(it.new, "metadata.name"), at(it.new, "spec"));
+        if mandatory(name, &MANDATORY_SCHEMAS).is_some_and(|fixed| fixed != *spec) {
+            let value = field::Value::internal("io.k8s.api.flowcontrol.v1.FlowSchemaSpec", spec);
+            let why = format!("spec of '{name}' must equal the fixed value");
+            errors.push(Path::new("spec").invalid(value, why));
+        }
+        errors.extend(conditions(it));
         errors
     }
 
     fn validate_update(&self, it: &It<'_>) -> Errors {
         self.validate(it)
     }
+
+    fn validate_subresource(&self, _: &str, it: &It<'_>) -> Errors {
+        conditions(it)
+    }
+}
+
+/// How many bits tell apart the hands of so many queues.
+#[expect(clippy::cast_precision_loss, reason = "neither is larger than ten million")]
+fn entropy(queues: i64, hand: i64) -> f64 {
+    ((queues as f64).log2() * hand as f64).ceil()
 }
 
 /// How many requests of a kind are worked on at once.
@@ -211,14 +308,26 @@ impl PriorityLevels {
             errors.push(path.child("type").invalid(kind, why));
         }
         errors.extend(match kind {
-            "Exempt" if !limited.is_null() => {
-                vec![path.child("limited").forbidden("must be nil if the type is not Limited")]
+            "Exempt" => {
+                let mut errors = Errors::new();
+                if !limited.is_null() {
+                    errors.push(path.child("limited").forbidden("must be nil if the type is not Limited"));
+                }
+                errors.extend(PriorityLevels::shares(&spec["exempt"], &path.child("exempt")));
+                errors
             }
-            "Exempt" => Errors::new(),
-            "Limited" if limited.is_null() => {
-                vec![path.child("limited").required("must not be empty when type is Limited")]
+            "Limited" => {
+                let mut errors = Errors::new();
+                if !spec["exempt"].is_null() {
+                    errors.push(path.child("exempt").forbidden("must be nil if the type is Limited"));
+                }
+                if limited.is_null() {
+                    errors.push(path.child("limited").required("must not be empty when type is Limited"));
+                } else {
+                    errors.extend(PriorityLevels::limited(limited, &path.child("limited")));
+                }
+                errors
             }
-            "Limited" => PriorityLevels::limited(limited, &path.child("limited")),
             other => {
                 vec![path.child("type").not_supported(field::Value::json(&other), &["Exempt", "Limited"])]
             }
@@ -226,19 +335,67 @@ impl PriorityLevels {
         errors
     }
 
-    fn limited(limited: &Value, path: &Path) -> Errors {
+    /// What an exempt level may say is all that can be changed of it; of others nothing.
+    fn fixed(it: &It<'_>) -> Errors {
+        let (name, spec) = (text(it.new, "metadata.name"), at(it.new, "spec"));
+        let Some(fixed) = mandatory(name, &MANDATORY_LEVELS) else { return Errors::new() };
+        let mut own = spec.clone();
+        let mut except = "";
+        if name == "exempt" {
+            own["exempt"] = fixed["exempt"].clone();
+            except = " except the 'spec.exempt' field";
+        }
+        if own == fixed {
+            return Errors::new();
+        }
+        let value = field::Value::internal("io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationSpec", spec);
+        vec![Path::new("spec").invalid(value, format!("spec of '{name}'{except} must equal the fixed value"))]
+    }
+
+    /// How much of the server a level has, and how much of that it lends.
+    fn shares(level: &Value, path: &Path) -> Errors {
         let mut errors = Errors::new();
-        let number = |name: &str| limited[name].as_i64();
-        if let Some(shares) = number("nominalConcurrencyShares").filter(|shares| *shares < 0) {
-            errors.push(
-                path.child("nominalConcurrencyShares").invalid(shares, "must be a non-negative integer"),
+        if let Some(shares) = level["nominalConcurrencyShares"].as_i64().filter(|shares| *shares < 0) {
+            let path = path.child("nominalConcurrencyShares");
+            errors.push(path.invalid(shares, "must be a non-negative integer"));
+        }
+        if let Some(percent) = level["lendablePercent"].as_i64().filter(|it| !(0..=100).contains(it)) {
+            let path = path.child("lendablePercent");
+            errors.push(path.invalid(percent, "must be between 0 and 100, inclusive"));
+        }
+        errors
+    }
+
+    fn queuing(queuing: &Value, path: &Path) -> Errors {
+        let mut errors = Errors::new();
+        let number = |name: &str| queuing[name].as_i64().unwrap_or(0);
+        let (length, queues, hand) = (number("queueLengthLimit"), number("queues"), number("handSize"));
+        if length <= 0 {
+            errors.push(path.child("queueLengthLimit").invalid(length, "must be positive"));
+        }
+        if queues <= 0 {
+            errors.push(path.child("queues").invalid(queues, "must be positive"));
+        } else if queues > MAX_QUEUES {
+            let why = format!("must not be greater than {MAX_QUEUES}");
+            errors.push(path.child("queues").invalid(queues, why));
+        }
+        let at_hand = path.child("handSize");
+        if hand <= 0 {
+            errors.push(at_hand.invalid(hand, "must be positive"));
+        } else if hand > queues {
+            errors.push(at_hand.invalid(hand, format!("should not be greater than queues ({queues})")));
+        } else if entropy(queues, hand) > MAX_ENTROPY {
+            let why = format!(
+                "required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {MAX_ENTROPY}"
             );
+            errors.push(at_hand.invalid(hand, why));
         }
-        if let Some(percent) = number("lendablePercent").filter(|percent| !(0..=100).contains(percent)) {
-            errors
-                .push(path.child("lendablePercent").invalid(percent, "must be between 0 and 100, inclusive"));
-        }
-        if let Some(percent) = number("borrowingLimitPercent").filter(|percent| *percent < 0) {
+        errors
+    }
+
+    fn limited(limited: &Value, path: &Path) -> Errors {
+        let mut errors = PriorityLevels::shares(limited, path);
+        if let Some(percent) = limited["borrowingLimitPercent"].as_i64().filter(|percent| *percent < 0) {
             let why = "if specified, must be a non-negative integer";
             errors.push(path.child("borrowingLimitPercent").invalid(percent, why));
         }
@@ -252,7 +409,10 @@ impl PriorityLevels {
                 let why = "must not be empty if limited.limitResponse.type is Limited";
                 errors.push(path.child("queuing").required(why));
             }
-            ("Reject" | "Queue", _) => {}
+            ("Queue", false) => {
+                errors.extend(PriorityLevels::queuing(&response["queuing"], &path.child("queuing")));
+            }
+            ("Reject", true) => {}
             (other, _) => {
                 errors
                     .push(path.child("type").not_supported(field::Value::json(&other), &["Queue", "Reject"]));
@@ -273,11 +433,21 @@ impl Kind for PriorityLevels {
 
     fn validate(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata();
+        if !at(it.new, "metadata.annotations")[ZERO_SHARES].is_null() {
+            let why = format!("annotation '{ZERO_SHARES}' is forbidden");
+            errors.push(Path::new("metadata").child("annotations").forbidden(why));
+        }
         errors.extend(PriorityLevels::spec(it));
+        errors.extend(PriorityLevels::fixed(it));
+        errors.extend(conditions(it));
         errors
     }
 
     fn validate_update(&self, it: &It<'_>) -> Errors {
         self.validate(it)
+    }
+
+    fn validate_subresource(&self, _: &str, it: &It<'_>) -> Errors {
+        conditions(it)
     }
 }

@@ -7,7 +7,11 @@ use serde_json::Value;
 use super::{Counts, It, Kind, at, items, text};
 use crate::field::{self, Errors, Path};
 use crate::names;
+use crate::pod::addresses;
 
+/// Where it is told by which addresses it is reached.
+const BALANCERS: &str = "status.loadBalancer.ingress";
+const NOT_AN_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 /// Parts of a path that would make it lead elsewhere.
 const FORBIDDEN_PARTS: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
@@ -28,6 +32,26 @@ impl Kind for Ingresses {
             if let (Some(class), false) = (annotation, at(it.new, "spec.ingressClassName").is_null()) {
                 let path = Path::new("annotations").child(CLASS_ANNOTATION);
                 errors.push(path.invalid(class, "can not be set when the class field is also set"));
+            }
+        }
+        errors
+    }
+
+    fn validate_subresource(&self, _: &str, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata_update();
+        let (new, old) = (items(it.new, BALANCERS), items(it.old, BALANCERS));
+        for (i, balancer) in new.iter().enumerate() {
+            let path = Path::new("status").child("loadBalancer").child("ingress").index(i);
+            let (ip, hostname) = (text(balancer, "ip"), text(balancer, "hostname"));
+            // What was told before is not asked again.
+            let is_known = old.iter().any(|before| text(before, "ip") == ip);
+            if !ip.is_empty() && !is_known && addresses::ip(ip).is_none() {
+                errors.push(path.child("ip").invalid(ip, NOT_AN_IP));
+            }
+            errors.extend(subdomain_if_any(hostname, &path.child("hostname")));
+            if addresses::ip(hostname).is_some() {
+                errors
+                    .push(path.child("hostname").invalid(hostname, "must be a DNS name, not an IP address"));
             }
         }
         errors

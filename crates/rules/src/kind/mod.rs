@@ -31,6 +31,7 @@ mod rbac;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod volumes;
 mod workloads;
 
 /// The rules of a kind. What is not overridden is what most kinds do.

@@ -42,7 +42,7 @@ impl IngressClasses {
                 vec![at_namespace.forbidden("`parameters.scope` is set to 'Cluster'")]
             }
             (Some("Cluster"), None) => Errors::new(),
-            (Some(other), _) => vec![at_scope.not_supported(field::Value::json(&other), &SCOPES)],
+            (Some(other), _) => vec![at_scope.not_supported(other, &SCOPES)],
         }
     }
 }

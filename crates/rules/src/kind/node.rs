@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Toleration;
 
 use super::{It, Kind, at, items, text};
-use crate::field::{Errors, Path};
+use crate::field::{self, Errors, Path};
 use crate::meta::{self, IMMUTABLE};
 use crate::{names, pod, wire};
 
@@ -34,7 +34,19 @@ impl Kind for RuntimeClasses {
             errors.extend(meta::labels(labels.as_ref(), &path.child("nodeSelector")));
             let tolerations: Vec<Toleration> =
                 items(scheduling, "tolerations").iter().map(wire::typed).collect();
-            errors.extend(pod::tolerations(&tolerations, &path.child("tolerations")));
+            let path = path.child("tolerations");
+            errors.extend(pod::tolerations(&tolerations, &path));
+            for (i, toleration) in tolerations.iter().enumerate() {
+                // For how long makes no difference.
+                let same = |other: &Toleration| {
+                    Toleration { toleration_seconds: None, ..other.clone() }
+                        == Toleration { toleration_seconds: None, ..toleration.clone() }
+                };
+                if tolerations[..i].iter().any(same) {
+                    let value = field::Value::internal("io.k8s.api.core.v1.Toleration", toleration);
+                    errors.push(path.index(i).duplicate(value));
+                }
+            }
         }
         errors
     }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaimSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use types::Quantity;
 
-use super::{Counts, It, Kind, at, csi, items, keep, text};
+use super::{Counts, It, Kind, at, csi, items, keep, text, volumes};
 use crate::difference;
 use crate::field::{self, Errors, Path};
 use crate::meta::{self, IMMUTABLE, selector};
@@ -130,114 +130,6 @@ impl Kind for Claims {
                     path.key(name).invalid(amount.to_string().as_str(), "must be a valid resource quantity"),
                 );
             }
-        }
-        errors
-    }
-}
-
-/// Volumes: what they are made of is for good.
-pub(super) struct Volumes;
-
-/// What a volume has besides what it is made of.
-const NOT_SOURCES: [&str; 9] = [
-    "accessModes",
-    "capacity",
-    "claimRef",
-    "mountOptions",
-    "nodeAffinity",
-    "persistentVolumeReclaimPolicy",
-    "storageClassName",
-    "volumeAttributesClassName",
-    "volumeMode",
-];
-const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
-
-impl Volumes {
-    fn sources(object: &Value) -> Map<String, Value> {
-        let mut spec = at(object, "spec").as_object().cloned().unwrap_or_default();
-        spec.retain(|name, _| !NOT_SOURCES.contains(&name.as_str()));
-        spec
-    }
-
-    fn spec(it: &It<'_>) -> Errors {
-        let (spec, path) = (at(it.new, "spec"), Path::new("spec"));
-        let mut errors = Errors::new();
-        let modes: Vec<&str> = items(spec, "accessModes").iter().filter_map(Value::as_str).collect();
-        if modes.is_empty() {
-            errors.push(path.child("accessModes").required(""));
-        }
-        for mode in modes.iter().filter(|mode| !ACCESS_MODES.contains(mode)) {
-            errors.push(path.child("accessModes").not_supported(field::Value::json(mode), &ACCESS_MODES));
-        }
-        if modes.len() > 1 && modes.contains(&"ReadWriteOncePod") {
-            let why = "may not use ReadWriteOncePod with other access modes";
-            errors.push(path.child("accessModes").forbidden(why));
-        }
-        let capacity = spec["capacity"].as_object().cloned().unwrap_or_default();
-        if capacity.is_empty() {
-            errors.push(path.child("capacity").required(""));
-        }
-        if capacity.len() != 1 || !capacity.contains_key("storage") {
-            errors.push(
-                path.child("capacity").not_supported(field::Value::json(&spec["capacity"]), &["storage"]),
-            );
-        }
-        for (name, amount) in &capacity {
-            if let Some(Ok(amount)) = amount.as_str().map(str::parse::<Quantity>)
-                && !amount.is_positive()
-            {
-                let why = "must be greater than zero";
-                errors.push(path.child("capacity").key(name).invalid(amount.to_string().as_str(), why));
-            }
-        }
-        let policy = text(spec, "persistentVolumeReclaimPolicy");
-        if !policy.is_empty() && !RECLAIM_POLICIES.contains(&policy) {
-            let path = path.child("persistentVolumeReclaimPolicy");
-            errors.push(path.not_supported(field::Value::json(&policy), &RECLAIM_POLICIES));
-        }
-        if Volumes::sources(it.new).is_empty() {
-            errors.push(path.required("must specify a volume type"));
-        }
-        let class = text(spec, "storageClassName");
-        if !class.is_empty() {
-            let path = path.child("storageClassName");
-            errors
-                .extend(names::dns_subdomain(class).into_iter().map(|problem| path.invalid(class, problem)));
-        }
-        if let Some(mode) =
-            spec["volumeMode"].as_str().filter(|mode| !matches!(*mode, "Block" | "Filesystem"))
-        {
-            let value = field::Value::json(&mode);
-            errors.push(path.child("volumeMode").not_supported(value, &["Block", "Filesystem"]));
-        }
-        errors
-    }
-}
-
-impl Kind for Volumes {
-    fn prepare_create(&self, new: &mut Value) -> Vec<String> {
-        let now = at(new, "metadata.creationTimestamp").clone();
-        new["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": now});
-        Vec::new()
-    }
-
-    fn validate(&self, it: &It<'_>) -> Errors {
-        let mut errors = it.metadata();
-        errors.extend(Volumes::spec(it));
-        errors
-    }
-
-    fn validate_update(&self, it: &It<'_>) -> Errors {
-        let mut errors = self.validate(it);
-        let (new, old) = (Volumes::sources(it.new), Volumes::sources(it.old));
-        if new != old {
-            let why = "spec.persistentvolumesource is immutable after creation";
-            errors.push(Path::new("spec").child("persistentvolumesource").forbidden(why));
-        }
-        let mode = at(it.new, "spec.volumeMode");
-        if mode != at(it.old, "spec.volumeMode") {
-            errors.push(Path::new("volumeMode").invalid(field::Value::json(mode), IMMUTABLE));
         }
         errors
     }
@@ -441,6 +333,15 @@ impl Kind for Attachments {
                 let why = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
                 errors.push(at_source.forbidden(why));
             }
+            (false, true) => {
+                errors.extend(volumes::spec(
+                    inline,
+                    "",
+                    volumes::Place::Inline,
+                    !it.old.is_null(),
+                    &at_source.child("inlineVolumeSpec"),
+                ));
+            }
             (true, false) if text(spec, "source.persistentVolumeName").is_empty() => {
                 errors.push(
                     at_source
@@ -450,6 +351,7 @@ impl Kind for Attachments {
             }
             _ => {}
         }
+        errors.extend(attachment_status(it.new));
         errors
     }
 
@@ -462,6 +364,35 @@ impl Kind for Attachments {
         }
         errors
     }
+
+    fn validate_subresource(&self, _: &str, it: &It<'_>) -> Errors {
+        self.validate_update(it)
+    }
+}
+
+/// What an attacher says of its work.
+fn attachment_status(attachment: &Value) -> Errors {
+    const MAX_METADATA: usize = 256 * 1024;
+    const MAX_MESSAGE: usize = 1024;
+    let (status, path) = (at(attachment, "status"), Path::new("status"));
+    let mut errors = Errors::new();
+    let metadata = status["attachmentMetadata"].as_object().into_iter().flatten();
+    let size: usize = metadata.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum();
+    if size > MAX_METADATA {
+        errors.push(path.child("attachmentMetadata").too_long(MAX_METADATA));
+    }
+    for name in ["attachError", "detachError"] {
+        let (error, path) = (&status[name], path.child(name));
+        // The limit that is told is another one's.
+        if text(error, "message").len() > MAX_MESSAGE {
+            errors.push(path.child("message").too_long(MAX_METADATA));
+        }
+        if let Some(code) = error["errorCode"].as_i64().filter(|code| *code < 0) {
+            let problems = names::in_range(code, 0, i64::from(i32::MAX)).into_iter();
+            errors.extend(problems.map(|problem| path.child("errorCode").invalid(code, problem)));
+        }
+    }
+    errors
 }
 
 /// How much storage there is of a class.
@@ -494,7 +425,11 @@ impl Kind for Capacities {
         errors.extend(self.validate(it));
         let (new, old) = (at(it.new, "nodeTopology"), at(it.old, "nodeTopology"));
         if new != old {
-            errors.push(Path::new("nodeTopology").invalid(field::Value::json(new), IMMUTABLE));
+            let shown = match new {
+                Value::Null => field::Value::json(new),
+                new => field::Value::internal(wire::LABEL_SELECTOR, new),
+            };
+            errors.push(Path::new("nodeTopology").invalid(shown, IMMUTABLE));
         }
         let class = text(it.new, "storageClassName");
         if class != text(it.old, "storageClassName") {

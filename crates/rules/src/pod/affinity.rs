@@ -71,7 +71,7 @@ fn weight(weight: i32, path: &Path) -> Errors {
     vec![path.child("weight").invalid(weight, "must be in the range 1-100")]
 }
 
-fn node_selector(selector: &NodeSelector, tolerate_values: bool, path: &Path) -> Errors {
+pub(crate) fn node_selector(selector: &NodeSelector, tolerate_values: bool, path: &Path) -> Errors {
     let path = path.child("nodeSelectorTerms");
     if selector.node_selector_terms.is_empty() {
         return vec![path.required("must have at least one node selector term")];

@@ -25,7 +25,7 @@ use crate::names::{self, Problems};
 use containers::Context;
 
 pub(crate) mod addresses;
-mod affinity;
+pub(crate) mod affinity;
 mod claims;
 mod containers;
 pub mod defaults;
@@ -38,7 +38,7 @@ mod image;
 pub mod logs;
 mod mounts;
 mod options;
-mod paths;
+pub(crate) mod paths;
 pub mod prepare;
 mod probes;
 mod profiles;

@@ -3,7 +3,7 @@
 use crate::field::{Errors, Path};
 
 /// No part of the path leads back up.
-pub(super) fn no_backsteps(target: &str, path: &Path) -> Errors {
+pub(crate) fn no_backsteps(target: &str, path: &Path) -> Errors {
     let steps_back = target.split('/').any(|part| part == "..");
     if steps_back { vec![path.invalid(target, "must not contain '..'")] } else { Errors::new() }
 }

@@ -29,13 +29,13 @@ pub(super) fn git_repo(repo: &GitRepoVolumeSource, path: &Path) -> Errors {
     errors
 }
 
-pub(super) fn gce_persistent_disk(disk: &GCEPersistentDiskVolumeSource, path: &Path) -> Errors {
+pub(crate) fn gce_persistent_disk(disk: &GCEPersistentDiskVolumeSource, path: &Path) -> Errors {
     let mut errors = required(path, &[("pdName", &disk.pd_name)]);
     errors.extend(partition(disk.partition, path));
     errors
 }
 
-pub(super) fn aws_elastic_block_store(disk: &AWSElasticBlockStoreVolumeSource, path: &Path) -> Errors {
+pub(crate) fn aws_elastic_block_store(disk: &AWSElasticBlockStoreVolumeSource, path: &Path) -> Errors {
     let mut errors = required(path, &[("volumeID", &disk.volume_id)]);
     errors.extend(partition(disk.partition, path));
     errors
@@ -47,12 +47,12 @@ fn partition(partition: Option<i32>, path: &Path) -> Option<Error> {
     Some(path.child("partition").invalid(outside, "must be between 1 and 255, inclusive"))
 }
 
-fn logical_unit(lun: i32, path: &Path) -> Errors {
+pub(crate) fn logical_unit(lun: i32, path: &Path) -> Errors {
     let problems = names::in_range(lun.into(), 0, 255).into_iter();
     problems.map(|problem| path.child("lun").invalid(lun, problem)).collect()
 }
 
-pub(super) fn nfs(nfs: &NFSVolumeSource, path: &Path) -> Errors {
+pub(crate) fn nfs(nfs: &NFSVolumeSource, path: &Path) -> Errors {
     let mut errors = required(path, &[("server", &nfs.server), ("path", &nfs.path)]);
     if !nfs.path.starts_with('/') {
         errors.push(path.child("path").invalid(&nfs.path, "must be an absolute path"));
@@ -84,7 +84,7 @@ pub(super) fn iscsi_name(iscsi: &ISCSIVolumeSource, volume: &str, path: &Path) -
     too_long.then(|| path.child("name").invalid(volume, why))
 }
 
-fn iscsi_qualified_name(name: &str, path: &Path) -> Option<Error> {
+pub(crate) fn iscsi_qualified_name(name: &str, path: &Path) -> Option<Error> {
     let alphanumeric = |text: &str, length: usize| {
         let mut chars = text.chars();
         chars.next().is_some_and(|c| c != '\n') // the dot of upstream's pattern matches any character
@@ -119,7 +119,7 @@ pub(super) fn glusterfs(gluster: &GlusterfsVolumeSource, path: &Path) -> Errors 
     required(path, &[("endpoints", &gluster.endpoints), ("path", &gluster.path)])
 }
 
-pub(super) fn flocker(flocker: &FlockerVolumeSource, path: &Path) -> Errors {
+pub(crate) fn flocker(flocker: &FlockerVolumeSource, path: &Path) -> Errors {
     let mut errors = Errors::new();
     let name = flocker.dataset_name.as_deref().unwrap_or_default();
     let uuid = flocker.dataset_uuid.as_deref().unwrap_or_default();
@@ -155,7 +155,7 @@ pub(super) fn ceph_fs(ceph: &CephFSVolumeSource, path: &Path) -> Errors {
     if ceph.monitors.is_empty() { vec![path.child("monitors").required("")] } else { Errors::new() }
 }
 
-pub(super) fn quobyte(quobyte: &QuobyteVolumeSource, path: &Path) -> Errors {
+pub(crate) fn quobyte(quobyte: &QuobyteVolumeSource, path: &Path) -> Errors {
     const PAIRS: &str = "must be a host:port pair or multiple pairs separated by commas";
     let mut errors = Errors::new();
     let at = path.child("registry");
@@ -186,7 +186,7 @@ fn is_host_and_port(text: &str) -> bool {
     !host.contains(['[', ']']) && !port.contains(['[', ']'])
 }
 
-pub(super) fn fibre_channel(fc: &FCVolumeSource, path: &Path) -> Errors {
+pub(crate) fn fibre_channel(fc: &FCVolumeSource, path: &Path) -> Errors {
     let mut errors = Errors::new();
     let targets = fc.target_wwns.as_deref().unwrap_or_default();
     let ids = fc.wwids.as_deref().unwrap_or_default();
@@ -208,8 +208,15 @@ pub(super) fn fibre_channel(fc: &FCVolumeSource, path: &Path) -> Errors {
 
 pub(super) fn flex_volume(flex: &FlexVolumeSource, path: &Path) -> Errors {
     let mut errors = required(path, &[("driver", &flex.driver)]);
-    for key in flex.options.iter().flatten().map(|(key, _)| key) {
-        let domain = key.split_once('/').map_or(key.as_str(), |(domain, _)| domain);
+    errors.extend(reserved_options(flex.options.iter().flatten().map(|(key, _)| key.as_str()), path));
+    errors
+}
+
+/// Options under names that belong to Kubernetes.
+pub(crate) fn reserved_options<'a>(keys: impl Iterator<Item = &'a str>, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    for key in keys {
+        let domain = key.split_once('/').map_or(key, |(domain, _)| domain);
         let domain = format!(".{}", domain.to_lowercase());
         if domain.ends_with(".kubernetes.io") || domain.ends_with(".k8s.io") {
             let why = "kubernetes.io and k8s.io namespaces are reserved";
@@ -219,7 +226,7 @@ pub(super) fn flex_volume(flex: &FlexVolumeSource, path: &Path) -> Errors {
     errors
 }
 
-pub(super) fn azure_disk(disk: &AzureDiskVolumeSource, path: &Path) -> Errors {
+pub(crate) fn azure_disk(disk: &AzureDiskVolumeSource, path: &Path) -> Errors {
     const MANAGED: &str =
         "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
     const BLOB: &str = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd";

@@ -15,7 +15,7 @@ use crate::field::{Errors, Path};
 use crate::names;
 
 pub(crate) mod claims;
-mod disks;
+pub(crate) mod disks;
 mod files;
 
 pub(super) use files::{has_non_local_token_path, validate_tokens};
@@ -66,21 +66,51 @@ pub(super) fn validate<'a>(
 }
 
 /// Judges the first source of a volume and refuses any further one.
-struct Sources<'a> {
+pub(crate) struct Sources<'a> {
     path: &'a Path,
     errors: Errors,
     found: bool,
 }
 
-impl Sources<'_> {
+impl<'a> Sources<'a> {
+    pub(crate) fn new(path: &'a Path) -> Self {
+        Sources { path, errors: Errors::new(), found: false }
+    }
+
+    /// What was found wrong, or that there is no source.
+    pub(crate) fn finish(mut self) -> Errors {
+        if !self.found {
+            self.errors.push(self.path.required("must specify a volume type"));
+        }
+        self.errors
+    }
+
+    /// A source that is judged whether there is another or not.
+    pub(crate) fn check_any<T>(
+        &mut self,
+        field: &str,
+        source: Option<&T>,
+        judge: impl FnOnce(&T, &Path) -> Errors,
+    ) {
+        if let Some(source) = source {
+            self.found = true;
+            self.errors.extend(judge(source, &self.path.child(field)));
+        }
+    }
+
     /// A source whose errors stand under its own name.
-    fn check<T>(&mut self, field: &str, source: Option<&T>, judge: impl FnOnce(&T, &Path) -> Errors) {
+    pub(crate) fn check<T>(
+        &mut self,
+        field: &str,
+        source: Option<&T>,
+        judge: impl FnOnce(&T, &Path) -> Errors,
+    ) {
         self.check_at(field, field, source, judge);
     }
 
     /// A source whose errors stand under `at`, while a surplus one is refused as `field`: Kubernetes has typed some of
     /// these twice, and not always alike.
-    fn check_at<T>(
+    pub(crate) fn check_at<T>(
         &mut self,
         field: &str,
         at: &str,
@@ -98,7 +128,7 @@ impl Sources<'_> {
 }
 
 fn source(volume: &Volume, pod_name: Option<&str>, options: &Options, path: &Path) -> Errors {
-    let mut sources = Sources { path, errors: Errors::new(), found: false };
+    let mut sources = Sources::new(path);
     sources.check("emptyDir", volume.empty_dir.as_ref(), empty_dir);
     sources.check("hostPath", volume.host_path.as_ref(), host_path);
     sources.check("gitRepo", volume.git_repo.as_ref(), disks::git_repo);
@@ -157,10 +187,7 @@ fn source(volume: &Volume, pod_name: Option<&str>, options: &Options, path: &Pat
         errors
     });
     sources.check("image", volume.image.as_ref(), |image, path| self::image(image, options, path));
-    if !sources.found {
-        sources.errors.push(path.required("must specify a volume type"));
-    }
-    sources.errors
+    sources.finish()
 }
 
 fn empty_dir(empty_dir: &EmptyDirVolumeSource, path: &Path) -> Errors {
@@ -171,7 +198,7 @@ fn empty_dir(empty_dir: &EmptyDirVolumeSource, path: &Path) -> Errors {
     Errors::new()
 }
 
-fn host_path(host_path: &HostPathVolumeSource, path: &Path) -> Errors {
+pub(crate) fn host_path(host_path: &HostPathVolumeSource, path: &Path) -> Errors {
     if host_path.path.is_empty() {
         return vec![path.child("path").required("")];
     }

@@ -168,7 +168,7 @@ fn node_labels(spec: &PodSpec, path: &Path) -> Warnings {
     warnings
 }
 
-fn node_term(term: &NodeSelectorTerm, check_values: bool, path: &Path) -> Warnings {
+pub(crate) fn node_term(term: &NodeSelectorTerm, check_values: bool, path: &Path) -> Warnings {
     let mut warnings = Warnings::new();
     for (i, requirement) in term.match_expressions.iter().flatten().enumerate() {
         let path = path.child("matchExpressions").index(i);
