@@ -310,9 +310,21 @@ impl Parser<'_> {
         Ok(args)
     }
 
+    /// Whether the next token wants an operand on both sides.
+    fn is_between(&self) -> bool {
+        const OPERATORS: [&str; 12] = ["<", "<=", ">", ">=", "==", "!=", "+", "*", "/", "%", "&&", "||"];
+        OPERATORS.iter().any(|operator| self.is(operator))
+    }
+
     fn primary(&mut self) -> Parsed {
         if !begins(self.peek()) {
-            self.no_beginning("")?;
+            let missing = self.no_beginning("");
+            if let (Err(issue), true) = (&missing, self.is_between()) {
+                // What stands between two operands goes on without the first.
+                self.issues.push(issue.clone());
+                return node(self.at(), Kind::Null);
+            }
+            missing?;
         }
         let (at, token) = self.bump();
         match token {

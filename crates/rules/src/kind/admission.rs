@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::{Counts, It, Kind, at, items, text};
 use crate::field::{self, Errors, Path};
 use crate::meta::{self, selector};
+use crate::names::Problems;
 use crate::{names, wire};
 
 /// Configurations of webhooks; those that change objects say when they want to be asked again.
@@ -304,6 +305,9 @@ fn match_conditions(conditions: &[Value], path: &Path) -> Errors {
 }
 
 /// Policies that judge by expressions.
+const AUDIT_ANNOTATION: &str = "io.k8s.api.admissionregistration.v1.AuditAnnotation";
+const MAX_ANNOTATIONS: usize = 20;
+
 pub(super) struct Policies;
 
 impl Kind for Policies {
@@ -320,23 +324,7 @@ impl Kind for Policies {
         let mut errors = it.any_metadata();
         errors.extend(required_one_of(spec, "failurePolicy", &["Fail", "Ignore"], &path));
         if !spec["paramKind"].is_null() {
-            for (field, value) in
-                [("apiVersion", text(spec, "paramKind.apiVersion")), ("kind", text(spec, "paramKind.kind"))]
-            {
-                if value.is_empty() {
-                    errors.push(path.child("paramKind").child(field).required(""));
-                }
-            }
-            let kind = text(spec, "paramKind.kind");
-            if !kind.is_empty() {
-                let path = path.child("paramKind").child("kind");
-                let problems = names::dns_1035_label(&kind.to_lowercase());
-                if !problems.is_empty() {
-                    let why = problems.join(",");
-                    let why = format!("may have mixed case, but should otherwise match: {why}");
-                    errors.push(path.invalid(kind, why));
-                }
-            }
+            errors.extend(param_kind(&spec["paramKind"], &path.child("paramKind")));
         }
         if spec["matchConstraints"].is_null() {
             errors.push(path.child("matchConstraints").required(""));
@@ -351,8 +339,14 @@ impl Kind for Policies {
         for (i, variable) in items(spec, "variables").iter().enumerate() {
             let path = path.child("variables").index(i);
             errors.extend(expression(variable, &path));
-            if text(variable, "name").is_empty() {
-                errors.push(path.child("name").required("name is not specified"));
+            match text(variable, "name") {
+                name if name.trim().is_empty() => {
+                    errors.push(path.child("name").required("name is not specified"));
+                }
+                name if !is_identifier(name) => {
+                    errors.push(path.child("name").invalid(name, "must be a valid CEL identifier"));
+                }
+                _ => {}
             }
         }
         if items(spec, "validations").is_empty() && items(spec, "auditAnnotations").is_empty() {
@@ -369,8 +363,18 @@ impl Kind for Policies {
             }
             errors.extend(one_of(validation, "reason", &REASONS, &path));
         }
-        for (i, annotation) in items(spec, "auditAnnotations").iter().enumerate() {
+        let annotations = items(spec, "auditAnnotations");
+        if annotations.len() > MAX_ANNOTATIONS {
+            let shown = field::Value::internal_list(AUDIT_ANNOTATION, annotations);
+            let why = format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations");
+            errors.push(path.child("auditAnnotations").invalid(shown, why));
+        }
+        for (i, annotation) in annotations.iter().enumerate() {
             let path = path.child("auditAnnotations").index(i);
+            let own = text(annotation, "key");
+            if annotations[..i].iter().any(|before| text(before, "key") == own) {
+                errors.push(path.child("key").duplicate(own));
+            }
             let key = format!("{}/{}", text(it.new, "metadata.name"), text(annotation, "key"));
             errors.extend(meta::qualified(&key, &path.child("key")));
             if text(annotation, "valueExpression").trim().is_empty() {
@@ -385,9 +389,84 @@ impl Kind for Policies {
     }
 
     fn validate_subresource(&self, _: &str, it: &It<'_>) -> Errors {
-        let path = Path::new("status").child("conditions");
-        super::policy::conditions(items(it.new, "status.conditions"), &path)
+        let path = Path::new("status");
+        let mut errors = Errors::new();
+        for (i, warning) in items(it.new, "status.typeChecking.expressionWarnings").iter().enumerate() {
+            let path = path.child("typeChecking").child("expressionWarnings").index(i);
+            let empty = ["warning", "fieldRef"].into_iter().filter(|field| text(warning, field).is_empty());
+            errors.extend(empty.map(|field| path.child(field).required("")));
+        }
+        let conditions = items(it.new, "status.conditions");
+        errors.extend(super::policy::conditions(conditions, &path.child("conditions")));
+        errors
     }
+}
+
+/// What the parameters of a policy are.
+fn param_kind(of: &Value, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    let (version, at_version) = (text(of, "apiVersion"), path.child("apiVersion"));
+    let joined = |name: &str, problems: Problems| {
+        (!problems.is_empty()).then(|| at_version.invalid(name, problems.join(",")))
+    };
+    match version.split('/').collect::<Vec<_>>()[..] {
+        [""] => errors.push(at_version.required("")),
+        [version] => errors.extend(joined(version, names::dns_1035_label(version))),
+        [group, version] => {
+            if !group.is_empty() {
+                errors.extend(joined(group, names::dns_subdomain(group)));
+            }
+            if version.is_empty() {
+                errors.push(at_version.invalid(text(of, "apiVersion"), "version must be specified"));
+            } else {
+                errors.extend(joined(version, names::dns_1035_label(version)));
+            }
+        }
+        _ => errors.push(at_version.invalid(version, format!("unexpected GroupVersion string: {version}"))),
+    }
+    match text(of, "kind") {
+        "" => errors.push(path.child("kind").required("")),
+        kind => {
+            let problems = names::dns_1035_label(&kind.to_lowercase());
+            if !problems.is_empty() {
+                let why = problems.join(",");
+                let why = format!("may have mixed case, but should otherwise match: {why}");
+                errors.push(path.child("kind").invalid(kind, why));
+            }
+        }
+    }
+    errors
+}
+
+/// Whether expressions can call something so.
+fn is_identifier(name: &str) -> bool {
+    const RESERVED: [&str; 21] = [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "false",
+        "for",
+        "function",
+        "if",
+        "import",
+        "in",
+        "let",
+        "loop",
+        "namespace",
+        "null",
+        "package",
+        "return",
+        "true",
+        "var",
+        "void",
+        "while",
+    ];
+    let begins = |c: char| c == '_' || c.is_ascii_alphabetic();
+    name.starts_with(begins)
+        && name.chars().all(|c| begins(c) || c.is_ascii_digit())
+        && !RESERVED.contains(&name)
 }
 
 fn expression(object: &Value, path: &Path) -> Option<field::Error> {

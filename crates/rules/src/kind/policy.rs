@@ -71,7 +71,7 @@ impl Kind for PodDisruptionBudgets {
 }
 
 const REASON: &str = "a condition reason must start with alphabetic character, optionally followed by a string of \
-    alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME', \
+    alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  \
      or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is \
     '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
 
@@ -95,7 +95,7 @@ pub(super) fn conditions(conditions: &[Value], path: &Path) -> Errors {
             &path.child("observedGeneration"),
         ));
         if condition["lastTransitionTime"].is_null() {
-            errors.push(path.child("lastTransitionTime").required("must be set"));
+            errors.push(path.child("lastTransitionTime").required(""));
         }
         let reason = text(condition, "reason");
         if reason.is_empty() {
