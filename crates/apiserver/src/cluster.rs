@@ -157,6 +157,8 @@ impl Cluster {
             Definitions::load(handle.clone(), &store, registry, defined, converters.into());
         cluster.0.background.get_or_init(|| tokio::spawn(definitions.run(watch)).abort_handle());
         bootstrap::ensure(&cluster).await?;
+        // At once, so that a cluster that nobody has asked anything has nothing to do.
+        flow_schemas::tell(&cluster).await;
         cluster.0.aggregation.get_or_init(|| tokio::spawn(aggregation::run(handle.clone())).abort_handle());
         cluster.0.availability.get_or_init(|| tokio::spawn(availability::run(handle.clone())).abort_handle());
         cluster.0.flow_schemas.get_or_init(|| tokio::spawn(flow_schemas::run(handle)).abort_handle());

@@ -17,10 +17,21 @@ const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 const MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
 const CONDITION: &str = "Dangling";
 
+/// All schemas, and all levels.
+fn scopes() -> (Scope, Scope) {
+    let of = |plural: &str| Scope::resource(&format!("{plural}.{GROUP}"));
+    (of("flowschemas"), of("prioritylevelconfigurations"))
+}
+
+/// Tells of those that are there.
+pub(crate) async fn tell(cluster: &Cluster) {
+    let (schemas, levels) = scopes();
+    tell_of(cluster, &schemas, &levels).await;
+}
+
 /// Works until the cluster is gone.
 pub(crate) async fn run(handle: Handle) {
-    let schemas = Scope::resource(&format!("flowschemas.{GROUP}"));
-    let levels = Scope::resource(&format!("prioritylevelconfigurations.{GROUP}"));
+    let (schemas, levels) = scopes();
     loop {
         let Some(cluster) = handle.upgrade() else { return };
         let watch = |scope: &Scope| cluster.store().view_and_watch(scope).1;
@@ -28,7 +39,7 @@ pub(crate) async fn run(handle: Handle) {
         drop(cluster);
         loop {
             let Some(cluster) = handle.upgrade() else { return };
-            tell(&cluster, &schemas, &levels).await;
+            tell_of(&cluster, &schemas, &levels).await;
             // Nothing of the cluster is held while nothing changes.
             drop(cluster);
             let changed = tokio::select! {
@@ -47,7 +58,7 @@ pub(crate) async fn run(handle: Handle) {
     }
 }
 
-async fn tell(cluster: &Cluster, schemas: &Scope, levels: &Scope) {
+async fn tell_of(cluster: &Cluster, schemas: &Scope, levels: &Scope) {
     let view = cluster.store().view();
     let levels: BTreeSet<String> = view.list(levels).map(|level| level.key.name().to_owned()).collect();
     let schemas: Vec<Value> = view.list(schemas).map(|schema| object::read(schema)).collect();
