@@ -62,12 +62,13 @@ async fn tell_of(cluster: &Cluster, schemas: &Scope, levels: &Scope) {
     let view = cluster.store().view();
     let levels: BTreeSet<String> = view.list(levels).map(|level| level.key.name().to_owned()).collect();
     let schemas: Vec<Value> = view.list(schemas).map(|schema| object::read(schema)).collect();
-    for schema in &schemas {
+    // At once, since a new cluster has a dozen and waits for them.
+    let writes = schemas.iter().filter_map(|schema| {
         let level = object::text(schema, &["spec", "priorityLevelConfiguration", "name"]);
-        if let Some(condition) = condition(schema, levels.contains(level), Timestamp::now()) {
-            write(cluster, object::text(schema, &["metadata", "name"]), &condition).await;
-        }
-    }
+        let condition = condition(schema, levels.contains(level), Timestamp::now())?;
+        Some(write(cluster, object::text(schema, &["metadata", "name"]), condition))
+    });
+    futures::future::join_all(writes).await;
 }
 
 /// The condition of a schema, if it is to be another one. `found` says whether its level is there.
@@ -92,7 +93,7 @@ fn condition(schema: &Value, found: bool, now: Timestamp) -> Option<Value> {
 }
 
 /// The next change of a schema or a level makes up for a write that fails.
-async fn write(cluster: &Cluster, name: &str, condition: &Value) {
+async fn write(cluster: &Cluster, name: &str, condition: Value) {
     let body = json!({
         "apiVersion": format!("{GROUP}/v1"), "kind": "FlowSchema", "metadata": {"name": name},
         "status": {"conditions": [condition]},
