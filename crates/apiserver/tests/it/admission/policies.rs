@@ -117,6 +117,7 @@ async fn rule_3_20_policies_hold_alike_here_and_there() {
             validations(json!([{"expression": "oldObject == null || object.data == oldObject.data"}])),
             json!({}),
         ),
+        ("last", validations(json!([{"expression": "false"}])), json!({})),
     ];
     for (name, spec, bound) in &all {
         for client in [both.ours(), both.real()] {
@@ -131,7 +132,7 @@ async fn rule_3_20_policies_hold_alike_here_and_there() {
     }
     // The real server learns of them a moment later, of the last one last.
     let marker = map("immutable", json!({"a": "b"}));
-    for scenario in ["plain", "no-params", "params", "failing"] {
+    for scenario in ["last", "plain", "no-params", "params", "failing"] {
         while !post(
             both.real(),
             &format!("{MAPS}?dryRun=All"),
