@@ -10,7 +10,7 @@ use rules::job::Settings;
 use rules::meta::system::Identity;
 use store::{Draft, Object, Revision, Scope, Store};
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 
 use crate::admission::{Chain, Plugin};
 use crate::aggregator::{self, Aggregator, availability};
@@ -54,23 +54,11 @@ struct Inner {
     server: Arc<User>,
     /// How far definitions are carried out.
     defined: watch::Sender<Revision>,
-    background: OnceLock<AbortHandle>,
-    aggregation: OnceLock<AbortHandle>,
-    /// Who looks after the API servers of others.
-    availability: OnceLock<AbortHandle>,
+    /// What works in the background. It ends with the cluster.
+    background: OnceLock<JoinSet<()>>,
     aggregator: Aggregator,
-    flow_schemas: OnceLock<AbortHandle>,
     documents: Documents,
     metrics: Metrics,
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        let all = [&self.background, &self.aggregation, &self.availability, &self.flow_schemas];
-        for background in all.into_iter().filter_map(OnceLock::get) {
-            background.abort();
-        }
-    }
 }
 
 /// A cluster that may be gone, for what works in its background and ends with it.
@@ -145,23 +133,22 @@ impl Cluster {
             strategies,
             defined: defined.clone(),
             background: OnceLock::new(),
-            aggregation: OnceLock::new(),
-            availability: OnceLock::new(),
             aggregator: Aggregator::new().map_err(Refusal::internal)?,
-            flow_schemas: OnceLock::new(),
             documents: Documents::default(),
             metrics: Metrics::default(),
         }));
         let handle = Handle(Arc::downgrade(&cluster.0));
         let (definitions, watch) =
             Definitions::load(handle.clone(), &store, registry, defined, converters.into());
-        cluster.0.background.get_or_init(|| tokio::spawn(definitions.run(watch)).abort_handle());
+        let mut background = JoinSet::new();
+        background.spawn(definitions.run(watch));
         bootstrap::ensure(&cluster).await?;
         // At once, so that a cluster that nobody has asked anything has nothing to do.
         flow_schemas::tell(&cluster).await;
-        cluster.0.aggregation.get_or_init(|| tokio::spawn(aggregation::run(handle.clone())).abort_handle());
-        cluster.0.availability.get_or_init(|| tokio::spawn(availability::run(handle.clone())).abort_handle());
-        cluster.0.flow_schemas.get_or_init(|| tokio::spawn(flow_schemas::run(handle)).abort_handle());
+        background.spawn(aggregation::run(handle.clone()));
+        background.spawn(availability::run(handle.clone()));
+        background.spawn(flow_schemas::run(handle));
+        cluster.0.background.get_or_init(|| background);
         Ok(cluster)
     }
 

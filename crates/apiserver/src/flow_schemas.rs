@@ -87,7 +87,7 @@ fn condition(schema: &Value, found: bool, now: Timestamp) -> Option<Value> {
     (!is_told).then(|| {
         json!({
             "type": CONDITION, "status": status, "reason": reason, "message": message,
-            "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            "lastTransitionTime": object::time(now),
         })
     })
 }

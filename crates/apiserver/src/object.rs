@@ -1,5 +1,6 @@
 //! An object as JSON: what the server reads in it, and the bytes that are stored.
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rules::wire;
 use serde_json::{Map, Value};
@@ -20,6 +21,11 @@ pub fn set_meta(object: &mut Value, meta: &ObjectMeta) {
 /// A text somewhere in an object, such as `metadata`, `name`; empty if it is not there.
 pub fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
     path.iter().try_fold(object, |value, part| value.get(part)).and_then(Value::as_str).unwrap_or("")
+}
+
+/// A moment as objects tell it: in whole seconds.
+pub fn time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// The stored bytes of an object as JSON.

@@ -229,9 +229,7 @@ async fn write(cluster: &Cluster, stored: &Value, found: &Found) {
         return;
     }
     let since = before.filter(|_| same("status", status)).map(|before| before["lastTransitionTime"].clone());
-    let since = since.unwrap_or_else(|| {
-        json!(Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default().to_string())
-    });
+    let since = since.unwrap_or_else(|| json!(object::time(Timestamp::now())));
     let condition = json!({
         "type": "Available", "status": status, "lastTransitionTime": since, "reason": found.reason,
         "message": found.message,

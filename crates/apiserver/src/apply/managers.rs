@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::set::{FieldsError, Set};
+use crate::object;
 
 /// Whose fields they are. An applier is one manager whatever version it applies; an updater is one per version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -222,7 +223,7 @@ fn encode_entry(manager: &Manager, managed: &Managed) -> Value {
     entry.insert("operation".into(), json!(operation));
     entry.insert("apiVersion".into(), json!(managed.version));
     if let Some(time) = managed.time {
-        entry.insert("time".into(), json!(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()));
+        entry.insert("time".into(), json!(object::time(time)));
     }
     entry.insert("fieldsType".into(), json!("FieldsV1"));
     entry.insert("fieldsV1".into(), managed.fields.to_fields_v1());

@@ -60,15 +60,14 @@ fn issue(context: &Context<'_>, request: Value) -> Result<Answer, Refusal> {
         seconds
     };
     let token = tokens.issue(claims, &audiences, now, lives);
-    let time = |time: Timestamp| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let mut answer = request;
     let meta = &mut answer["metadata"];
     (meta["name"], meta["namespace"], meta["uid"]) = (json!(name), json!(namespace), json!(uid));
-    meta["creationTimestamp"] = json!(time(now));
+    meta["creationTimestamp"] = json!(object::time(now));
     answer["spec"]["audiences"] = json!(audiences);
     answer["spec"]["expirationSeconds"] = json!(seconds);
     answer["status"] = json!({
-        "token": token, "expirationTimestamp": time(now + SignedDuration::from_secs(seconds)),
+        "token": token, "expirationTimestamp": object::time(now + SignedDuration::from_secs(seconds)),
     });
     answer["apiVersion"] = json!(format!("{GROUP}/v1"));
     answer["kind"] = json!(KIND);

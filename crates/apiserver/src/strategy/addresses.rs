@@ -184,7 +184,7 @@ async fn take(
         "apiVersion": resource.api_version(), "kind": resource.kind,
         "metadata": {
             "name": name, "uid": identity.uid,
-            "creationTimestamp": identity.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            "creationTimestamp": object::time(identity.now),
             "labels": {
                 "ipaddress.kubernetes.io/ip-family": "IPv4",
                 "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",

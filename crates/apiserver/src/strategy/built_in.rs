@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::Strategy;
 use super::forms::{self, Form};
 use crate::admission::compiled;
+use crate::object;
 use crate::registry::Resource;
 
 pub(super) struct BuiltIn {
@@ -99,7 +100,7 @@ impl Strategy for BuiltIn {
     fn leaving(&self, stored: &Value, now: Timestamp) -> Option<Value> {
         (self.facts.kind == "Namespace").then(|| {
             let mut new = stored.clone();
-            new["metadata"]["deletionTimestamp"] = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into();
+            new["metadata"]["deletionTimestamp"] = object::time(now).into();
             new["status"]["phase"] = "Terminating".into();
             new
         })

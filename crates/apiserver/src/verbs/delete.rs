@@ -225,7 +225,7 @@ fn begin_grace(options: &DeleteOptions, new: &mut Value, now: Timestamp) -> Opti
         let seconds = grace(new, asked);
         let at = now + jiff::SignedDuration::from_secs(seconds);
         bump(new);
-        new["metadata"]["deletionTimestamp"] = json!(second(at));
+        new["metadata"]["deletionTimestamp"] = json!(object::time(at));
         new["metadata"]["deletionGracePeriodSeconds"] = json!(seconds);
         return Some(Some(seconds));
     }
@@ -242,7 +242,7 @@ fn begin_grace(options: &DeleteOptions, new: &mut Value, now: Timestamp) -> Opti
         at = now;
         seconds = seconds.min(1);
     }
-    new["metadata"]["deletionTimestamp"] = json!(second(at));
+    new["metadata"]["deletionTimestamp"] = json!(object::time(at));
     new["metadata"]["deletionGracePeriodSeconds"] = json!(seconds);
     Some(Some(seconds))
 }
@@ -266,7 +266,7 @@ fn mark(new: &mut Value, now: Timestamp) {
         bump(new);
     }
     if marked.is_none_or(|marked| marked > now) {
-        new["metadata"]["deletionTimestamp"] = json!(second(now));
+        new["metadata"]["deletionTimestamp"] = json!(object::time(now));
     }
     new["metadata"]["deletionGracePeriodSeconds"] = json!(0);
 }
@@ -275,10 +275,6 @@ fn bump(new: &mut Value) {
     if let Some(generation) = new["metadata"]["generation"].as_i64().filter(|generation| *generation > 0) {
         new["metadata"]["generation"] = json!(generation + 1);
     }
-}
-
-fn second(at: Timestamp) -> String {
-    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// The finalizers that an object leaves with: the garbage collector's follow what the client says, or those that are

@@ -1,10 +1,10 @@
 //! One pod, from the moment the node sees it until nothing of it is left.
 
+mod containers;
 mod resources;
 
 use std::{
     collections::BTreeMap,
-    fs,
     net::Ipv4Addr,
     sync::{
         Arc,
@@ -14,11 +14,11 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Container as Specified, LifecycleHandler, Pod, PodSpec, Probe};
+use k8s_openapi::api::core::v1::Pod;
 use reconcile::Key;
 use rules::node::{
-    Container, Ending, Exit, State, Step, container, downward::Place as Downward, ending, plan, ports,
-    probe::Purpose, resize::Unsettled, restart, status,
+    Container, Ending, Step, container, downward::Place as Downward, ending, plan, ports, probe::Purpose,
+    resize::Unsettled, restart, status,
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -29,9 +29,8 @@ use tracing::{debug, warn};
 
 use super::{
     Reachable, Shared,
-    instance::{End, Error, Instance},
-    launch::{Directories, Launch},
-    probes,
+    instance::{End, Instance},
+    launch::Directories,
     volumes::{self, Volumes},
 };
 use crate::{
@@ -43,11 +42,6 @@ use crate::{
 
 /// After something could not be made.
 const RETRY: SignedDuration = SignedDuration::from_secs(2);
-/// The most of a termination message that is read, and of a log that stands for one.
-const MESSAGE: usize = 4096;
-const LOG_MESSAGE: usize = 2048;
-const LOG_LINES: usize = 80;
-
 /// Leads one pod.
 pub(super) struct Actor {
     shared: Arc<Shared>,
@@ -362,241 +356,6 @@ impl Actor {
         }
     }
 
-    async fn start(&mut self, index: usize) {
-        let now = self.now();
-        let Some(specified) = self.specified(index) else { return };
-        let container = &self.containers[index];
-        let number = container.restarts + i32::from(container.latest_exit().is_some());
-        let launch = Launch {
-            shared: &self.shared,
-            pod: &self.pod,
-            container: &specified,
-            number,
-            ip: &self.ip,
-            interface: self.interface.as_ref(),
-            volumes: &self.volumes,
-            directories: &self.directories,
-        };
-        let prepared = launch.prepare().await;
-        let (start, image) = match prepared {
-            Ok(prepared) => prepared,
-            Err(refusal) => {
-                debug!(pod = %self.key, container = specified.name, ?refusal, "cannot be started now");
-                let event = format!("Error: {}", refusal.message);
-                self.shared.events.warning(&self.pod, Some(&specified.name), "Failed", event);
-                self.containers[index].wait(refusal.reason, refusal.message);
-                self.retries.extend(later(now, RETRY).map(|retry| (index, retry)));
-                return;
-            }
-        };
-        let (tell, cgroup, directory) = (self.tell.clone(), start.cgroup.clone(), start.directory.clone());
-        // Nobody listens any more only if the pod is gone.
-        let ended = move |end| drop(tell.send((index, number, Happening::Ended(end))));
-        let started = Instance::start(start, ended).await;
-        self.retries.remove(&index);
-        let (now, id) = (self.now(), self.id_of(&specified.name, number));
-        let container = &mut self.containers[index];
-        if let Some(ended) = container.latest_exit().map(|exit| exit.to.unwrap_or(now)) {
-            container.backoff.next(ended);
-        }
-        match started {
-            Ok(instance) => {
-                container.start(id, image, now);
-                container.resources.clone_from(&specified.resources);
-                let message = format!("Started container {}", specified.name);
-                self.shared.events.normal(&self.pod, Some(&specified.name), "Started", message);
-                self.instances.insert(index, instance);
-                self.accompany(index, &specified);
-            }
-            Err(error) => {
-                let (code, message) = match error {
-                    Error::Failed { code, message } => (code, message),
-                    Error::Guard(source) => (128, format!("failed to start a process: {source}")),
-                };
-                self.shared.events.warning(
-                    &self.pod,
-                    Some(&specified.name),
-                    "Failed",
-                    format!("Error: {message}"),
-                );
-                container.id = Some(id);
-                let reason = "ContainerCannotRun".to_owned();
-                container.end(Exit { message, reason, ..Exit::with_code(code, now, now) });
-                self.removals.spawn_blocking(move || remove_instance(cgroup.as_ref(), &directory));
-            }
-        }
-        self.register_logs();
-    }
-
-    /// What goes along with an instance: hooks and probes.
-    fn accompany(&mut self, index: usize, specified: &Specified) {
-        let Some(instance) = self.instances.get_mut(&index) else { return };
-        let number = instance.number;
-        let hook = specified.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.clone());
-        let waits_for_hook = hook.is_some();
-        if let Some(handler) = hook {
-            let (tell, place) = (self.tell.clone(), instance.place.clone());
-            let (specified, ip) = (specified.clone(), self.ip.clone());
-            instance.tasks.spawn(async move {
-                let done = probes::hook(handler, specified, ip, place).await;
-                let _ = tell.send((index, number, Happening::HookDone(done)));
-            });
-        }
-        let all: [(Purpose, Option<&Probe>); 3] = [
-            (Purpose::Startup, specified.startup_probe.as_ref()),
-            (Purpose::Liveness, specified.liveness_probe.as_ref()),
-            (Purpose::Readiness, specified.readiness_probe.as_ref()),
-        ];
-        for (purpose, probe) in all.into_iter().filter_map(|(purpose, probe)| Some((purpose, probe?.clone())))
-        {
-            let (tell, started) = (self.tell.clone(), instance.started.subscribe());
-            let (specified, ip, place) = (specified.clone(), self.ip.clone(), instance.place.clone());
-            instance.tasks.spawn(probes::watch(
-                purpose,
-                probe,
-                specified,
-                ip,
-                place,
-                started,
-                move |success, message| {
-                    let _ = tell.send((index, number, Happening::Probed(purpose, success, message)));
-                },
-            ));
-        }
-        let container = &mut self.containers[index];
-        container.ready = specified.readiness_probe.is_none();
-        container.started = !waits_for_hook && specified.startup_probe.is_none();
-        instance.started.send_replace(container.started);
-    }
-
-    fn stop(&mut self, index: usize, grace: Option<Duration>) {
-        let Some(specified) = self.specified(index) else { return };
-        let left = match (grace, self.deadline) {
-            (Some(grace), _) => grace,
-            (None, Some(deadline)) => deadline.saturating_duration_since(Instant::now()),
-            (None, None) => ending::grace(&self.pod, &Ending::DeadlineExceeded),
-        };
-        let Some(instance) = self.instances.get_mut(&index) else { return };
-        if !instance.is_stopping() {
-            let message = format!("Stopping container {}", specified.name);
-            self.shared.events.normal(&self.pod, Some(&specified.name), "Killing", message);
-        }
-        let hook = specified.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.clone());
-        let (place, ip) = (instance.place.clone(), self.ip.clone());
-        let (events, pod, name) = (self.shared.events.clone(), Arc::clone(&self.pod), specified.name.clone());
-        let hook = hook.map(|handler: LifecycleHandler| async move {
-            if let Err(message) = probes::hook(handler, specified, ip, place).await {
-                events.warning(
-                    &pod,
-                    Some(&name),
-                    "FailedPreStopHook",
-                    format!("PreStopHook failed: {message}"),
-                );
-            }
-        });
-        instance.stop(left, hook);
-    }
-
-    async fn happen(&mut self, index: usize, number: i32, happening: Happening) {
-        // What is said of an instance that is no more is late.
-        if self.instances.get(&index).is_none_or(|instance| instance.number != number) {
-            return;
-        }
-        match happening {
-            Happening::Ended(end) => self.end(index, &end).await,
-            Happening::HookDone(Ok(())) => {
-                let no_probe =
-                    self.specified(index).is_none_or(|specified| specified.startup_probe.is_none());
-                if no_probe {
-                    self.come_up(index);
-                }
-            }
-            Happening::HookDone(Err(message)) => {
-                let message = format!("PostStartHook failed: {message}");
-                self.shared.events.warning(
-                    &self.pod,
-                    Some(&self.containers[index].name),
-                    "FailedPostStartHook",
-                    message,
-                );
-                self.containers[index].unhealthy = true;
-                self.stop(index, None);
-            }
-            Happening::Probed(purpose, success, message) => self.probed(index, purpose, success, &message),
-        }
-    }
-
-    fn come_up(&mut self, index: usize) {
-        self.containers[index].started = true;
-        if let Some(instance) = self.instances.get(&index) {
-            instance.started.send_replace(true);
-        }
-    }
-
-    fn probed(&mut self, index: usize, purpose: Purpose, success: bool, message: &str) {
-        let name = self.containers[index].name.clone();
-        if !success {
-            let message = format!("{} probe failed: {message}", purpose.as_str());
-            self.shared.events.warning(&self.pod, Some(&name), "Unhealthy", message);
-        }
-        match (purpose, success) {
-            (Purpose::Readiness, ready) => self.containers[index].ready = ready,
-            (Purpose::Startup, true) => self.come_up(index),
-            (Purpose::Liveness, true) => {}
-            (Purpose::Liveness | Purpose::Startup, false) => {
-                // A pod that is being ended is not started again.
-                if self.ending.is_none() {
-                    self.containers[index].unhealthy = true;
-                    let specified = self.specified(index);
-                    let probe = specified.and_then(|specified| match purpose {
-                        Purpose::Startup => specified.startup_probe,
-                        Purpose::Liveness | Purpose::Readiness => specified.liveness_probe,
-                    });
-                    let grace = probe.and_then(|probe| probe.termination_grace_period_seconds);
-                    let grace = grace.and_then(|grace| u64::try_from(grace).ok()).map(Duration::from_secs);
-                    self.stop(index, grace);
-                }
-            }
-        }
-    }
-
-    async fn end(&mut self, index: usize, end: &End) {
-        let now = self.now();
-        let Some(instance) = self.instances.remove(&index) else { return };
-        let State::Running { since } = self.containers[index].state else { return };
-        let mut exit = Exit { signal: end.signal, ..Exit::with_code(end.code, since, now) };
-        if instance.cgroup.as_ref().is_some_and(super::cgroups::Cgroup::had_no_memory) && end.code != 0 {
-            "OOMKilled".clone_into(&mut exit.reason);
-        }
-        // Kubernetes tells of a signal by the code alone.
-        exit.signal = None;
-        if let Some(specified) = self.specified(index) {
-            exit.message = self.message(&specified, &instance, end.code).await;
-        }
-        self.containers[index].end(exit);
-        let (cgroup, directory) = (instance.cgroup.clone(), instance.directory.clone());
-        drop(instance);
-        self.removals.spawn_blocking(move || remove_instance(cgroup.as_ref(), &directory));
-        self.register_logs();
-    }
-
-    /// What the container has to say at its end: what it wrote into a file, or if it failed without, the end of its log.
-    async fn message(&self, specified: &Specified, instance: &Instance, code: i32) -> String {
-        let path = self.directories.message(&specified.name, instance.number);
-        let mut message = fs::read(path).unwrap_or_default();
-        message.truncate(MESSAGE);
-        let fallback = specified.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
-        if !message.is_empty() || !fallback || code == 0 {
-            return String::from_utf8_lossy(&message).into_owned();
-        }
-        let options = crate::logs::Options { tail: Some(LOG_LINES), ..crate::logs::Options::default() };
-        let log = Log::ended(instance.log.path().to_owned());
-        let pieces: Vec<_> = futures::StreamExt::collect(crate::logs::read(log, options)).await;
-        let text: Vec<u8> = pieces.into_iter().filter_map(Result::ok).flatten().collect();
-        let from = text.len().saturating_sub(LOG_MESSAGE);
-        String::from_utf8_lossy(&text[from..]).into_owned()
-    }
-
     /// Writes the status, if it says something new.
     async fn write(&mut self) -> kube::Result<()> {
         // A pod that had ended before we saw it is not ours to describe.
@@ -680,24 +439,6 @@ impl Actor {
             );
         }
     }
-
-    fn specified(&self, index: usize) -> Option<Specified> {
-        let name = &self.containers.get(index)?.name;
-        let spec = self.pod.spec.as_ref()?;
-        let mut all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-        all.find(|one| one.name == *name).cloned().or_else(|| ephemeral(spec, name))
-    }
-
-    fn id_of(&self, container: &str, number: i32) -> String {
-        let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
-        format!("process://{uid}-{container}-{number}")
-    }
-}
-
-/// A container that was added to a pod that runs, in the words of any other: it has the same fields, and one more.
-fn ephemeral(spec: &PodSpec, name: &str) -> Option<Specified> {
-    let added = spec.ephemeral_containers.iter().flatten().find(|one| one.name == name)?;
-    serde_json::from_value(serde_json::to_value(added).ok()?).ok()
 }
 
 fn is_in_hosts_network(pod: &Pod) -> bool {
@@ -719,18 +460,6 @@ fn address(shared: &Shared, pod: &Pod) -> String {
         let [_, high, middle, low] = number.to_be_bytes();
         Ipv4Addr::new(127, high.wrapping_add(64), middle, low.max(1)).to_string()
     })
-}
-
-/// Removes what an instance needed. Blocks: what was killed takes a moment to leave its cgroup.
-fn remove_instance(cgroup: Option<&super::cgroups::Cgroup>, directory: &std::path::Path) {
-    if let Some(cgroup) = cgroup
-        && let Err(error) = cgroup.remove()
-    {
-        warn!(%error, "failed to remove the cgroup of a container");
-    }
-    if let Err(error) = volumes::remove_tree(directory) {
-        warn!(directory = %directory.display(), %error, "failed to remove the files of a container");
-    }
 }
 
 fn later(now: Timestamp, wait: SignedDuration) -> Option<Timestamp> {

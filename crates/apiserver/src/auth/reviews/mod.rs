@@ -12,7 +12,7 @@ use crate::answer::{self, Answer};
 use crate::cluster::Context;
 use crate::registry::Resource;
 use crate::status::Refusal;
-use crate::{body, managed};
+use crate::{body, managed, object};
 
 /// Whether a resource is something to be asked rather than stored.
 pub(crate) fn is_review(resource: &Resource) -> bool {
@@ -38,7 +38,7 @@ pub(crate) fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refu
 }
 
 fn whoami(user: &User) -> Value {
-    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let now = object::time(jiff::Timestamp::now());
     json!({"metadata": {"creationTimestamp": now}, "status": {"userInfo": user_info(user)}})
 }
 

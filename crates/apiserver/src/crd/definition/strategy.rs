@@ -119,7 +119,7 @@ fn leaving(stored: &Value, now: Timestamp) -> Value {
     if definition.metadata.deletion_timestamp.is_some() {
         return object;
     }
-    object["metadata"]["deletionTimestamp"] = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    object["metadata"]["deletionTimestamp"] = json!(object::time(now));
     let finalizers = definition.metadata.finalizers.get_or_insert_default();
     if !finalizers.iter().any(|name| name == FINALIZER) {
         finalizers.push(FINALIZER.to_owned());
