@@ -6,10 +6,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind};
+use kube::api::DeleteParams;
 use reconcile::{Cache, Tasks};
-use rules::dispatch::Adapter;
 use tokio::sync::Notify;
 
 use crate::connect::{Manager, Options};
@@ -20,17 +18,19 @@ use crate::pods::{self, Place};
 use crate::process;
 use crate::view::View;
 use crate::wait::{self, Aim};
+use crate::which::Which;
 
 /// Stop Jobs wherever they run, and delete them.
 ///
 /// Their pods are ended as they are when pods are deleted, and what they hold of quota is free. Returns when they are
 /// gone, and their pods on workers with them; with --no-wait, at once. To stop a Job and run it later, hold it.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  ferry cancel render\n  ferry cancel render jobset/train --no-wait")]
+#[command(
+    after_help = "Example:\n  ferry cancel render\n  ferry cancel render jobset/train --no-wait\n  ferry cancel -l team=vision"
+)]
 pub(crate) struct Arguments {
-    /// Jobs, by name, or `kind/name` for other kinds.
-    #[arg(required = true, value_name = "JOB")]
-    jobs: Vec<String>,
+    #[command(flatten)]
+    which: Which,
 
     /// Do not wait until they are gone.
     #[arg(long)]
@@ -43,10 +43,9 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     process::run(async {
         let manager = arguments.connection.manager().await?;
-        let mut views = Vec::new();
-        for name in &arguments.jobs {
-            views.push(jobs::find(&manager, name).await?.view);
-        }
+        let found = arguments.which.find(&manager).await?;
+        arguments.which.note_none(&found, &manager);
+        let views: Vec<View> = found.into_iter().map(|found| found.view).collect();
         let mut elsewhere = Vec::new();
         for view in views.iter().filter(|_| !arguments.no_wait) {
             elsewhere.extend(Elsewhere::of(&manager, view).await);
@@ -129,7 +128,12 @@ fn owners(pod: &Pod) -> impl Iterator<Item = String> + use<'_> {
 }
 
 async fn delete(manager: &Manager, view: &View) -> anyhow::Result<()> {
-    let api = owner(manager, view)?;
+    let Some(api) = jobs::api(manager, view) else {
+        let message = format!("{} is of a kind that is not known here, {}", view.name, view.api_version);
+        let group = view.api_version.split('/').next().unwrap_or_default();
+        let hint = format!("kubectl delete {}.{group} {}", view.kind.to_lowercase(), view.name);
+        return Err(Failure::new(Code::Error, message).hint(hint).into());
+    };
     // This object and no later one of the same name, and its dependents first: when it is gone, all of it is.
     let uid = Some(view.uid.clone());
     let params = DeleteParams {
@@ -138,20 +142,4 @@ async fn delete(manager: &Manager, view: &View) -> anyhow::Result<()> {
     };
     let deleted = api.delete(&view.name, &params).await;
     deleted.map(|_| ()).with_context(|| format!("failed to delete {}", view.title()))
-}
-
-/// The objects of the kind of a job.
-pub(crate) fn owner(manager: &Manager, view: &View) -> anyhow::Result<Api<DynamicObject>> {
-    let (group, version) = view.api_version.split_once('/').unwrap_or(("", &view.api_version));
-    let kind = GroupVersionKind::gvk(group, version, &view.kind);
-    let resource = match Adapter::of(&view.api_version, &view.kind) {
-        Some(adapter) => ApiResource::from_gvk_with_plural(&kind, adapter.plural),
-        None if view.kind == "Workload" => ApiResource::from_gvk(&kind),
-        None => {
-            let message = format!("{} is of a kind that is not known here, {}", view.name, view.api_version);
-            let hint = format!("kubectl delete {}.{group} {}", view.kind.to_lowercase(), view.name);
-            return Err(Failure::new(Code::Error, message).hint(hint).into());
-        }
-    };
-    Ok(Api::namespaced_with(manager.client.clone(), &view.namespace, &resource))
 }

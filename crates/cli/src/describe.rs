@@ -103,7 +103,7 @@ fn facts(found: &Found, now: Timestamp) -> Vec<(&'static str, String)> {
     );
     let why = if view.reason.is_empty() { String::new() } else { format!(": {}", view.reason) };
     let queue = view.queue.as_ref().map(|queue| {
-        let cluster_queue = found.workload.as_ref().and_then(state::cluster_queue);
+        let cluster_queue = found.workload.as_deref().and_then(state::cluster_queue);
         cluster_queue.map_or(queue.clone(), |of| format!("{queue} (quota of ClusterQueue {of})"))
     });
     let nominated = (!view.nominated.is_empty()).then(|| view.nominated.join(", "));
@@ -115,12 +115,12 @@ fn facts(found: &Found, now: Timestamp) -> Vec<(&'static str, String)> {
         ("Status", Some(format!("{}{why}", view.status.text()))),
         ("Progress", Some(progress)),
         ("Queue", queue),
-        ("Priority", found.workload.as_ref().map(priority)),
+        ("Priority", found.workload.as_deref().map(priority)),
         ("Cluster", Some(view.place()).filter(|place| !place.is_empty())),
         ("Asked", nominated),
         ("Managed by", view.managed_by.clone()),
         ("Workload", view.workload.clone()),
-        (if view.status.has_ended() { "Held" } else { "Holds" }, found.workload.as_ref().and_then(holds)),
+        (if view.status.has_ended() { "Held" } else { "Holds" }, found.workload.as_deref().and_then(holds)),
         ("Created", ago(view.created)),
         ("Started", ago(view.started)),
         ("Ended", ago(view.ended)),
@@ -169,7 +169,7 @@ fn conditions(found: &Found, now: Timestamp) -> Table {
             Cell::from(text(&it.message)),
         ]);
     }
-    for it in found.workload.iter().flat_map(state::conditions) {
+    for it in found.workload.as_deref().into_iter().flat_map(state::conditions) {
         table.row([
             "workload".into(),
             it.type_.clone().into(),

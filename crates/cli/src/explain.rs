@@ -62,7 +62,7 @@ struct Line {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     process::run(async {
         let manager = arguments.connection.manager().await?;
-        let found = jobs::find_queued(&manager, &arguments.job).await?;
+        let found = jobs::queued(&manager, jobs::find(&manager, &arguments.job).await?).await?;
         let now = Timestamp::now();
         let lines = match &found.workload {
             Some(workload) if !found.view.status.has_ended() => lines(&manager, workload, now).await?,

@@ -1,6 +1,6 @@
 //! `ferry get`: what there is, one line each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -17,6 +17,7 @@ use crate::output::{self, Cell, Format, Palette, Table, Tone};
 use crate::process;
 use crate::quota;
 use crate::view::{Status, View};
+use crate::which;
 
 /// Show Jobs with their progress, their queue and the cluster that they run on; or queues, or clusters.
 ///
@@ -25,7 +26,7 @@ use crate::view::{Status, View};
 /// tells. With -o json or yaml, every Job is such a line and not the object, which kubectl has; queues and clusters are the objects.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  ferry get jobs\n  ferry get jobs -A -o wide\n  ferry get jobs -w\n  ferry get queues"
+    after_help = "Example:\n  ferry get jobs\n  ferry get jobs -A -o wide\n  ferry get jobs -w\n  ferry get jobs --queue fleet --status queued,dispatching\n  ferry get jobs -l team=vision\n  ferry get queues"
 )]
 pub(crate) struct Arguments {
     /// What to show.
@@ -39,6 +40,9 @@ pub(crate) struct Arguments {
     #[arg(short = 'A', long)]
     all_namespaces: bool,
 
+    #[command(flatten)]
+    filter: Filter,
+
     /// Go on with what changes.
     #[arg(short, long)]
     watch: bool,
@@ -49,6 +53,41 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     connection: Options,
+}
+
+/// Which Jobs to show.
+#[derive(clap::Args)]
+#[group(id = "filter", multiple = true)]
+struct Filter {
+    /// Only Jobs with these labels, for example team=vision,tier!=test.
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    selector: Option<String>,
+
+    /// Only Jobs of this queue.
+    #[arg(short, long, value_name = "NAME")]
+    queue: Option<String>,
+
+    /// Only Jobs that run or ran on this worker.
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+
+    /// Only Jobs that stand so; can be given several times, or several with commas.
+    #[arg(long, value_enum, value_delimiter = ',', ignore_case = true, hide_possible_values = true)]
+    status: Vec<Status>,
+}
+
+impl Filter {
+    fn is_empty(&self) -> bool {
+        matches!(self, Filter { selector: None, queue: None, cluster: None, status } if status.is_empty())
+    }
+
+    /// Whether a Job is one of them, labels aside.
+    fn lets(&self, view: &View) -> bool {
+        let fits = |wanted: &Option<String>, it: &Option<String>| wanted.is_none() || wanted == it;
+        fits(&self.queue, &view.queue)
+            && fits(&self.cluster, &view.cluster)
+            && (self.status.is_empty() || self.status.contains(&view.status))
+    }
 }
 
 /// What can be shown.
@@ -67,6 +106,11 @@ enum What {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     process::run(async {
+        if arguments.what != What::Jobs && !arguments.filter.is_empty() {
+            return Err(Failure::new(Code::Error, "only Jobs can be chosen by what they are like")
+                .hint("queues and clusters are chosen by name")
+                .into());
+        }
         let manager = arguments.connection.manager().await?;
         match arguments.what {
             What::Jobs if arguments.watch => process::while_read(watch(arguments, &manager), ()).await?,
@@ -90,6 +134,11 @@ impl Arguments {
 
     fn is_wanted(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.iter().any(|wanted| wanted == name)
+    }
+
+    /// Whether to show a Job, labels aside.
+    fn shows(&self, view: &View) -> bool {
+        (self.is_wanted(&view.title()) || self.is_wanted(&view.name)) && self.filter.lets(view)
     }
 
     /// Whoever asks for something by name wants to know that it is not there.
@@ -182,7 +231,10 @@ async fn jobs(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()> {
     let mut found = jobs::list(&manager.client, namespace).await?;
     let called = found.iter().flat_map(|found| [found.view.title(), found.view.name.clone()]).collect();
     arguments.expect_names("Job", called, namespace)?;
-    found.retain(|found| arguments.is_wanted(&found.view.title()) || arguments.is_wanted(&found.view.name));
+    found.retain(|found| arguments.shows(&found.view));
+    if let Some(selector) = &arguments.filter.selector {
+        found = which::labelled(manager, found, selector).await?;
+    }
     let views: Vec<&View> = found.iter().map(|found| &found.view).collect();
     match arguments.output {
         Some(Format::Json) => output::json(&json!({ "items": views })),
@@ -216,13 +268,15 @@ async fn watch(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()> {
     let widths: &[usize] = if arguments.all_namespaces { &WIDTHS } else { &WIDTHS[1..] };
     let mut table = Table::new(arguments.headings()).at_least(widths);
     let mut shown: BTreeMap<String, View> = BTreeMap::new();
+    let mut labelled = Labelled::default();
     let mut is_first = true;
     loop {
-        let now: BTreeMap<String, View> = live
-            .found()
+        let there = labelled.of(live.found(), arguments.filter.selector.as_deref(), manager).await?;
+        // One that was shown and is no longer like what is wanted is shown a last time.
+        let mut now: BTreeMap<String, View> = there
             .into_iter()
             .map(|Found { view, .. }| (view.uid.clone(), view))
-            .filter(|(_, view)| arguments.is_wanted(&view.title()) || arguments.is_wanted(&view.name))
+            .filter(|(uid, view)| arguments.shows(view) || shown.contains_key(uid))
             .collect();
         let gone = shown.iter().filter(|(uid, _)| !now.contains_key(*uid));
         let gone: Vec<View> =
@@ -234,8 +288,33 @@ async fn watch(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()> {
         changed.sort_by_key(|view| (view.namespace.clone(), view.title()));
         arguments.print_changed(&changed, &mut table, is_first)?;
         is_first = false;
+        now.retain(|_, view| arguments.shows(view));
         shown = now;
         live.changed().await;
+    }
+}
+
+/// What is known of the labels of Jobs that are watched. They are looked at when a Job is first seen.
+#[derive(Default)]
+struct Labelled {
+    seen: BTreeSet<String>,
+    chosen: BTreeSet<String>,
+}
+
+impl Labelled {
+    /// Those with the labels that are wanted, if any are.
+    async fn of(
+        &mut self,
+        there: Vec<Found>,
+        selector: Option<&str>,
+        manager: &Manager,
+    ) -> anyhow::Result<Vec<Found>> {
+        let Some(selector) = selector else { return Ok(there) };
+        let new = there.iter().filter(|found| !self.seen.contains(&found.view.uid)).cloned().collect();
+        let chosen = which::labelled(manager, new, selector).await?;
+        self.chosen.extend(chosen.into_iter().map(|found| found.view.uid));
+        self.seen = there.iter().map(|found| found.view.uid.clone()).collect();
+        Ok(there.into_iter().filter(|found| self.chosen.contains(&found.view.uid)).collect())
     }
 }
 

@@ -14,58 +14,59 @@ use crate::failure::{Code, Failure};
 use crate::jobs::{self, Found};
 use crate::output;
 use crate::process;
+use crate::which::Which;
 
 /// Keep Jobs from running: one that waits leaves the queue, one that runs is stopped and gives back its quota.
 ///
 /// A Job in a queue is held by its Workload, any other by its field suspend. `ferry release` lets it run again.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  ferry hold render")]
+#[command(after_help = "Example:\n  ferry hold render\n  ferry hold -l team=vision")]
 pub(crate) struct Hold {
     #[command(flatten)]
-    which: Which,
+    arguments: Arguments,
 }
 
 /// Let Jobs run that were held: they queue again.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  ferry release render")]
+#[command(after_help = "Example:\n  ferry release render\n  ferry release --all")]
 pub(crate) struct Release {
     #[command(flatten)]
-    which: Which,
+    arguments: Arguments,
 }
 
 #[derive(clap::Args)]
-struct Which {
-    /// Jobs, by name, or `kind/name` for other kinds.
-    #[arg(required = true, value_name = "JOB")]
-    jobs: Vec<String>,
+struct Arguments {
+    #[command(flatten)]
+    which: Which,
 
     #[command(flatten)]
     connection: Options,
 }
 
 pub(crate) fn hold(arguments: &Hold) -> anyhow::Result<ExitCode> {
-    set(&arguments.which, false)
+    set(&arguments.arguments, false)
 }
 
 pub(crate) fn release(arguments: &Release) -> anyhow::Result<ExitCode> {
-    set(&arguments.which, true)
+    set(&arguments.arguments, true)
 }
 
-fn set(which: &Which, active: bool) -> anyhow::Result<ExitCode> {
+fn set(arguments: &Arguments, active: bool) -> anyhow::Result<ExitCode> {
     process::run(async {
-        let manager = which.connection.manager().await?;
+        let which = &arguments.which;
+        let manager = arguments.connection.manager().await?;
         let mut all = Vec::new();
-        for name in &which.jobs {
-            let found = jobs::find_queued(&manager, name).await?;
-            let title = found.view.title();
-            if found.view.status.has_ended() {
-                let message = format!("{title} has ended: it is {}", found.view.status.text());
+        for found in which.find(&manager).await? {
+            if !found.view.status.has_ended() {
+                all.push(jobs::queued(&manager, found).await?);
+            } else if which.is_by_name() {
+                let message = format!("{} has ended: it is {}", found.view.title(), found.view.status.text());
                 return Err(Failure::new(Code::No, message)
                     .hint("submit it again under another name")
                     .into());
             }
-            all.push(found);
         }
+        which.note_none(&all, &manager);
         for found in &all {
             let title = found.view.title();
             write(&manager, found, active).await?;

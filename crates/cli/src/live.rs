@@ -42,9 +42,7 @@ impl Live {
 
     /// All of them.
     pub(crate) fn found(&self) -> Vec<Found> {
-        let jobs: Vec<Job> = self.jobs.all().iter().map(|job| (**job).clone()).collect();
-        let workloads: Vec<Workload> = self.workloads.all().iter().map(|it| (**it).clone()).collect();
-        jobs::join(&jobs, &workloads)
+        jobs::join(self.jobs.all(), self.workloads.all())
     }
 
     /// The one with this uid.

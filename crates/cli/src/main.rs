@@ -41,6 +41,7 @@ mod top;
 mod up;
 mod view;
 mod wait;
+mod which;
 
 use std::process::ExitCode;
 

@@ -6,7 +6,7 @@
 mod tests;
 
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::{Job, JobStatus};
+use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use rules::framework::QUEUE_NAME_LABEL;
 use rules::{dispatch, job, workload as life};
@@ -16,7 +16,7 @@ use types::kueue::{CheckState, Workload};
 use crate::output::Tone;
 
 /// Where a Job stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 pub(crate) enum Status {
     /// It waits for quota.
     Queued,
@@ -37,6 +37,7 @@ pub(crate) enum Status {
     /// It is being deleted.
     Deleting,
     /// It is gone, as only those see it who watched it.
+    #[value(skip)]
     Deleted,
     /// Somebody who is not here is to run it, and has said nothing yet.
     External,
@@ -143,22 +144,23 @@ pub(crate) struct View {
 impl View {
     /// A Job, and the Workload that stands for it if there is one.
     pub(crate) fn of_job(job: &Job, workload: Option<&Workload>) -> View {
-        let spec = job.spec.clone().unwrap_or_default();
-        let status = job.status.clone().unwrap_or_default();
-        let progress = progress(&spec, &status);
+        let (no_spec, no_status) = (JobSpec::default(), JobStatus::default());
+        let spec = job.spec.as_ref().unwrap_or(&no_spec);
+        let status = job.status.as_ref().unwrap_or(&no_status);
+        let progress = progress(spec, status);
         let seen = Seen {
             metadata: &job.metadata,
-            outcome: outcome(&status),
+            outcome: outcome(status),
             external: job::external_controller(job).filter(|by| *by != dispatch::CONTROLLER),
             is_suspended: spec.suspend == Some(true),
-            has_status: status != JobStatus::default(),
+            has_status: *status != no_status,
             has_pods: status.active.unwrap_or(0) > 0,
-            has_begun: has_begun(&status),
+            has_begun: has_begun(status),
             queue: label(&job.metadata, QUEUE_NAME_LABEL),
             workload,
         };
         let (stands, reason) = seen.status();
-        let ended = status.completion_time.as_ref().or_else(|| failed_at(&status)).map(|time| time.0);
+        let ended = status.completion_time.as_ref().or_else(|| failed_at(status)).map(|time| time.0);
         View {
             progress,
             managed_by: spec.managed_by.clone(),
@@ -224,14 +226,10 @@ impl View {
     }
 }
 
-/// Whether a Workload stands for this object.
-pub(crate) fn stands_for(workload: &Workload, kind: &str, metadata: &ObjectMeta) -> bool {
-    let owners = workload.metadata.owner_references.iter().flatten();
-    let mut owners = owners.filter(|owner| owner.kind == kind);
-    let is_owned = owners.any(|owner| Some(&owner.uid) == metadata.uid.as_ref());
-    let is_named = label(metadata, dispatch::PREBUILT_WORKLOAD) == workload.metadata.name;
-    workload.metadata.namespace == metadata.namespace
-        && (is_owned || is_named && workload.metadata.name.is_some())
+/// The name of the Workload that was made for an object beforehand.
+pub(crate) fn prebuilt(metadata: &ObjectMeta) -> Option<&str> {
+    let name = metadata.labels.as_ref()?.get(dispatch::PREBUILT_WORKLOAD)?;
+    Some(name.as_str()).filter(|name| !name.is_empty())
 }
 
 /// The object that a Workload stands for.
@@ -384,7 +382,7 @@ fn condition_is_true(workload: &Workload, kind: &str) -> bool {
     life::condition::is_true(life::state::conditions(workload), kind)
 }
 
-fn progress(spec: &k8s_openapi::api::batch::v1::JobSpec, status: &JobStatus) -> Progress {
+fn progress(spec: &JobSpec, status: &JobStatus) -> Progress {
     let is_indexed = spec.completion_mode.as_deref() == Some("Indexed");
     let alone = spec.parallelism.unwrap_or(1) <= 1;
     let indexes = |text: &Option<String>| text.clone().filter(|text| is_indexed && !text.is_empty());

@@ -1,16 +1,17 @@
 //! `ferry wait`: until Jobs are where they are wanted.
 
+use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::connect::{Manager, Options};
 use crate::failure::{Code, Failure};
-use crate::jobs;
 use crate::live::Live;
 use crate::output;
 use crate::process;
 use crate::span;
 use crate::view::{Status, View};
+use crate::which::Which;
 
 /// Wait for Jobs.
 ///
@@ -19,12 +20,11 @@ use crate::view::{Status, View};
 /// Exit status: 0 if all got there, 1 if one ended otherwise, 3 if one is not there, 4 if it took too long, 130 if it was interrupted.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  ferry wait render\n  ferry wait render train --timeout 1h\n  ferry wait render --for running"
+    after_help = "Example:\n  ferry wait render\n  ferry wait render train --timeout 1h\n  ferry wait render --for running\n  ferry wait -l team=vision --for finished"
 )]
 pub(crate) struct Arguments {
-    /// Jobs, by name, or `kind/name` for other kinds.
-    #[arg(required = true, value_name = "JOB")]
-    jobs: Vec<String>,
+    #[command(flatten)]
+    which: Which,
 
     /// What to wait for.
     #[arg(long = "for", value_enum, value_name = "WHAT", default_value_t = Aim::Complete)]
@@ -67,15 +67,7 @@ pub(crate) enum Verdict {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     process::run(async {
         let manager = arguments.connection.manager().await?;
-        let mut uids = Vec::new();
-        for name in &arguments.jobs {
-            let found = jobs::find(&manager, name).await;
-            match found {
-                Ok(found) => uids.push((found.view.title(), found.view.uid)),
-                Err(_) if arguments.aim == Aim::Deleted => output::line(format!("{name} is not there"))?,
-                Err(error) => return Err(error),
-            }
-        }
+        let uids = arguments.jobs(&manager).await?;
         let waiting = until(&manager, &uids, arguments.aim);
         let Some(timeout) = arguments.timeout else { return waiting.await };
         let Ok(done) = tokio::time::timeout(timeout, waiting).await else {
@@ -85,6 +77,22 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         };
         done
     })
+}
+
+impl Arguments {
+    /// What is waited for, by title and uid.
+    async fn jobs(&self, manager: &Manager) -> anyhow::Result<Vec<(String, String)>> {
+        let is_to_go = self.aim == Aim::Deleted;
+        let absent = |name: &str, error| {
+            if is_to_go { output::line(format!("{name} is not there")) } else { Err(error) }
+        };
+        let found = self.which.find_or(manager, absent).await?;
+        if found.is_empty() && !is_to_go {
+            let hint = "ferry get jobs shows those that are there";
+            return Err(Failure::new(Code::NotFound, self.which.none(manager)).hint(hint).into());
+        }
+        Ok(found.into_iter().map(|found| (found.view.title(), found.view.uid)).collect())
+    }
 }
 
 fn seconds(span: Duration) -> i64 {
@@ -107,10 +115,11 @@ async fn watch(live: &Live, jobs: &[(String, String)], aim: Aim) -> anyhow::Resu
     let mut left = jobs.to_vec();
     let mut missed = false;
     loop {
+        let now: HashMap<String, View> =
+            live.found().into_iter().map(|found| (found.view.uid.clone(), found.view)).collect();
         let mut later = Vec::new();
         for (title, uid) in left {
-            let found = live.by_uid(&uid);
-            let view = found.as_ref().map(|found| &found.view);
+            let view = now.get(&uid);
             let verdict = judge(view, aim);
             if verdict == Verdict::NotYet {
                 later.push((title, uid));

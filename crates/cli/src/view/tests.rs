@@ -121,15 +121,3 @@ fn other_kinds_are_seen_by_their_workload() {
     assert_eq!((view.title().as_str(), view.status), ("jobset/train", Status::Running));
     assert_eq!((view.progress.text().as_str(), view.place().as_str()), ("1/4, 3 running", "west"));
 }
-
-#[test]
-fn a_workload_stands_for_its_owner_and_for_who_names_it() {
-    let workload = workload(&[], json!({}), json!({}));
-    let mut metadata = job(json!({})).metadata;
-    assert!(stands_for(&workload, "Job", &metadata));
-    metadata.uid = Some("2".to_owned());
-    assert!(!stands_for(&workload, "Job", &metadata), "an earlier Job of this name is another Job");
-    let labels = metadata.labels.get_or_insert_default();
-    labels.insert(dispatch::PREBUILT_WORKLOAD.to_owned(), "job-a".to_owned());
-    assert!(stands_for(&workload, "Job", &metadata));
-}

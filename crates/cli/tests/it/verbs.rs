@@ -130,6 +130,7 @@ fn the_verbs_of_users() {
     without_leave_to_read_secrets(&fleet);
     asked_at_once(&fleet);
     gone_everywhere(&fleet);
+    many_at_once(&fleet);
     let output = replaced.wait_with_output().expect("ferry ends");
     let lines = String::from_utf8(output.stdout).expect("text");
     assert!(output.status.success());
@@ -366,6 +367,70 @@ fn gone_everywhere(fleet: &Fleet) {
     let cancelled = fleet.run(&["cancel", "stubborn"]);
     assert_eq!(pods(&second), 0, "{cancelled:?}");
     assert_eq!(cancelled.expect(0), "stubborn is gone\n");
+}
+
+/// Jobs chosen by what they are like, where naming each would be tedious.
+fn many_at_once(fleet: &Fleet) {
+    for (name, team) in [("cats", "vision"), ("dogs", "vision"), ("words", "speech")] {
+        let mut manifest: Value =
+            serde_json::from_str(&job(name, "100m", "sleep 300", json!({}))).expect("JSON");
+        manifest["metadata"]["labels"] = json!({ "team": team });
+        fleet.with_input(&["submit", "-", "--queue", "fleet"], &manifest.to_string()).expect(0);
+    }
+    let names = |arguments: &[&str]| {
+        let shown = fleet.run(&[&["get", "jobs", "-o", "name"], arguments].concat()).expect(0);
+        shown.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let running = fleet.run(&["wait", "-l", "team", "--for", "running", "--timeout", "120s"]).expect(0);
+    assert_eq!(running.lines().count(), 3, "{running}");
+    assert_eq!(names(&["-l", "team=vision"]), ["cats", "dogs"]);
+    assert_eq!(names(&["-l", "team!=vision,team", "--queue", "fleet"]), ["words"]);
+    assert!(names(&["-l", "team", "--queue", "another"]).is_empty());
+    assert_eq!(names(&["--status", "running,starting", "-l", "team"]), ["cats", "dogs", "words"]);
+    let cluster = fleet.json(&["get", "jobs", "words"])["items"][0]["cluster"].clone();
+    let there = names(&["--cluster", cluster.as_str().expect("a cluster")]);
+    assert!(there.contains(&"words".to_owned()), "{there:?}");
+    for (name, at) in
+        there.iter().map(|name| (name, fleet.json(&["get", "jobs", name])["items"][0]["cluster"].clone()))
+    {
+        assert_eq!(at, cluster, "{name}");
+    }
+
+    assert_eq!(fleet.run(&["hold", "-l", "team=vision"]).expect(0), "cats is held\ndogs is held\n");
+    assert_eq!(names(&["-l", "team", "--status", "running"]), ["words"]);
+    fleet.run(&["release", "-l", "team=vision"]).expect(0);
+    fleet.run(&["wait", "-l", "team", "--for", "running", "--timeout", "120s"]).expect(0);
+
+    fleet.run(&["wait", "-l", "team=none"]).refused(3, "no Jobs with labels team=none in", "ferry get jobs");
+    fleet.run(&["cancel", "-l", "team in ("]).refused(2, "failed to look for labels team in (", "");
+    fleet.run(&["get", "queues", "-l", "a=b"]).refused(2, "only Jobs can be chosen", "by name");
+    for arguments in [&["cancel"][..], &["hold", "cats", "--all"], &["wait", "cats", "-l", "team"]] {
+        assert_eq!(fleet.run(arguments).code, Some(2), "{arguments:?}");
+    }
+    let mut gone: Vec<String> =
+        fleet.run(&["cancel", "-l", "team"]).expect(0).lines().map(str::to_owned).collect();
+    gone.sort();
+    assert_eq!(gone, ["cats is gone", "dogs is gone", "words is gone"]);
+    let again = fleet.run(&["cancel", "-l", "team"]);
+    assert_eq!(again.stderr, "no Jobs with labels team in namespace default\n");
+    assert_eq!(again.expect(0), "");
+    assert_eq!(fleet.run(&["wait", "cats", "--for", "deleted"]).expect(0), "cats is not there\n");
+    let nowhere = fleet.run(&["wait", "cats", "--for", "deleted", "--kubeconfig", "nowhere"]);
+    assert_eq!((nowhere.code, nowhere.stdout.as_str()), (Some(2), ""), "who was not asked has not answered");
+
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "other" } });
+    fleet.with_input(&["submit", "-"], &namespace.to_string()).expect(0);
+    for (name, script) in [("ends", "true"), ("stays", "sleep 300")] {
+        fleet.with_input(&["submit", "-", "-n", "other"], &job(name, "100m", script, json!({}))).expect(0);
+    }
+    fleet.run(&["wait", "ends", "-n", "other", "--timeout", "120s"]).expect(0);
+    assert_eq!(
+        fleet.run(&["hold", "--all", "-n", "other"]).expect(0),
+        "stays is held\n",
+        "what has ended is left"
+    );
+    let gone = fleet.run(&["cancel", "--all", "-n", "other"]).expect(0);
+    assert_eq!(gone.lines().count(), 2, "{gone}");
 }
 
 /// A user without leave to read the kubeconfigs of workers is told so; a context of his own serves as well.

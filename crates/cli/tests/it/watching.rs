@@ -59,10 +59,17 @@ fn a_line_for_each_change(fleet: &Fleet) {
     let mut watching = Watching::start(&mut ferry(fleet, &["get", "jobs", "-w"]));
     let mut json = Watching::start(&mut ferry(fleet, &["get", "jobs", "-w", "-o", "json"]));
     let headings = watching.until("STATUS").pop().expect("headings");
+    let mut some =
+        Watching::start(&mut ferry(fleet, &["get", "jobs", "-w", "--status", "running", "--queue", "fleet"]));
+    some.until("STATUS");
     fleet.submit("watched", "100m", "sleep 1");
     let mut lines = watching.until("Complete");
     assert_eq!(fleet.run(&["cancel", "watched"]).expect(0), "watched is gone\n");
     lines.extend(watching.until("Deleted"));
+
+    let chosen = some.until("Complete");
+    assert!(chosen[..chosen.len() - 1].iter().all(|line| line.contains(" Running ")), "{chosen:?}");
+    assert_eq!(some.interrupted(), Some(130));
 
     let column = headings.find("STATUS").expect("a column");
     let statuses: Vec<&str> =
