@@ -1,20 +1,23 @@
 //! `ferry submit`: manifests to the management cluster, and their Jobs to their end if wanted.
 
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use futures::stream::{self, StreamExt as _};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{self, Scope};
 use kube::{Api, ResourceExt as _};
 use rules::dispatch::Adapter;
 use rules::framework::QUEUE_NAME_LABEL;
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
 use crate::connect::{Manager, Options};
-use crate::failure::{Code, Failure, Hint as _};
+use crate::failure::{self, Code, Failure, Hint as _};
 use crate::jobs;
 use crate::logs::{self, What};
 use crate::manifest;
@@ -24,11 +27,13 @@ use crate::wait::{self, Aim};
 
 /// Who writes what is submitted.
 const FIELD_MANAGER: &str = "ferry";
+/// How many Jobs are submitted at the same time.
+const AT_ONCE: usize = 16;
 
 /// Submit Jobs, and whatever else is in a manifest.
 ///
 /// Every document of the files is applied by the server, so that submitting the same again changes nothing. An object with
-/// generateName instead of a name is created, each time anew.
+/// generateName instead of a name is created, each time anew. What is refused is told, and all else is submitted.
 ///
 /// Exit status with --wait or --logs: 0 if all Jobs completed, 1 if one failed.
 #[derive(clap::Args)]
@@ -77,13 +82,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 .into());
         }
         let manager = arguments.connection.manager().await?;
-        let mut submitted = Vec::new();
-        for document in documents {
-            let is_job = is_job(&document);
-            let object = submit(arguments, &manager, document).await?;
-            if is_job {
-                submitted.push(object);
-            }
+        let (submitted, refused) = submit_all(arguments, &manager, &documents).await?;
+        if let Some(code) = refused {
+            return Ok(code);
         }
         if arguments.wait || arguments.logs {
             return to_the_end(arguments, &manager, &submitted).await;
@@ -95,6 +96,46 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Submits everything in its order, but for Jobs, which do not need each other. Returns the Jobs, and the exit status of the
+/// first refusal if there was one: what is wrong with one object keeps no other from being submitted.
+async fn submit_all(
+    arguments: &Arguments,
+    manager: &Manager,
+    documents: &[Value],
+) -> anyhow::Result<(Vec<DynamicObject>, Option<ExitCode>)> {
+    let kinds = Kinds::default();
+    let (mut submitted, mut refused) = (Vec::new(), None);
+    for together in documents.chunk_by(|one, next| is_job(one) && is_job(next)) {
+        let answers = together.iter().map(|document| async {
+            let answer = submit(arguments, manager, &kinds, document.clone()).await;
+            (is_job(document), answer)
+        });
+        let mut answers = stream::iter(answers).buffered(AT_ONCE);
+        while let Some((is_job, answer)) = answers.next().await {
+            match answer {
+                Ok(object) => {
+                    say(arguments, &object)?;
+                    submitted.extend(is_job.then_some(object));
+                }
+                Err(error) if failure::is_unreachable(&error) => return Err(error),
+                Err(error) => {
+                    let code = failure::report(&error);
+                    refused.get_or_insert(code);
+                }
+            }
+        }
+    }
+    Ok((submitted, refused))
+}
+
+fn say(arguments: &Arguments, object: &DynamicObject) -> anyhow::Result<()> {
+    let kind = object.types.as_ref().map(|types| types.kind.to_lowercase()).unwrap_or_default();
+    let queue = object.labels().get(QUEUE_NAME_LABEL);
+    let queue = queue.map(|queue| format!(" to queue {queue}")).unwrap_or_default();
+    let would = if arguments.dry_run { "would be submitted" } else { "submitted" };
+    output::line(format!("{kind} {} {would}{queue}", object.name_any()))
 }
 
 /// Whether an object is a job of a kind that can be queued. A Pod can be, too, but is more often meant as a pod.
@@ -112,6 +153,7 @@ fn called(object: &DynamicObject) -> String {
 async fn submit(
     arguments: &Arguments,
     manager: &Manager,
+    kinds: &Kinds,
     mut document: Value,
 ) -> anyhow::Result<DynamicObject> {
     if let Some(queue) = &arguments.queue
@@ -128,7 +170,7 @@ async fn submit(
     }
     let (name, prefix) = (text("/metadata/name"), text("/metadata/generateName"));
     let namespace = Some(text("/metadata/namespace")).filter(|it| !it.is_empty());
-    let api = objects(manager, &api_version, &kind, namespace.clone()).await?;
+    let api = kinds.objects(manager, &api_version, &kind, namespace.clone()).await?;
     let title = format!("{} {}", kind.to_lowercase(), if name.is_empty() { &prefix } else { &name });
     let failed = || format!("failed to submit {title}");
     let answer = if name.is_empty() {
@@ -148,15 +190,10 @@ async fn submit(
         _ => None,
     };
     let answer = answer.with_context(failed);
-    let object = match hint {
-        Some(hint) => answer.hint(hint)?,
-        None => answer?,
-    };
-    let queue =
-        object.labels().get(QUEUE_NAME_LABEL).map(|queue| format!(" to queue {queue}")).unwrap_or_default();
-    let would = if arguments.dry_run { "would be submitted" } else { "submitted" };
-    output::line(format!("{} {} {would}{queue}", kind.to_lowercase(), object.name_any()))?;
-    Ok(object)
+    match hint {
+        Some(hint) => answer.hint(hint),
+        None => answer,
+    }
 }
 
 /// What to do about a refusal.
@@ -179,38 +216,58 @@ fn advice(status: &kube::core::Status, title: &str, namespace: &str) -> Option<S
     status.is_invalid().then(|| "ferry check says the same without a cluster".to_owned())
 }
 
-/// The objects of a kind, in their namespace if the kind has any.
-async fn objects(
-    manager: &Manager,
-    api_version: &str,
-    kind: &str,
-    namespace: Option<String>,
-) -> anyhow::Result<Api<DynamicObject>> {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let gvk = GroupVersionKind::gvk(group, version, kind);
-    let found = discovery::pinned_kind(&manager.client, &gvk).await;
-    let is_unknown = match &found {
+/// What the cluster knows of kinds, asked once for each.
+#[derive(Default)]
+struct Kinds {
+    known: Mutex<HashMap<GroupVersionKind, (ApiResource, Scope)>>,
+}
+
+impl Kinds {
+    /// The objects of a kind, in their namespace if the kind has any.
+    async fn objects(
+        &self,
+        manager: &Manager,
+        api_version: &str,
+        kind: &str,
+        namespace: Option<String>,
+    ) -> anyhow::Result<Api<DynamicObject>> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let gvk = GroupVersionKind::gvk(group, version, kind);
+        let mut known = self.known.lock().await;
+        let (resource, scope) = match known.entry(gvk) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let asked = ask(manager, unknown.key()).await?;
+                unknown.insert(asked)
+            }
+        };
+        Ok(match scope {
+            Scope::Cluster => Api::all_with(manager.client.clone(), resource),
+            Scope::Namespaced => {
+                let namespace = namespace.unwrap_or_else(|| manager.namespace.clone());
+                Api::namespaced_with(manager.client.clone(), &namespace, resource)
+            }
+        })
+    }
+}
+
+async fn ask(manager: &Manager, gvk: &GroupVersionKind) -> anyhow::Result<(ApiResource, Scope)> {
+    let error = match discovery::pinned_kind(&manager.client, gvk).await {
+        Ok((resource, capabilities)) => return Ok((resource, capabilities.scope)),
+        Err(error) => error,
+    };
+    let is_unknown = match &error {
         // A group that nobody serves is answered without a Status.
-        Err(kube::Error::Api(status)) => status.code == 404,
-        Err(kube::Error::Discovery(_)) => true,
+        kube::Error::Api(status) => status.code == 404,
+        kube::Error::Discovery(_) => true,
         _ => false,
     };
-    let (resource, capabilities) = match found {
-        Ok(found) => found,
-        Err(_) if is_unknown => {
-            let message = format!("the cluster does not know {kind} of {api_version}");
-            let hint = "is its definition installed? kubectl api-resources lists what is known";
-            return Err(Failure::new(Code::Error, message).hint(hint).into());
-        }
-        Err(error) => return Err(error).context("failed to ask the cluster what it knows"),
-    };
-    Ok(match capabilities.scope {
-        Scope::Cluster => Api::all_with(manager.client.clone(), &resource),
-        Scope::Namespaced => {
-            let namespace = namespace.unwrap_or_else(|| manager.namespace.clone());
-            Api::namespaced_with(manager.client.clone(), &namespace, &resource)
-        }
-    })
+    if is_unknown {
+        let message = format!("the cluster does not know {} of {}", gvk.kind, gvk.api_version());
+        let hint = "is its definition installed? kubectl api-resources lists what is known";
+        return Err(Failure::new(Code::Error, message).hint(hint).into());
+    }
+    Err(error).context("failed to ask the cluster what it knows")
 }
 
 /// Shows the Jobs to their end.

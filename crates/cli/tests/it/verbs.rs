@@ -418,11 +418,17 @@ fn many_at_once(fleet: &Fleet) {
     let nowhere = fleet.run(&["wait", "cats", "--for", "deleted", "--kubeconfig", "nowhere"]);
     assert_eq!((nowhere.code, nowhere.stdout.as_str()), (Some(2), ""), "who was not asked has not answered");
 
+    // A namespace comes before what is in it; one that is refused keeps nothing else back.
     let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "other" } });
-    fleet.with_input(&["submit", "-"], &namespace.to_string()).expect(0);
-    for (name, script) in [("ends", "true"), ("stays", "sleep 300")] {
-        fleet.with_input(&["submit", "-", "-n", "other"], &job(name, "100m", script, json!({}))).expect(0);
-    }
+    let documents = [
+        namespace.to_string(),
+        job("ends", "100m", "true", json!({})),
+        job("Refused", "100m", "true", json!({})),
+        job("stays", "100m", "sleep 300", json!({})),
+    ];
+    let some = fleet.with_input(&["submit", "-", "-n", "other", "--wait"], &documents.join("\n---\n"));
+    some.refused(2, "failed to submit job Refused: ", "ferry check");
+    assert_eq!(some.stdout, "namespace other submitted\njob ends submitted\njob stays submitted\n");
     fleet.run(&["wait", "ends", "-n", "other", "--timeout", "120s"]).expect(0);
     assert_eq!(
         fleet.run(&["hold", "--all", "-n", "other"]).expect(0),
