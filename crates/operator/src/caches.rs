@@ -32,6 +32,8 @@ use crate::{
 pub(crate) const HOLDING: &str = "holding";
 /// Workloads that have not ended, by LocalQueue.
 pub(crate) const IN_QUEUE: &str = "in queue";
+/// Workloads that have ended, by LocalQueue.
+pub(crate) const ENDED: &str = "ended";
 /// Workloads by the object that controls them.
 pub(crate) const CONTROLLER: &str = "controller";
 /// Workloads by the class that their priority comes from.
@@ -192,6 +194,11 @@ impl Caches {
         self.workloads.by(IN_QUEUE, &local_queue.to_string())
     }
 
+    /// How many Workloads that name a LocalQueue have ended and are still there.
+    pub(crate) fn ended_in(&self, local_queue: &Key) -> usize {
+        self.workloads.by(ENDED, &local_queue.to_string()).len()
+    }
+
     /// Looks again at the Jobs of all kinds for which an index gave `value`.
     fn look_at_jobs(&self, work: &Work, index: &'static str, value: &str) {
         self.jobs.by(index, value).iter().for_each(|job| work.jobs.add(Key::of(&**job)));
@@ -224,7 +231,7 @@ fn controller_of(metadata: &ObjectMeta) -> Option<String> {
 
 /// How long changes of Workloads are collected before the status of their queues is looked at (CQ-10). A status that
 /// was written is looked at no sooner: while work comes and goes it would be outdated as soon as it is there.
-const BATCH: Duration = Duration::from_secs(1);
+pub(crate) const BATCH: Duration = Duration::from_secs(1);
 
 fn workloads(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> Cache<Workload> {
     let (work, cell) = (Arc::clone(work), Arc::clone(cell));
@@ -239,6 +246,11 @@ fn workloads(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) 
             let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
             let queue = Key::new(namespace, state::queue_name(workload));
             if workload::is_finished(workload) { Vec::new() } else { vec![queue.to_string()] }
+        })
+        .index(ENDED, |workload| {
+            let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
+            let queue = || Key::new(namespace, state::queue_name(workload)).to_string();
+            workload::is_finished(workload).then(queue).into_iter().collect()
         })
         .index(CONTROLLER, |workload| controller_of(&workload.metadata).into_iter().collect())
         .index(CLASS, |workload| {

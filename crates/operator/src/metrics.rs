@@ -1,5 +1,8 @@
 //! What is counted, by Kueue's names and in the format of Prometheus.
 
+mod cohorts;
+mod resources;
+
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
@@ -9,19 +12,16 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use rules::{
-    quota::{names::FlavorResource, status::Holders},
-    workload::{ADMITTED, EVICTED, PODS_READY, QUOTA_RESERVED, REQUEUED, change::Eviction, state},
-};
-use types::{
-    Amount,
-    kueue::{ClusterQueue, Workload},
-};
+use reconcile::Key;
+use rules::workload::{ADMITTED, EVICTED, PODS_READY, QUOTA_RESERVED, REQUEUED, change::Eviction, state};
+use types::kueue::Workload;
 
 /// Everything that is counted.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     families: Mutex<BTreeMap<&'static str, Family>>,
+    /// The Cohorts above each ClusterQueue.
+    above: Mutex<BTreeMap<String, Vec<String>>>,
 }
 
 #[derive(Debug)]
@@ -45,15 +45,6 @@ struct Series {
     /// How many were at most as much as each bound.
     buckets: Vec<(f64, u64)>,
 }
-
-/// What is shown of each resource of a ClusterQueue.
-const RESOURCES: [&str; 5] = [
-    "kueue_cluster_queue_nominal_quota",
-    "kueue_cluster_queue_borrowing_limit",
-    "kueue_cluster_queue_lending_limit",
-    "kueue_cluster_queue_resource_reservation",
-    "kueue_cluster_queue_resource_usage",
-];
 
 /// Labels and their values.
 type Labels<'a> = &'a [(&'a str, &'a str)];
@@ -89,15 +80,22 @@ impl Metrics {
         self.add("kueue_admitted_workloads_total", &labels);
         let waited = seconds_since(queued(workload), now);
         self.observe("kueue_admission_wait_time_seconds", &labels, waited, &wait_bounds(16));
-        if !state::checks(workload).is_empty() {
+        let checked = (!state::checks(workload).is_empty()).then(|| {
             let reserved = state::find(workload, QUOTA_RESERVED).map(|it| it.last_transition_time.0);
-            let checked = seconds_since(reserved, now);
+            seconds_since(reserved, now)
+        });
+        if let Some(checked) = checked {
             self.observe("kueue_admission_checks_wait_time_seconds", &labels, checked, &wait_bounds(14));
         }
         let queue = local_queue(workload);
         let labels = [queue[0], queue[1], ("priority_class", state::priority_class(workload))];
         self.add("kueue_local_queue_admitted_workloads_total", &labels);
-        self.observe("kueue_local_queue_admission_wait_time_seconds", &labels, waited, &wait_bounds(16));
+        self.observe("kueue_local_queue_admission_wait_time_seconds", &labels, waited, &wait_bounds(14));
+        if let Some(checked) = checked {
+            let name = "kueue_local_queue_admission_checks_wait_time_seconds";
+            self.observe(name, &labels, checked, &wait_bounds(14));
+        }
+        self.cohorts_admitted(cluster_queue, workload);
     }
 
     /// All pods of a Workload are ready for the first time.
@@ -106,8 +104,14 @@ impl Metrics {
         let waited = seconds_since(queued(workload), now);
         self.observe("kueue_ready_wait_time_seconds", &labels, waited, &wait_bounds(14));
         let admitted = state::find(workload, ADMITTED).map(|it| it.last_transition_time.0);
+        let since_admission = seconds_since(admitted, now);
         let name = "kueue_admitted_until_ready_wait_time_seconds";
-        self.observe(name, &labels, seconds_since(admitted, now), &wait_bounds(14));
+        self.observe(name, &labels, since_admission, &wait_bounds(14));
+        let queue = local_queue(workload);
+        let labels = [queue[0], queue[1], labels[1]];
+        self.observe("kueue_local_queue_ready_wait_time_seconds", &labels, waited, &wait_bounds(14));
+        let name = "kueue_local_queue_admitted_until_ready_wait_time_seconds";
+        self.observe(name, &labels, since_admission, &wait_bounds(14));
     }
 
     /// A Workload was evicted.
@@ -132,6 +136,12 @@ impl Metrics {
             let ran = seconds_since(Some(ready.last_transition_time.0), evicted);
             self.observe("kueue_pods_ready_to_evicted_time_seconds", &labels, ran, &wait_bounds(14));
         }
+    }
+
+    /// One that would have pushed others out was left for another cycle.
+    pub(crate) fn skipped_preemption(&self, cluster_queue: &str) {
+        // A queue has one head in a cycle.
+        self.set("kueue_admission_cycle_preemption_skips", &[("cluster_queue", cluster_queue)], 1.0);
     }
 
     /// A Workload was evicted for another.
@@ -174,6 +184,17 @@ impl Metrics {
         self.add("kueue_local_queue_finished_workloads_total", &labels);
     }
 
+    /// How many that waited for a ClusterQueue have ended and are still there.
+    pub(crate) fn ended_in_queue(&self, name: &str, number: usize) {
+        self.set("kueue_finished_workloads", &[("cluster_queue", name)], count(number));
+    }
+
+    /// The same of a LocalQueue.
+    pub(crate) fn ended_in_local_queue(&self, key: &Key, number: usize) {
+        let labels = [("name", key.name.as_str()), ("namespace", key.namespace.as_str())];
+        self.set("kueue_local_queue_finished_workloads", &labels, count(number));
+    }
+
     /// A copy of a Workload was created on a worker.
     pub(crate) fn dispatched(&self, workload: &Workload, cluster: &str) {
         self.add("multikueue_workloads_dispatched_total", &[manager_queue(workload), ("cluster", cluster)]);
@@ -209,7 +230,6 @@ impl Metrics {
         admitted: i32,
     ) {
         let queue = ("cluster_queue", name);
-        let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX).into();
         self.set("kueue_pending_workloads", &[queue, ("status", "active")], count(active));
         self.set("kueue_pending_workloads", &[queue, ("status", "inadmissible")], count(inadmissible));
         self.set("kueue_reserving_active_workloads", &[queue], reserving.into());
@@ -220,63 +240,12 @@ impl Metrics {
         }
     }
 
-    /// The quota of a ClusterQueue, and what of it is reserved and used, flavor by flavor.
-    pub(crate) fn resources(&self, queue: &ClusterQueue, holders: &Holders) {
-        let name = queue.metadata.name.as_deref().unwrap_or_default();
-        let cohort = queue.spec.cohort_name.as_deref().unwrap_or_default();
-        // What it had before, or had in another cohort, is not its any more.
-        let of_queue = label("cluster_queue", name);
-        for (family, series) in &mut *self.families() {
-            if RESOURCES.contains(family) {
-                series.series.retain(|labels, _| !labels.split(',').any(|it| it == of_queue));
-            }
-        }
-        let flavors = queue.spec.resource_groups.iter().flat_map(|group| &group.flavors);
-        for (flavor, quota) in flavors.flat_map(|flavor| flavor.resources.iter().map(move |it| (flavor, it)))
-        {
-            let resource = quota.name.as_str();
-            let [nominal, borrowing, lending] =
-                [Some(&quota.nominal_quota), quota.borrowing_limit.as_ref(), quota.lending_limit.as_ref()]
-                    .map(|limit| {
-                        limit
-                            .map_or(f64::INFINITY, |it| amount(resource, Amount::from_quantity(resource, it)))
-                    });
-            let of = |usage: &BTreeMap<FlavorResource, Amount>| {
-                let used = usage.get(&FlavorResource::new(flavor.name.as_str(), resource));
-                amount(resource, used.copied().unwrap_or_default())
-            };
-            let values = [nominal, borrowing, lending, of(&holders.reserved), of(&holders.used)];
-            let labels = [
-                ("cohort", cohort),
-                ("cluster_queue", name),
-                ("flavor", &*flavor.name),
-                ("resource", resource),
-            ];
-            for (family, value) in RESOURCES.into_iter().zip(values) {
-                self.set(family, &labels, value);
-            }
-        }
-    }
-
-    /// The share of what it borrows of a ClusterQueue, where shares count.
-    pub(crate) fn share_of_queue(&self, queue: &ClusterQueue, share: i64) {
-        let name = queue.metadata.name.as_deref().unwrap_or_default();
-        let cohort = queue.spec.cohort_name.as_deref().unwrap_or_default();
-        self.set(
-            "kueue_cluster_queue_weighted_share",
-            &[("cluster_queue", name), ("cohort", cohort)],
-            shown(share),
-        );
-    }
-
-    /// The same of a Cohort.
-    pub(crate) fn share_of_cohort(&self, name: &str, share: i64) {
-        self.set("kueue_cohort_weighted_share", &[("cohort", name)], shown(share));
-    }
-
-    /// Forgets a ClusterQueue that is gone.
+    /// Forgets a ClusterQueue that is gone, with all that was counted of it. What workers did for it stays.
     pub(crate) fn forget_cluster_queue(&self, name: &str) {
-        self.forget(&label("cluster_queue", name));
+        let labels = [label("cluster_queue", name), label("preempting_cluster_queue", name)];
+        for (_, family) in self.families().iter_mut().filter(|(family, _)| family.starts_with("kueue_")) {
+            family.series.retain(|of, _| !of.split(',').any(|it| labels.iter().any(|label| it == label)));
+        }
     }
 
     /// What is shown of something that is gone goes; what was counted stays.
@@ -286,36 +255,35 @@ impl Metrics {
         }
     }
 
-    /// Forgets a LocalQueue that is gone.
+    /// Forgets a LocalQueue that is gone, with all that was counted of it.
     pub(crate) fn forget_local_queue(&self, namespace: &str, name: &str) {
         let of_queue = format!("{},{}", label("name", name), label("namespace", namespace));
         let mut families = self.families();
-        let shown = families
-            .iter_mut()
-            .filter(|(family, it)| it.kind == Kind::Gauge && family.contains("local_queue"));
-        for (_, family) in shown {
-            family.series.retain(|labels, _| !labels.starts_with(&of_queue));
+        for (_, family) in families.iter_mut().filter(|(family, _)| family.starts_with("kueue_local_queue_"))
+        {
+            family.series.retain(|labels, _| !is_of(labels, &of_queue));
         }
     }
 
-    /// How a LocalQueue stands.
+    /// How a LocalQueue stands: who of it waits in line and parked, who holds quota, who is admitted.
     pub(crate) fn local_queue(
         &self,
-        namespace: &str,
-        name: &str,
-        active: bool,
-        pending: usize,
+        key: &Key,
+        is_active: bool,
+        (active, inadmissible): (usize, usize),
         reserving: i32,
         admitted: i32,
     ) {
-        let queue = [("name", name), ("namespace", namespace)];
+        let queue = [("name", key.name.as_str()), ("namespace", key.namespace.as_str())];
         for each in ["True", "False", "Unknown"] {
-            let is = each == if active { "True" } else { "False" };
+            let is = each == if is_active { "True" } else { "False" };
             let labels = [queue[0], queue[1], ("active", each)];
             self.set("kueue_local_queue_status", &labels, f64::from(u8::from(is)));
         }
-        let pending = f64::from(u32::try_from(pending).unwrap_or(u32::MAX));
-        self.set("kueue_local_queue_pending_workloads", &[queue[0], queue[1], ("status", "active")], pending);
+        for (status, pending) in [("active", active), ("inadmissible", inadmissible)] {
+            let labels = [queue[0], queue[1], ("status", status)];
+            self.set("kueue_local_queue_pending_workloads", &labels, count(pending));
+        }
         self.set("kueue_local_queue_reserving_active_workloads", &queue, reserving.into());
         self.set("kueue_local_queue_admitted_active_workloads", &queue, admitted.into());
     }
@@ -360,7 +328,7 @@ impl Metrics {
 
     /// Everything, in the format of Prometheus.
     pub(crate) fn text(&self, role: &str) -> String {
-        let mut out = String::new();
+        let mut out = build_info();
         let role = label("replica_role", role);
         for (name, family) in &*self.families() {
             let kind = match family.kind {
@@ -391,28 +359,37 @@ impl Metrics {
     }
 }
 
+/// Whether a series is of labels that begin with these.
+fn is_of(labels: &str, first: &str) -> bool {
+    labels.strip_prefix(first).is_some_and(|rest| rest.is_empty() || rest.starts_with(','))
+}
+
+fn count(number: usize) -> f64 {
+    u32::try_from(number).unwrap_or(u32::MAX).into()
+}
+
 fn label(key: &str, value: &str) -> String {
     let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("{key}=\"{value}\"")
 }
 
+/// Which build this is; Go has no part in it.
+fn build_info() -> String {
+    let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
+    let labels = [
+        label("git_version", concat!("v", env!("CARGO_PKG_VERSION"))),
+        label("git_commit", ""),
+        label("build_date", ""),
+        label("go_version", ""),
+        label("compiler", "rustc"),
+        label("platform", &platform),
+    ];
+    format!("# TYPE kueue_build_info gauge\nkueue_build_info{{{}}} 1\n", labels.join(","))
+}
+
 /// A number as Prometheus reads it.
 fn number(value: f64) -> String {
     if value == f64::INFINITY { "+Inf".to_owned() } else { value.to_string() }
-}
-
-/// An amount in whole units.
-fn amount(resource: &str, amount: Amount) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "as exact as Prometheus counts")]
-    let units = amount.units() as f64;
-    if resource == "cpu" { units / 1000.0 } else { units }
-}
-
-/// A share; that of one without weight that borrows is none.
-fn shown(share: i64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "as exact as Prometheus counts")]
-    let number = share as f64;
-    if share == i64::MAX { f64::NAN } else { number }
 }
 
 /// The queue on the management cluster; without a reservation there is none.
@@ -462,43 +439,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ob_1_quota_is_shown_flavor_by_flavor() {
-        let queue = |cohort: &str| -> ClusterQueue {
-            let quota = |name: &str, nominal: &str, limit: Option<&str>| serde_json::json!({ "name": name, "nominalQuota": nominal, "borrowingLimit": limit });
-            let resources = [quota("cpu", "1500m", Some("2")), quota("memory", "1Gi", None)];
-            let flavors = serde_json::json!([{ "name": "spot", "resources": resources }]);
-            let groups = serde_json::json!([{ "coveredResources": ["cpu", "memory"], "flavors": flavors }]);
-            let spec = serde_json::json!({ "cohortName": cohort, "resourceGroups": groups });
-            let queue = serde_json::json!({ "metadata": { "name": "q" }, "spec": spec });
-            serde_json::from_value(queue).expect("a ClusterQueue")
-        };
-        let mut holders = Holders::default();
-        holders.reserved.insert(FlavorResource::new("spot", "cpu"), Amount::new(750));
-        let metrics = Metrics::default();
-        metrics.resources(&queue("old"), &holders);
-        metrics.resources(&queue("new"), &holders);
-        metrics.share_of_queue(&queue("new"), i64::MAX);
-        let text = metrics.text("leader");
-        let shown = |family: &str, resource: &str, value: &str| {
-            let labels = format!(
-                r#"cohort="new",cluster_queue="q",flavor="spot",resource="{resource}",replica_role="leader""#
-            );
-            let line = format!("kueue_cluster_queue_{family}{{{labels}}} {value}");
-            assert!(text.lines().any(|it| it == line), "{line} is missing in\n{text}");
-        };
-        shown("nominal_quota", "cpu", "1.5");
-        shown("nominal_quota", "memory", "1073741824");
-        shown("borrowing_limit", "cpu", "2");
-        shown("borrowing_limit", "memory", "+Inf");
-        shown("lending_limit", "cpu", "+Inf");
-        shown("resource_reservation", "cpu", "0.75");
-        shown("resource_usage", "cpu", "0");
-        assert!(!text.contains("\"old\""), "it is in another cohort now");
-        assert!(text.contains(r#"weighted_share{cluster_queue="q",cohort="new",replica_role="leader"} NaN"#));
-        assert_eq!(creation_bounds().last(), Some(&10.24));
-    }
-
-    #[test]
     fn ob_1_prints_what_prometheus_reads() {
         let metrics = Metrics::default();
         metrics.attempt(true, Duration::from_millis(20));
@@ -515,14 +455,19 @@ mod tests {
         ] {
             assert!(text.lines().any(|it| it == line), "{line} is missing in\n{text}");
         }
-        metrics.local_queue("ns", "lq", false, 1, 0, 0);
+        let (key, other) = (Key::new("ns", "lq"), Key::new("ns", "lq2"));
+        metrics.local_queue(&key, false, (0, 1), 0, 0);
+        metrics.local_queue(&other, true, (1, 0), 0, 0);
         let status =
             r#"kueue_local_queue_status{name="lq",namespace="ns",active="False",replica_role="leader"} 1"#;
         assert!(metrics.text("leader").contains(status));
         metrics.forget_local_queue("ns", "lq");
         assert!(!metrics.text("leader").contains("\"lq\""));
+        assert!(metrics.text("leader").contains("\"lq2\""), "another queue's");
+        metrics.preempted("a\"b", "InClusterQueue");
         metrics.forget_cluster_queue("a\"b");
-        assert!(!metrics.text("leader").contains("a\\\"b"));
+        assert!(!metrics.text("leader").contains("a\\\"b"), "with all that was counted of it");
         assert_eq!(wait_bounds(14).last(), Some(&10240.0));
+        assert_eq!(creation_bounds().last(), Some(&10.24));
     }
 }

@@ -17,9 +17,13 @@ use std::{
 };
 
 use reconcile::{Key, Next, Queue, Tasks};
-use rules::quota::names::{ClusterQueueName, WorkloadKey};
+use rules::quota::{
+    names::{ClusterQueueName, WorkloadKey},
+    standing::Standing,
+};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
+use types::Amount;
 
 use crate::{Context, Error, error::is_outdated};
 use state::State;
@@ -104,6 +108,26 @@ impl Handle {
     /// The same of a Cohort.
     pub(crate) fn share_of_cohort(&self, cohort: &str) -> Option<i64> {
         self.state().share_of_cohort(cohort)
+    }
+
+    /// How many of some Workloads are not tried in a ClusterQueue until something changes.
+    pub(crate) fn parked(&self, cluster_queue: &str, mut of: impl Iterator<Item = Key>) -> usize {
+        self.state().parked(cluster_queue, &mut of.by_ref().map(|key| workload_key(&key)))
+    }
+
+    /// What those ask for together who wait for a ClusterQueue.
+    pub(crate) fn pending_resources(&self, cluster_queue: &str) -> BTreeMap<String, Amount> {
+        self.state().pending_resources(cluster_queue)
+    }
+
+    /// How a Cohort stands with all that is below it.
+    pub(crate) fn standing(&self, cohort: &str) -> Option<Standing> {
+        self.state().standing(cohort)
+    }
+
+    /// The Cohorts above a ClusterQueue.
+    pub(crate) fn above(&self, cluster_queue: &str) -> Vec<String> {
+        self.state().above(cluster_queue)
     }
 
     /// Whether some Workload holds quota in a ClusterQueue, one whose admission is not written yet included.
@@ -284,6 +308,7 @@ mod tests {
         let admitted = Intent::Admit {
             uid: "2".to_owned(),
             admission: types::kueue::Admission::default(),
+            considered: String::new(),
             at: jiff::Timestamp::UNIX_EPOCH,
         };
         handle.intend(Key::new("ns", "other"), admitted);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use reconcile::Key;
 use rules::{
     meta::selector,
     quota::{
@@ -14,6 +15,7 @@ use rules::{
         queue::{Queue, Waiting},
         requests::{Limits, List},
         share::Share,
+        standing::{self, Standing},
         tree::NodeId,
         wire::{self, Surroundings},
         workload::{Head, Obstacle, Reservation},
@@ -21,8 +23,8 @@ use rules::{
     workload::{self as life, state as of},
 };
 use tracing::{debug, info, warn};
-use types::Quantity;
 use types::kueue::{CheckState, PodSetRequest, StopPolicy, Workload};
+use types::{Amount, Quantity};
 
 use super::{
     key_of, workload_key,
@@ -44,6 +46,8 @@ pub(super) struct State {
     evicting: HashSet<WorkloadKey>,
     /// Queues where there may be room now.
     retry: BTreeSet<ClusterQueueName>,
+    /// Cohorts, those included that are only named.
+    cohorts: BTreeSet<String>,
     overheads: BTreeMap<String, List>,
     /// What the LimitRanges of each namespace say together.
     limits: HashMap<String, Arc<Limits>>,
@@ -62,6 +66,7 @@ impl Default for State {
             assumed: HashSet::new(),
             evicting: HashSet::new(),
             retry: BTreeSet::new(),
+            cohorts: BTreeSet::new(),
             overheads: BTreeMap::new(),
             limits: HashMap::new(),
             cycle: 0,
@@ -163,6 +168,7 @@ impl State {
             queue.set_strategy(*strategy);
         }
         self.home.retain(|_, home| strategies.contains_key(home));
+        self.show_hierarchy(context);
         self.retry.extend(strategies.keys().cloned());
         for name in strategies.keys().filter(|name| !before.contains(*name)) {
             for queue in caches.local_queues.by(crate::caches::LEADS_TO, name.as_str()) {
@@ -171,6 +177,18 @@ impl State {
                 }
             }
         }
+    }
+
+    /// Shows who is whose part, and looks at all Cohorts: those that are new, those that changed and those that are gone.
+    fn show_hierarchy(&mut self, context: &Context) {
+        let tree = self.snapshot.tree();
+        let queues = self.queues.keys().map(|name| (name.as_str(), standing::above(&self.snapshot, name)));
+        context.metrics.hierarchy(queues);
+        let cohorts: BTreeSet<String> = tree.cohorts().map(ToString::to_string).collect();
+        for cohort in cohorts.union(&self.cohorts) {
+            context.work.cohorts.add(Key::new("", cohort.as_str()));
+        }
+        self.cohorts = cohorts;
     }
 
     /// Takes in how one Workload stands.
@@ -324,6 +342,9 @@ impl State {
         for decision in plan.decisions {
             debug!(%decision, "decided");
             let Some(waiting) = popped.remove(&decision.workload) else { continue };
+            if decision.skipped_preemption {
+                context.metrics.skipped_preemption(decision.cluster_queue.as_str());
+            }
             self.settle(decision, waiting, now, &mut outcome);
         }
         self.changed = outcome.again;
@@ -335,7 +356,7 @@ impl State {
         let key = decision.workload.clone();
         match &decision.outcome {
             Outcome::Holds => return self.leave_queue(&key),
-            Outcome::Admit { pod_sets, .. } => {
+            Outcome::Admit { pod_sets, considered, .. } => {
                 let admission = wire::admission(decision.cluster_queue.as_str(), pod_sets);
                 if let Some(reservation) = decision.reservation(&waiting.workload, now) {
                     self.snapshot.reserve(reservation);
@@ -343,7 +364,8 @@ impl State {
                 self.leave_queue(&key);
                 self.assumed.insert(key.clone());
                 let uid = waiting.workload.uid.clone();
-                outcome.intents.push((key, Intent::Admit { uid, admission, at: now }));
+                let considered = considered.clone();
+                outcome.intents.push((key, Intent::Admit { uid, admission, considered, at: now }));
                 outcome.admitted = true;
                 outcome.again = true;
                 return;
@@ -413,6 +435,35 @@ impl State {
     /// How many Workloads wait for a ClusterQueue: in line, and parked.
     pub(super) fn waiting(&self, name: &ClusterQueueName) -> (usize, usize) {
         self.queues.get(name).map_or((0, 0), Queue::len)
+    }
+
+    /// How many of some Workloads are parked in a ClusterQueue.
+    pub(super) fn parked(&self, name: &str, of: &mut dyn Iterator<Item = WorkloadKey>) -> usize {
+        let queue = self.queues.get(&ClusterQueueName::from(name));
+        queue.map_or(0, |queue| of.filter(|key| queue.is_parked(key)).count())
+    }
+
+    /// What those ask for together who wait for a ClusterQueue.
+    pub(super) fn pending_resources(&self, name: &str) -> BTreeMap<String, Amount> {
+        let mut sum: BTreeMap<String, Amount> = BTreeMap::new();
+        let queue = self.queues.get(&ClusterQueueName::from(name));
+        let waiting = queue.into_iter().flat_map(Queue::in_order);
+        for pod_set in waiting.flat_map(|waiting| &waiting.workload.pod_sets) {
+            for (resource, amount) in &pod_set.requests {
+                *sum.entry(resource.to_string()).or_default() += amount.times(pod_set.remaining().into());
+            }
+        }
+        sum
+    }
+
+    /// How a Cohort stands.
+    pub(super) fn standing(&self, cohort: &str) -> Option<Standing> {
+        standing::cohort(&self.snapshot, &cohort.into())
+    }
+
+    /// The Cohorts above a ClusterQueue.
+    pub(super) fn above(&self, cluster_queue: &str) -> Vec<String> {
+        standing::above(&self.snapshot, &cluster_queue.into())
     }
 
     /// Whether some Workload holds quota in a ClusterQueue.

@@ -40,6 +40,8 @@ pub(super) enum Intent {
         uid: String,
         /// With this.
         admission: Admission,
+        /// Which flavors it could not simply have.
+        considered: String,
         /// Since when.
         at: Timestamp,
     },
@@ -76,8 +78,8 @@ impl Context {
         while let Some(intent) = self.admission.next_intent(&key) {
             let workload = self.caches.workloads.get(&key);
             match intent {
-                Intent::Admit { uid, admission, at } => {
-                    self.admit(&key, workload, &uid, admission, at).await;
+                Intent::Admit { uid, admission, considered, at } => {
+                    self.admit(&key, workload, &uid, (admission, &considered), at).await;
                     self.admission.pressing.fetch_sub(1, Ordering::Relaxed);
                 }
                 Intent::Wait(verdict) if !self.admission.is_due(&verdict) => {
@@ -107,7 +109,7 @@ impl Context {
         key: &Key,
         workload: Option<Arc<Workload>>,
         uid: &str,
-        admission: Admission,
+        (admission, considered): (Admission, &str),
         now: Timestamp,
     ) {
         let meant = workload.filter(|workload| {
@@ -133,8 +135,11 @@ impl Context {
         self.written(key);
         info!(workload = %key, %cluster_queue, "quota reserved");
         let waited = queued_for(&next, now);
-        let message =
-            format!("Quota reserved in ClusterQueue {cluster_queue}, wait time since queued was {waited}s");
+        let considered =
+            if considered.is_empty() { String::new() } else { format!("; Flavors considered: {considered}") };
+        let message = format!(
+            "Quota reserved in ClusterQueue {cluster_queue}, wait time since queued was {waited}s{considered}"
+        );
         self.recorder.tell(ADMISSION, &answer, &Event::normal("QuotaReserved", &message));
         self.metrics.quota_reserved(&cluster_queue, &answer, now);
         if life::is_admitted(&answer) {

@@ -11,7 +11,7 @@ use types::kueue::ClusterQueue;
 use super::in_use::hold;
 use crate::{
     Context, Error,
-    caches::HOLDING,
+    caches::{BATCH, HOLDING, LEADS_TO},
     error::is_outdated,
     write::{difference_of, patch_status},
 };
@@ -72,9 +72,18 @@ async fn show(context: &Context, queue: &ClusterQueue) -> Result<(), kube::Error
         "Terminating" => "terminating",
         _ => "pending",
     };
-    context.metrics.cluster_queue(name, state, (in_line, parked), holders.reserving, holders.admitted);
+    // Where nobody gets in, nobody is tried.
+    let waiting = if readiness.active { (in_line, parked) } else { (0, in_line + parked) };
+    context.metrics.cluster_queue(name, state, waiting, holders.reserving, holders.admitted);
+    let leading = context.caches.local_queues.by(LEADS_TO, name);
+    let ended = leading.iter().map(|queue| context.caches.ended_in(&Key::of(&**queue))).sum();
+    context.metrics.ended_in_queue(name, ended);
     if context.settings.resource_metrics {
         context.metrics.resources(queue, &holders);
+        context.metrics.pending_resources(queue, &context.admission.pending_resources(name));
+    }
+    for cohort in context.admission.above(name) {
+        context.work.cohorts.add_after(Key::new("", cohort), BATCH);
     }
     if let Some(share) = share {
         context.metrics.share_of_queue(queue, share);

@@ -12,7 +12,7 @@ use rules::{
     workload::{has_quota, is_admissible},
 };
 use serde_json::json;
-use types::kueue::{LocalQueue, StopPolicy};
+use types::kueue::{LocalQueue, StopPolicy, Workload};
 
 use crate::{
     Context, Error,
@@ -55,11 +55,24 @@ async fn show(context: &Context, key: &Key, queue: &LocalQueue) -> Result<(), ku
     let readiness = readiness::local_queue(queue, active);
     let workloads = context.caches.workloads_in(key);
     let open = leads_to.is_some() && queue.spec.stop_policy.unwrap_or_default() == StopPolicy::None;
-    let waits = workloads.iter().filter(|workload| open && is_admissible(workload)).count();
+    let waiting: Vec<&Arc<Workload>> =
+        workloads.iter().filter(|workload| open && is_admissible(workload)).collect();
+    let waits = waiting.len();
     let holding = workloads.iter().filter(|workload| leads_to.is_some() && has_quota(workload));
     let holders = Holders::sum(holding.map(|workload| &**workload));
     let Holders { reserving, admitted, .. } = holders;
-    context.metrics.local_queue(&key.namespace, &key.name, readiness.active, waits, reserving, admitted);
+    let of_waiting = waiting.iter().map(|workload| Key::of(&***workload));
+    let parked = match active {
+        Some(true) => context.admission.parked(&queue.spec.cluster_queue, of_waiting),
+        // Where nobody gets in, nobody is tried.
+        _ => waits,
+    };
+    let tried = waits.saturating_sub(parked);
+    context.metrics.local_queue(key, readiness.active, (tried, parked), reserving, admitted);
+    context.metrics.ended_in_local_queue(key, context.caches.ended_in(key));
+    if let Some(leads_to) = leads_to.as_deref().filter(|_| context.settings.resource_metrics) {
+        context.metrics.local_resources(key, leads_to, &holders);
+    }
     let now = context.clock.now();
     let next = status::local_queue(queue, leads_to.as_deref(), &readiness, waits, &holders, now);
     if queue.status.as_ref() == Some(&next) {

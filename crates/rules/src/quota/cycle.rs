@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::{
     config::ReclaimWithinCohort,
+    considered,
     fair::{self, Contender, Strategy},
     flavors::{self, Assignment, Outlook},
     names::WorkloadKey,
@@ -80,7 +81,9 @@ pub fn decide(snapshot: &Snapshot, heads: &[Head], policy: &Policy, at: Moment) 
         let outcome = turns.take(&entry);
         let progress =
             if matches!(outcome, Outcome::Wait { .. }) { Some(entry.assignment.progress) } else { None };
-        plan.decisions.push(Decision::new(entry.head, outcome, progress));
+        let skipped_preemption =
+            !entry.targets.is_empty() && matches!(outcome, Outcome::Wait { because: Because::Skipped, .. });
+        plan.decisions.push(Decision { skipped_preemption, ..Decision::new(entry.head, outcome, progress) });
     }
     plan
 }
@@ -258,8 +261,9 @@ impl<'a> Turns<'a> {
             return entry.wait(Because::PodsNotReady, message);
         }
         self.admitted = true;
+        let considered = considered::text(pod_sets);
         let pod_sets = pod_sets.iter().map(|pod_set| pod_set.assignment.clone()).collect();
-        Outcome::Admit { pod_sets, level: *level }
+        Outcome::Admit { pod_sets, level: *level, considered }
     }
 
     fn overlaps(&self, targets: &[Target<'a>]) -> bool {

@@ -7,6 +7,7 @@ use types::Amount;
 use super::{
     affinity,
     config::ResourceGroup,
+    considered::Considered,
     cycle::{Undeclared, World},
     fit::{Fit, Mode, Request, fit},
     names::{FlavorName, FlavorResource, PODS, ResourceName},
@@ -39,6 +40,8 @@ pub struct Assigned {
     pub contested: BTreeSet<ResourceName>,
     /// Why it cannot have its flavors, or not yet, or not better ones. Empty if it simply fits.
     pub why: Vec<Why>,
+    /// The flavors that were looked at and do not simply fit.
+    pub considered: Vec<Considered>,
     /// Whether no flavors were found for it.
     pub failed: bool,
     /// Why its pods cannot be placed.
@@ -202,6 +205,15 @@ struct Choice {
 }
 
 type Choices = BTreeMap<ResourceName, Choice>;
+
+/// What a search came to: what was taken, what stood in its way, and what else there was.
+#[derive(Debug, Default)]
+struct Found {
+    choices: Choices,
+    why: Vec<Why>,
+    considered: Vec<Considered>,
+}
+
 type Requests = BTreeMap<ResourceName, Amount>;
 
 struct Search<'a> {
@@ -223,15 +235,13 @@ impl Search<'_> {
         for (resource, amount) in sized.iter().flat_map(|(_, requests)| requests) {
             *total.entry(resource.clone()).or_default() += *amount;
         }
-        let (choices, why) = match self.choose(tree, members, &total) {
-            Ok((choices, why)) => (Some(choices), why),
-            Err(why) => (None, why),
-        };
+        let mut found = Found::default();
+        let is_found = self.choose(tree, members, &total, &mut found);
         let mut placed = true;
         for (&index, (count, requests)) in members.iter().zip(sized) {
-            placed &= self.append(tree, index, count, &requests, choices.as_ref(), &why);
+            placed &= self.append(tree, index, count, &requests, is_found, &found);
         }
-        choices.is_some() && placed
+        is_found && placed
     }
 
     /// How many pods a pod set is tried with, and what they ask for together (QM-21, QM-24).
@@ -254,33 +264,29 @@ impl Search<'_> {
         (count, requests)
     }
 
-    /// One flavor for the resources of each resource group (FA-1), or why that fails.
-    fn choose(
-        &self,
-        tree: &mut Tree,
-        members: &[usize],
-        total: &Requests,
-    ) -> Result<(Choices, Vec<Why>), Vec<Why>> {
-        let mut choices = Choices::new();
-        let mut why = Vec::new();
+    /// One flavor for the resources of each resource group (FA-1). False if there is none for some of them, or not yet.
+    fn choose(&self, tree: &mut Tree, members: &[usize], total: &Requests, found: &mut Found) -> bool {
         for resource in in_kueues_order(total) {
-            if choices.contains_key(resource) {
+            if found.choices.contains_key(resource) {
                 continue;
             }
             let Some(group) = self.queue.config.group_of(resource) else {
                 if total[resource] == Amount::ZERO || self.world.policy.undeclared == Undeclared::Ignore {
                     continue;
                 }
-                return Err(vec![Why::NotCovered(resource.clone())]);
+                found.why = vec![Why::NotCovered(resource.clone())];
+                return false;
             };
-            let (found, reasons) = self.choose_in(tree, members, group, resource, total);
-            if found.is_empty() {
-                return Err(reasons);
+            let in_group = self.choose_in(tree, members, group, resource, total);
+            found.considered.extend(in_group.considered);
+            if in_group.choices.is_empty() {
+                found.why = in_group.why;
+                return false;
             }
-            choices.extend(found);
-            why.extend(reasons);
+            found.choices.extend(in_group.choices);
+            found.why.extend(in_group.why);
         }
-        Ok((choices, why))
+        true
     }
 
     /// The best flavor of a group, and what is wrong with it and those before it (FA-2 to FA-8).
@@ -291,7 +297,7 @@ impl Search<'_> {
         group: &ResourceGroup,
         resource: &ResourceName,
         total: &Requests,
-    ) -> (Choices, Vec<Why>) {
+    ) -> Found {
         let fungibility = self.queue.config.fungibility;
         let asked: Vec<(&ResourceName, Amount)> = in_kueues_order(total)
             .into_iter()
@@ -300,16 +306,22 @@ impl Search<'_> {
             .collect();
         let start = self.progress.map_or(0, |progress| progress.next(members[0], resource));
         let start = if start < group.flavors.len() { start } else { 0 };
-        let mut why = Vec::new();
+        let (mut why, mut considered) = (Vec::new(), Vec::new());
         let mut best = (Fit::WORST, Choices::new());
         let mut last = None;
         for (index, flavor) in group.flavors.iter().enumerate().skip(start) {
             last = Some(index);
             if let Some(reason) = self.mismatch(members, &flavor.name, group) {
+                let unfit = Fit { mode: Mode::NoFit, level: 0 };
+                considered.extend(Considered::new(&flavor.name, unfit, vec![reason.clone()]));
                 why.push(reason);
                 continue;
             }
+            let before = why.len();
             let (worst, choices) = self.try_flavor(tree, &flavor.name, &asked, &mut why);
+            let level = choices.values().map(|choice| choice.fit.level).max().unwrap_or(0);
+            let shown = Fit { mode: worst.mode, level };
+            considered.extend(Considered::new(&flavor.name, shown, why[before..].to_vec()));
             if worst.ends_search(fungibility) {
                 best = (worst, choices);
                 break;
@@ -328,7 +340,7 @@ impl Search<'_> {
         if choices.values().all(|choice| choice.fit.mode == Mode::Fit) && !choices.is_empty() {
             why.clear();
         }
-        (choices, why)
+        Found { choices, why, considered }
     }
 
     fn mismatch(&self, members: &[usize], name: &FlavorName, group: &ResourceGroup) -> Option<Why> {
@@ -372,8 +384,8 @@ impl Search<'_> {
         index: usize,
         count: u32,
         requests: &Requests,
-        choices: Option<&Choices>,
-        why: &[Why],
+        is_found: bool,
+        found: &Found,
     ) -> bool {
         let pod_set = &self.workload.pod_sets[index];
         let mut assignment = PodSetAssignment {
@@ -385,9 +397,8 @@ impl Search<'_> {
         };
         let mut contested = BTreeSet::new();
         let mut tried = BTreeMap::new();
-        for (resource, choice) in
-            choices.into_iter().flatten().filter(|(name, _)| requests.contains_key(*name))
-        {
+        let choices = found.choices.iter().filter(|(name, _)| is_found && requests.contains_key(*name));
+        for (resource, choice) in choices {
             let amount = requests[resource];
             let fr = FlavorResource { flavor: choice.flavor.clone(), resource: resource.clone() };
             let (fr, cell) = tree.open(self.queue.node, &fr);
@@ -400,14 +411,15 @@ impl Search<'_> {
             assignment.flavors.insert(resource.clone(), choice.flavor.clone());
             assignment.usage.insert(resource.clone(), amount);
         }
-        let misplaced = if choices.is_some() { self.place(pod_set, &mut assignment) } else { None };
+        let misplaced = if is_found { self.place(pod_set, &mut assignment) } else { None };
         let placed = misplaced.is_none();
         self.assignment.progress.tried.push(tried);
         self.assignment.pod_sets.push(Assigned {
             assignment,
             contested,
-            why: why.to_vec(),
-            failed: choices.is_none(),
+            why: found.why.clone(),
+            considered: found.considered.clone(),
+            failed: !is_found,
             misplaced,
         });
         placed

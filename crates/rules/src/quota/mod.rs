@@ -5,10 +5,10 @@
 //!
 //! - [`tree`]: who has how much and who uses how much, through hierarchical cohorts.
 //! - [`affinity`]: whether a flavor's nodes take a pod.
-//! - [`fit`] and [`flavors`]: which flavor a resource gets, and what it takes.
+//! - [`fit`] and [`flavors`]: which flavor a resource gets, and what it takes; [`considered`]: which it could have had.
 //! - [`preempt`], [`fair`] and [`share`]: who has to go.
 //! - [`queue`]: who waits, in which order, and who is tried again when.
-//! - [`readiness`] and [`status`]: whether a queue admits, and what is shown of it.
+//! - [`readiness`], [`status`] and [`standing`]: whether a queue admits, and what is shown of it and of cohorts.
 //! - [`cycle`] and [`plan`]: all of it together, and what comes of it.
 //!
 //! None of these knows objects of an API. What those say is reduced to [`config`] and [`workload`] first, by [`wire`],
@@ -16,6 +16,7 @@
 
 pub mod affinity;
 pub mod config;
+pub mod considered;
 pub mod cycle;
 pub mod fair;
 pub mod fit;
@@ -29,6 +30,7 @@ pub mod readiness;
 pub mod requests;
 pub mod share;
 pub mod snapshot;
+pub mod standing;
 pub mod status;
 #[cfg(test)]
 mod tests;

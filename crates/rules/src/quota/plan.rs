@@ -32,6 +32,8 @@ pub struct Decision {
     pub outcome: Outcome,
     /// Where the next search for flavors goes on.
     pub progress: Option<ScanProgress>,
+    /// Whether it would have pushed others out and was left for another cycle.
+    pub skipped_preemption: bool,
 }
 
 /// What happens to a Workload.
@@ -43,6 +45,8 @@ pub enum Outcome {
         pod_sets: Vec<PodSetAssignment>,
         /// How far up the tree its quota comes from; 0 is without borrowing.
         level: usize,
+        /// Which flavors it could not simply have, in Kueue's words; empty if there was nothing to choose.
+        considered: String,
     },
     /// Others are pushed out for it, and it waits until they are gone.
     Preempt {
@@ -105,7 +109,7 @@ pub struct Victim {
 impl Decision {
     pub(super) fn new(head: &Head, outcome: Outcome, progress: Option<ScanProgress>) -> Decision {
         let (workload, cluster_queue) = (head.workload.key.clone(), head.cluster_queue.clone());
-        Decision { workload, cluster_queue, outcome, progress }
+        Decision { workload, cluster_queue, outcome, progress, skipped_preemption: false }
     }
 
     /// What the Workload's condition `QuotaReserved=False` says, if it did not get in.
@@ -170,7 +174,7 @@ impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Decision { workload, cluster_queue, .. } = self;
         match &self.outcome {
-            Outcome::Admit { pod_sets, level } => {
+            Outcome::Admit { pod_sets, level, .. } => {
                 write!(f, "admit {workload} to {cluster_queue} with ")?;
                 join(f, pod_sets)?;
                 if *level > 0 { f.write_str(", borrowing") } else { Ok(()) }

@@ -241,6 +241,12 @@ impl Queue {
         (in_line, self.parked.len() + behind(true))
     }
 
+    /// Whether a Workload is parked until something changes.
+    pub fn is_parked(&self, key: &WorkloadKey) -> bool {
+        let hopeless = || self.beds.get(key).is_some_and(|(shape, _)| self.hopeless.contains(shape));
+        self.parked.contains_key(key) || hopeless()
+    }
+
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
         self.len() == (0, 0)

@@ -175,6 +175,11 @@ impl Tree {
         self.shape.cohorts.get(name).copied()
     }
 
+    /// All Cohorts, those that are only named included.
+    pub fn cohorts(&self) -> impl Iterator<Item = &CohortName> {
+        self.shape.cohorts.keys()
+    }
+
     /// What a node is called.
     pub fn name(&self, node: NodeId) -> &NodeName {
         &self.node(node).name

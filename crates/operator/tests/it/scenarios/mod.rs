@@ -61,6 +61,7 @@ const ALL: &[(&str, Scenario)] = &[
     ("cq-10-written-together", |world| Box::pin(around::cq_10_statuses_are_written_together(world))),
     ("sc-11-several-go", |world| Box::pin(preemption::sc_11_several_go_for_one(world))),
     ("ob-2-a-whole-life", |world| Box::pin(told::ob_2_a_whole_life(world))),
+    ("sc-10-flavors-considered", |world| Box::pin(told::sc_10_which_flavors_were_considered(world))),
     ("ob-2-who-waits", |world| Box::pin(told::ob_2_who_waits(world))),
     ("ob-2-who-has-to-go", |world| Box::pin(told::ob_2_who_has_to_go(world))),
     ("jf-2-nested-too-deep", |world| Box::pin(told::jf_2_nested_too_deep(world))),

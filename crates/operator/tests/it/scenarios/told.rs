@@ -35,6 +35,32 @@ pub(super) async fn ob_2_a_whole_life(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// SC-10: who does not get the first flavor is told why not.
+pub(super) async fn sc_10_which_flavors_were_considered(world: &World) -> anyhow::Result<()> {
+    let flavor = world.name_of("large");
+    world
+        .create(json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": { "name": flavor },
+            "spec": {},
+        }))
+        .await?;
+    let quota = |flavor: &str, cpu: &str| json!({ "name": flavor, "resources": [{ "name": "cpu", "nominalQuota": cpu }] });
+    let group =
+        json!({ "coveredResources": ["cpu"], "flavors": [quota("default", "1"), quota(&flavor, "3")] });
+    world.queue("a", "1", json!({ "resourceGroups": [group] })).await?;
+    let workload = world.job("job", "a", "2", json!({})).await?;
+    world.runs("job").await?;
+    let told = world.told("Workload", &workload, &["QuotaReserved"]).await?;
+    let [reserved] = words(&told, "QuotaReserved")[..] else { anyhow::bail!("{told:#?}") };
+    let (_, considered) = reserved.split_once("; Flavors considered: ").unwrap_or_default();
+    assert_eq!(
+        considered,
+        "main: default(NoFit;insufficient quota for cpu in flavor default, previously considered podsets requests (0) + \
+         current podset request (2) > maximum capacity (1))",
+    );
+    Ok(())
+}
+
 /// OB-2: who waits is warned, and who changes while it waits is told so.
 pub(super) async fn ob_2_who_waits(world: &World) -> anyhow::Result<()> {
     world.queue("a", "1", json!({})).await?;

@@ -412,3 +412,38 @@ fn fa_6_a_flavor_is_as_good_as_the_worst_of_its_resources() {
     let scenario = flavored().queue(queue).head("q", both);
     check("FA-6", &scenario, &["admit ns/w to q with mainx1 cpu=1@ondemand gpu=1@ondemand"]);
 }
+
+/// SC-10: which flavors somebody could not simply have is told when he gets in, and nothing where there was no choice.
+#[test]
+fn sc_10_which_flavors_were_considered() {
+    let considered = |scenario: &Scenario| {
+        let plan = scenario.plan();
+        let crate::quota::Outcome::Admit { considered, .. } = &plan.decisions[0].outcome else {
+            panic!("{plan}")
+        };
+        considered.clone()
+    };
+    assert_eq!(considered(&flavored().queue(two(4, 4)).head("q", workload("w", 3))), "");
+    assert_eq!(
+        considered(&flavored().queue(two(2, 4)).head("q", workload("w", 3))),
+        "main: spot(NoFit;insufficient quota for cpu in flavor spot, previously considered podsets requests (0) + current \
+         podset request (3) > maximum capacity (2))",
+    );
+    let tainted = scenario().flavor(tainted("NoSchedule")).flavor(Flavor::new("ondemand"));
+    assert_eq!(
+        considered(&tainted.queue(two(4, 4)).head("q", workload("w", 3))),
+        "main: spot(NoFit;untolerated taint {gpu yes NoSchedule <nil>} in flavor spot)",
+    );
+    let low = workload("low", 3).priority(-1);
+    let queue = two(4, 4).within(LowerPriority);
+    let preempting =
+        flavored().queue(queue).holding("q", &low, &[("spot", "cpu", 3)]).head("q", workload("w", 3));
+    assert_eq!(
+        considered(&preempting),
+        "main: spot(preemptionMode=Preempt;insufficient unused quota for cpu in flavor spot, 2 more needed)",
+    );
+    let lender =
+        ClusterQueue { groups: vec![group("cpu", &[("spot", quota(2))])], ..ClusterQueue::new("lender") };
+    let borrowing = flavored().queue(two(2, 4).part_of("cohort")).queue(lender.part_of("cohort"));
+    assert_eq!(considered(&borrowing.head("q", workload("w", 3))), "main: spot(Fit;borrow=1)");
+}

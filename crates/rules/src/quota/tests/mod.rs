@@ -7,6 +7,6 @@ mod preempt;
 mod properties;
 mod queue;
 mod requests;
-mod scenario;
+pub(super) mod scenario;
 mod tree;
 mod wire;
