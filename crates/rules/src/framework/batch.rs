@@ -16,6 +16,7 @@ use crate::job::{
     self, CONTROLLER_UID_LABEL, JOB_NAME_LABEL, LEGACY_CONTROLLER_UID_LABEL, LEGACY_JOB_NAME_LABEL,
     indexes::IndexSet,
 };
+use crate::workload::ELASTIC_JOB;
 
 /// The kind.
 pub const JOB: Kind =
@@ -121,6 +122,7 @@ impl Observed for Batch<'_> {
             scale(spec, info.count, both);
         }
         info.merge_into(&mut spec.template)?;
+        open_slice_gate(spec);
         Ok(vec![Write::Object(value(&job))])
     }
 
@@ -164,6 +166,15 @@ fn restore(job: &mut Job, info: &PodSetInfo) {
     let own = labels.filter(|(key, _)| MANAGED_LABELS.contains(&key.as_str()));
     info.labels.extend(own.map(|(key, value)| (key.clone(), value.clone())));
     info.restore(&mut spec.template);
+}
+
+/// A Job gets quota for all its pods at once, so that none of an elastic one has to wait for a slice that is still to come
+/// (JF-81). With the gate they would wait for ever: nobody opens it later.
+fn open_slice_gate(spec: &mut JobSpec) {
+    let Some(pod) = &mut spec.template.spec else { return };
+    let gates = pod.scheduling_gates.take().unwrap_or_default();
+    let kept: Vec<_> = gates.into_iter().filter(|gate| gate.name != ELASTIC_JOB).collect();
+    pod.scheduling_gates = Some(kept).filter(|kept| !kept.is_empty());
 }
 
 fn scale(spec: &mut JobSpec, count: i32, both: bool) {

@@ -234,6 +234,27 @@ fn jf_50_started_jobs_get_what_their_flavor_says() {
     assert_eq!(life.told, ["CreatedWorkload", "Started"]);
 }
 
+/// JF-81: the pods of an elastic Job run when it is started, and wait again when it is stopped.
+#[test]
+fn jf_81_an_elastic_job_that_is_started_runs() {
+    let gates = json!([{ "name": "example.com/mine" }, { "name": "kueue.x-k8s.io/elastic-job" }]);
+    let mut job = life().job;
+    let pod = job.spec.as_mut().and_then(|spec| spec.template.spec.as_mut()).expect("a spec");
+    pod.scheduling_gates = Some(from(gates.clone()));
+    let pod_sets = Batch(&job).pod_sets().expect("it has pods");
+    let original: Vec<PodSetInfo> = pod_sets.iter().map(PodSetInfo::original).collect();
+    let written = |writes: Vec<Write>| match writes.into_iter().last() {
+        Some(Write::Object(written)) => written,
+        other => panic!("{other:?}"),
+    };
+    let started = written(Batch(&job).started(&original).expect("nothing contradicts"));
+    let kept = &started["spec"]["template"]["spec"]["schedulingGates"];
+    assert_eq!(*kept, json!([{ "name": "example.com/mine" }]));
+    let started: Job = from(started);
+    let stopped = written(Batch(&started).stopped(Some(&original)));
+    assert_eq!(stopped["spec"]["template"]["spec"]["schedulingGates"], gates);
+}
+
 #[test]
 fn sm_t4_an_evicted_job_stops_and_gives_back_its_quota_when_nothing_runs() {
     let before = life().template();
