@@ -7,9 +7,10 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
-use futures::{StreamExt as _, stream::poll_fn};
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event as Told},
@@ -23,11 +24,20 @@ use tracing::{debug, warn};
 
 use crate::metrics::Metrics;
 
-/// Events wait here while the cluster is slow: all that there are to 3,000 Jobs from their submission to their end. What does
-/// not fit is dropped and counted: they are for the eye, and nothing depends on them.
-const WAITING: usize = 16_384;
+/// Events wait here while the cluster is slow or away: all that there are to 8,000 Jobs from their submission to their end.
+/// Kueue's recorder keeps any number, so that what is dropped here, and counted, is what there is no memory for: they are
+/// for the eye, and nothing depends on them.
+const WAITING: usize = 65_536;
 /// How many are told at once: fewer than there are writes that somebody waits for.
 const AT_ONCE: usize = 4;
+/// How many are told at once while more than [`BUSY`] wait: a cluster that takes its time for each takes many together.
+const AT_ONCE_WHILE_BUSY: usize = 16;
+/// How many may wait before they count as many.
+const BUSY: usize = 1_024;
+/// How often an event is tried on a cluster that does not answer, and how long after each time, as Kueue's recorder does.
+/// What a cluster refuses is not tried again.
+const TRIES: u32 = 12;
+const AGAIN: Duration = Duration::from_secs(10);
 /// One of so many that are dropped in a row is worth a warning.
 const WORTH_A_WORD: u64 = 1_000;
 /// How long the name of an object may be.
@@ -85,24 +95,8 @@ impl About {
 impl Recorder {
     /// Starts to tell.
     pub(crate) fn start(client: Client, clock: Clock, metrics: Arc<Metrics>, tasks: &mut Tasks) -> Recorder {
-        let (events, mut waiting) = mpsc::channel::<Box<Waiting>>(WAITING);
-        let counted = Arc::clone(&metrics);
-        tasks.spawn("events", async move {
-            let next = poll_fn(|context| waiting.poll_recv(context));
-            let tell = |waiting: Box<Waiting>| {
-                let (client, metrics) = (client.clone(), Arc::clone(&counted));
-                async move {
-                    let event = told(*waiting);
-                    let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
-                    let api: Api<Told> = Api::namespaced(client, namespace);
-                    if let Err(error) = api.create(&PostParams::default(), &event).await {
-                        metrics.event_lost("refused");
-                        debug!(error = %reconcile::chain(&error), "an event could not be told");
-                    }
-                }
-            };
-            next.for_each_concurrent(AT_ONCE, tell).await;
-        });
+        let (events, waiting) = mpsc::channel::<Box<Waiting>>(WAITING);
+        tasks.spawn("events", run(client, waiting, Arc::clone(&metrics), AGAIN));
         Recorder { events, clock, metrics, dropped: Arc::default() }
     }
 
@@ -126,6 +120,51 @@ impl Recorder {
         }
         debug!(object = ?lost.about.name, reason = %lost.event.reason, "an event was dropped");
     }
+}
+
+/// Tells what waits, in its order but not one by one.
+async fn run(
+    client: Client,
+    mut waiting: mpsc::Receiver<Box<Waiting>>,
+    metrics: Arc<Metrics>,
+    again: Duration,
+) {
+    let mut telling = FuturesUnordered::new();
+    loop {
+        let at_once = if waiting.len() > BUSY { AT_ONCE_WHILE_BUSY } else { AT_ONCE };
+        let more = telling.len() < at_once;
+        tokio::select! {
+            Some(()) = telling.next() => {}
+            next = waiting.recv(), if more => {
+                let Some(next) = next else { return };
+                telling.push(tell(client.clone(), told(*next), &metrics, again));
+            }
+        }
+    }
+}
+
+/// Tells one event, if the cluster takes it.
+async fn tell(client: Client, event: Told, metrics: &Metrics, again: Duration) {
+    let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
+    let api: Api<Told> = Api::namespaced(client, namespace);
+    for tries in 1..=TRIES {
+        let Err(error) = api.create(&PostParams::default(), &event).await else { return };
+        let is_refused = matches!(error, kube::Error::Api(_));
+        // An answer that was lost on its way may have been a yes.
+        if tries > 1 && is_already_there(&error) {
+            return;
+        }
+        if is_refused || tries == TRIES {
+            metrics.event_lost(if is_refused { "refused" } else { "unanswered" });
+            debug!(error = %reconcile::chain(&error), "an event could not be told");
+            return;
+        }
+        tokio::time::sleep(again).await;
+    }
+}
+
+fn is_already_there(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.reason == "AlreadyExists")
 }
 
 /// The event as it is written.
@@ -188,8 +227,10 @@ impl Once {
 #[cfg(test)]
 mod tests {
     use std::{
+        collections::BTreeSet,
         future::{Pending, pending},
         io,
+        sync::{Mutex, atomic::AtomicUsize},
         task::{Context, Poll},
     };
 
@@ -217,18 +258,88 @@ mod tests {
         }
     }
 
-    /// 2,000 Jobs that come at once and end at once, with five events each, on a cluster that takes none meanwhile.
+    /// A cluster that does not answer the first time, takes its time, and remembers what it was told.
+    #[derive(Clone, Default)]
+    struct Slow {
+        told: Arc<Mutex<BTreeSet<String>>>,
+        calls: Arc<AtomicUsize>,
+        at_once: Arc<AtomicUsize>,
+        most_at_once: Arc<AtomicUsize>,
+    }
+
+    impl tower_service::Service<Request<Body>> for Slow {
+        type Response = Response<Body>;
+        type Error = io::Error;
+        type Future = futures::future::BoxFuture<'static, io::Result<Response<Body>>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<Body>) -> Self::Future {
+            let this = self.clone();
+            Box::pin(async move {
+                let bytes = request.into_body().collect_bytes().await.map_err(io::Error::other)?;
+                let event: Told = serde_json::from_slice(&bytes)?;
+                this.told.lock().expect("nobody panics here").insert(event.note.unwrap_or_default());
+                let now = this.at_once.fetch_add(1, Ordering::Relaxed) + 1;
+                this.most_at_once.fetch_max(now, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                this.at_once.fetch_sub(1, Ordering::Relaxed);
+                if this.calls.fetch_add(1, Ordering::Relaxed) < AT_ONCE {
+                    return Err(io::Error::other("the answer is lost"));
+                }
+                Ok(Response::new(Body::from(bytes.to_vec())))
+            })
+        }
+    }
+
+    /// The events of thousands of Jobs are told on a cluster that takes its time, those included whose answer was lost; few at
+    /// once while few wait.
+    #[tokio::test]
+    async fn all_are_told_on_a_slow_cluster() {
+        let (metrics, mut tasks, slow) = (Arc::<Metrics>::default(), Tasks::new(), Slow::default());
+        let client = Client::new(slow.clone(), "default");
+        let (events, waiting) = mpsc::channel(WAITING);
+        let recorder = Recorder {
+            events,
+            clock: Clock::system(),
+            metrics: Arc::clone(&metrics),
+            dropped: Arc::default(),
+        };
+        let again = Duration::from_millis(1);
+        tasks.spawn("events", run(client, waiting, Arc::clone(&metrics), again));
+        let told = || slow.told.lock().expect("nobody panics here").len();
+        let job = Job::default();
+        let tell = |number: usize| {
+            recorder.tell(ADMISSION, &job, &Event::normal("Started", &number.to_string()));
+        };
+        let all = 2 * BUSY + 100;
+        for (upto, at_once) in [(100, AT_ONCE), (all, AT_ONCE_WHILE_BUSY)] {
+            (told()..upto).for_each(tell);
+            // Those whose answer was lost are told twice.
+            while told() < upto || slow.calls.load(Ordering::Relaxed) < upto + AT_ONCE {
+                tokio::time::sleep(again).await;
+            }
+            assert_eq!(slow.most_at_once.load(Ordering::Relaxed), at_once);
+        }
+        assert_eq!(slow.calls.load(Ordering::Relaxed), all + AT_ONCE, "and no others");
+        assert!(!metrics.text("leader").contains("ferry_events_lost_total"));
+        tasks.stop().await;
+    }
+
+    /// 10,000 Jobs that come at once and end at once, with five events each, on a cluster that takes none meanwhile.
     #[tokio::test]
     async fn what_does_not_fit_is_counted() {
         let (metrics, mut tasks) = (Arc::<Metrics>::default(), Tasks::new());
         let client = Client::new(Nobody, "default");
         let recorder = Recorder::start(client, Clock::system(), Arc::clone(&metrics), &mut tasks);
         let (job, event) = (Job::default(), Event::normal("Started", "it started"));
-        for _ in 0..5 * 2_000 {
+        for _ in 0..5 * 10_000 {
             recorder.tell(ADMISSION, &job, &event);
         }
         assert!(!metrics.text("leader").contains("ferry_events_lost_total"));
-        for _ in 5 * 2_000..WAITING + 3 {
+        for _ in 5 * 10_000..WAITING + 3 {
             recorder.tell(ADMISSION, &job, &event);
         }
         let counted = r#"ferry_events_lost_total{why="dropped",replica_role="leader"} 3"#;
