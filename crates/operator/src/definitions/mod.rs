@@ -8,9 +8,10 @@ mod words;
 
 use std::io::Read as _;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::runtime::conditions::is_crd_established;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionStatus,
+};
+use kube::api::{ApiResource, NotUsed, Object, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -23,6 +24,24 @@ static FACTS: &[u8] = include_bytes!("kueue-v0.19.2.json.gz");
 const RELEASE: u32 = 1902;
 /// The annotation that says which of our releases a definition is of.
 const MARK: &str = "ferry.dev/definitions";
+
+/// Every kind, by the name of its definition.
+const NAMES: [&str; 11] = [
+    "admissionchecks.kueue.x-k8s.io",
+    "clusterqueues.kueue.x-k8s.io",
+    "cohorts.kueue.x-k8s.io",
+    "localqueues.kueue.x-k8s.io",
+    "multikueueclusters.kueue.x-k8s.io",
+    "multikueueconfigs.kueue.x-k8s.io",
+    "provisioningrequestconfigs.kueue.x-k8s.io",
+    "resourceflavors.kueue.x-k8s.io",
+    "topologies.kueue.x-k8s.io",
+    "workloadpriorityclasses.kueue.x-k8s.io",
+    "workloads.kueue.x-k8s.io",
+];
+
+/// A definition as it is read: without its schemas, which take more memory than all else that an operator holds.
+type Definition = Object<NotUsed, CustomResourceDefinitionStatus>;
 
 /// How a cluster gets from one version of an object to the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,8 +93,17 @@ pub fn all(conversion: &Conversion) -> Vec<Value> {
 
 /// The names of all definitions.
 pub fn names() -> Vec<String> {
-    let name = |definition: &Value| definition["metadata"]["name"].as_str().map(str::to_owned);
-    all(&Conversion::Embedded).iter().filter_map(name).collect()
+    NAMES.map(str::to_owned).to_vec()
+}
+
+/// The definition of a name.
+fn one(name: &str, conversion: &Conversion) -> Value {
+    let found = all(conversion).into_iter().find(|definition| definition["metadata"]["name"] == name);
+    found.expect("the table has every name")
+}
+
+fn definitions(client: &Client) -> Api<Definition> {
+    Api::all_with(client.clone(), &ApiResource::erase::<CustomResourceDefinition>(&()))
 }
 
 /// Whether the versions of a kind differ in more than their name (API-2).
@@ -87,41 +115,54 @@ fn is_converted(definition: &Value) -> bool {
 /// Installs what is missing, brings up to date what is ours and older, leaves everything else as it is, and returns
 /// when the cluster serves all of it.
 pub async fn install(client: &Client, conversion: &Conversion) -> Result<(), Error> {
-    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for definition in all(conversion) {
-        let name = definition["metadata"]["name"].as_str().expect("the table has names").to_owned();
-        let failed = |source| Error::Install { name: name.clone(), source };
-        let parsed: CustomResourceDefinition =
-            serde_json::from_value(definition.clone()).expect("the table has definitions");
-        match api.get_opt(&name).await.map_err(failed)? {
-            None => match api.create(&PostParams::default(), &parsed).await {
+    let api = definitions(client);
+    for name in NAMES {
+        let failed = |source| Error::Install { name: name.to_owned(), source };
+        match api.get_opt(name).await.map_err(failed)? {
+            None => match create(client, &api, &one(name, conversion)).await {
                 Ok(_) => info!(definition = %name, "installed"),
                 // Somebody was faster; what they installed is theirs.
                 Err(kube::Error::Api(status)) if status.is_already_exists() => {}
                 Err(source) => return Err(failed(source)),
             },
             Some(there) if is_ours_and_older(&there) => {
+                let definition = one(name, conversion);
                 let patch = Patch::Merge(json!({
                     "metadata": { "annotations": definition["metadata"]["annotations"] },
                     "spec": definition["spec"],
                 }));
-                api.patch(&name, &PatchParams::default(), &patch).await.map_err(failed)?;
+                api.patch(name, &PatchParams::default(), &patch).await.map_err(failed)?;
                 info!(definition = %name, "brought up to date");
             }
             Some(_) => {}
         }
     }
-    for definition in all(conversion) {
-        let name = definition["metadata"]["name"].as_str().expect("the table has names");
-        let established = await_condition(api.clone(), name, is_crd_established()).await;
+    for name in NAMES {
+        let established = await_condition(api.clone(), name, is_established).await;
         established.map_err(|source| Error::Established { name: name.to_owned(), source })?;
     }
     Ok(())
 }
 
+/// Creates a definition, of which no more is read than of the others.
+async fn create(
+    client: &Client,
+    api: &Api<Definition>,
+    definition: &Value,
+) -> Result<Definition, kube::Error> {
+    let body = serde_json::to_vec(definition).map_err(kube::Error::SerdeError)?;
+    let request = kube::core::Request::new(api.resource_url()).create(&PostParams::default(), body);
+    client.request(request.map_err(kube::Error::BuildRequest)?).await
+}
+
+fn is_established(definition: Option<&Definition>) -> bool {
+    let conditions = definition.and_then(|it| it.status.as_ref()?.conditions.as_ref());
+    conditions.into_iter().flatten().any(|it| it.type_ == "Established" && it.status == "True")
+}
+
 /// Has those definitions that are ours convert in this way from now on.
 pub async fn convert_by(client: &Client, conversion: &Conversion) -> Result<(), Error> {
-    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let api = definitions(client);
     for definition in all(conversion).iter().filter(|definition| is_converted(definition)) {
         let name = definition["metadata"]["name"].as_str().expect("the table has names");
         let failed = |source| Error::Install { name: name.to_owned(), source };
@@ -142,12 +183,12 @@ pub async fn convert_by(client: &Client, conversion: &Conversion) -> Result<(), 
     Ok(())
 }
 
-fn is_ours_and_older(definition: &CustomResourceDefinition) -> bool {
+fn is_ours_and_older(definition: &Definition) -> bool {
     mark(definition).is_some_and(|release| release < RELEASE)
 }
 
 /// Which of our releases a definition is of, if it is ours.
-fn mark(definition: &CustomResourceDefinition) -> Option<u32> {
+fn mark(definition: &Definition) -> Option<u32> {
     definition.metadata.annotations.as_ref()?.get(MARK)?.parse().ok()
 }
 
@@ -158,7 +199,8 @@ mod tests {
     #[test]
     fn api_1_both_versions_are_served_and_the_newer_is_stored() {
         let definitions = all(&Conversion::Embedded);
-        assert_eq!(definitions.len(), 11);
+        let named: Vec<&str> = definitions.iter().filter_map(|it| it["metadata"]["name"].as_str()).collect();
+        assert_eq!(named, NAMES);
         for definition in &definitions {
             let kind = &definition["spec"]["names"]["kind"];
             let versions = definition["spec"]["versions"].as_array().expect("versions");
@@ -190,7 +232,8 @@ mod tests {
     #[test]
     fn only_what_is_ours_and_older_is_replaced() {
         let definition = |mark: Option<&str>| {
-            let mut there = CustomResourceDefinition::default();
+            let kind = ApiResource::erase::<CustomResourceDefinition>(&());
+            let mut there = Definition::new("workloads", &kind, NotUsed {});
             there.metadata.annotations = mark.map(|mark| [(MARK.to_owned(), mark.to_owned())].into());
             is_ours_and_older(&there)
         };
