@@ -44,6 +44,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 struct Did {
     wall: Duration,
     cpu: Duration,
+    /// The same of the API server and its etcd, what the runner asks of them included.
+    servers: Duration,
     peak: u64,
     /// What the API server was asked for each Workload, by the manager and by the runner, which ends it.
     requests: String,
@@ -74,6 +76,7 @@ pub(crate) async fn run() -> anyhow::Result<Report> {
     Ok(Report::new("queues", about, "ferry operator", "Kueue v0.19.2, settings of its manifests")
         .measure("from waiting to finished, mean", per(ours.wall), per(theirs.wall))
         .measure("processor time of the manager, mean", per(ours.cpu), per(theirs.cpu))
+        .measure("processor time of API server and etcd", per(ours.servers), per(theirs.servers))
         .note(format!("admitted per second: ours {}, theirs {}", rate(ours.wall), rate(theirs.wall)))
         .note(format!(
             "peak memory of the manager: ours {our_peak:.0} MiB, theirs {their_peak:.0} MiB, {:.1} times as much",
@@ -119,7 +122,7 @@ async fn with_ferry(cluster: &ControlPlane, round: &Round) -> anyhow::Result<Did
         .with_context(|| format!("failed to start {}; build it with --release -p cli", program.display()))?;
     let id = child.id().context("a process has an id")?;
     ready(&mut child).await?;
-    let did = measured(id, round, Evictions::OfTheManager).await?;
+    let did = measured(id, cluster, round, Evictions::OfTheManager).await?;
     child.kill().await?;
     Ok(did)
 }
@@ -145,15 +148,22 @@ async fn with_kueue(cluster: &ControlPlane, round: &Round) -> anyhow::Result<Did
     });
     let kueue = cluster.kueue(&settings).await?;
     let id = kueue.id().context("a process has an id")?;
-    measured(id, round, Evictions::OfTheRunner).await
+    measured(id, cluster, round, Evictions::OfTheRunner).await
 }
 
-async fn measured(id: u32, round: &Round, evictions: Evictions) -> anyhow::Result<Did> {
-    let (cpu, requests) = (Cpu::of(&[id])?, Requests::so_far(&round.client).await?);
+async fn measured(
+    id: u32,
+    cluster: &ControlPlane,
+    round: &Round,
+    evictions: Evictions,
+) -> anyhow::Result<Did> {
+    let ids = cluster.process_ids();
+    let requests = Requests::so_far(&round.client).await?;
+    let (cpu, servers) = (Cpu::of(&[id])?, Cpu::of(&ids)?);
     let wall = round.play(evictions).await?;
-    let (cpu, peak) = (Cpu::of(&[id])? - cpu, peak_memory(id)?);
+    let (cpu, servers, peak) = (Cpu::of(&[id])? - cpu, Cpu::of(&ids)? - servers, peak_memory(id)?);
     let requests = Requests::so_far(&round.client).await?.per(&requests, round.number);
-    Ok(Did { wall, cpu, peak, requests })
+    Ok(Did { wall, cpu, servers, peak, requests })
 }
 
 /// The same on an embedded cluster: API server, operator and runner in this process.
