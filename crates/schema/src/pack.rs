@@ -168,8 +168,9 @@ pub(crate) struct TypeDef {
     pub(crate) fields: Vec<FieldDef>,
     /// The fields as JSON shows them.
     pub(crate) members: Vec<Member>,
-    /// Places in `members`, sorted by name.
-    by_name: Vec<u16>,
+    /// How the names of members begin, and their places in `members`, sorted. Every write looks up every name several
+    /// times: numbers in a row are found faster than texts.
+    by_name: Vec<(u64, u16)>,
     /// Places in `members` of those that are written even when nothing was given.
     pub(crate) always: Vec<u16>,
     /// Protobuf numbers and places in `fields`, sorted.
@@ -441,11 +442,21 @@ fn json(text: Option<&'static str>) -> Option<Value> {
     text.map(|text| serde_json::from_str(text).expect("the pack holds facts as JSON"))
 }
 
+/// The first eight bytes of a name, as a number that sorts as they do.
+fn beginning(name: &str) -> u64 {
+    let mut start = [0; 8];
+    let length = name.len().min(8);
+    start[..length].copy_from_slice(&name.as_bytes()[..length]);
+    u64::from_be_bytes(start)
+}
+
 impl TypeDef {
     /// The place of a member, by its JSON name.
     pub(crate) fn member(&self, name: &str) -> Option<usize> {
-        let found = self.by_name.binary_search_by(|&place| self.members[usize::from(place)].name.cmp(name));
-        found.ok().map(|sorted| usize::from(self.by_name[sorted]))
+        let start = beginning(name);
+        let from = self.by_name.partition_point(|&(known, _)| known < start);
+        let alike = self.by_name[from..].iter().take_while(|&&(known, _)| known == start);
+        alike.map(|&(_, place)| usize::from(place)).find(|&place| self.members[place].name == name)
     }
 
     /// The field with a number in protobuf.

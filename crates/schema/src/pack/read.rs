@@ -9,7 +9,8 @@ use flate2::read::GzDecoder;
 use serde_json::Value;
 
 use super::{
-    Counterpart, Facts, FieldDef, Id, Kind, ListType, Member, Omit, Pack, Proto, Shape, Source, TypeDef, Wire,
+    Counterpart, Facts, FieldDef, Id, Kind, ListType, Member, Omit, Pack, Proto, Shape, Source, TypeDef,
+    Wire, beginning,
 };
 
 use crate::encode::is_omitted;
@@ -112,8 +113,9 @@ impl Pack {
             let mut by_number: Vec<_> = numbers.collect();
             by_number.sort_unstable();
             self.types[id].by_number = by_number;
+            let started = |place: u16| (beginning(members[usize::from(place)].name), place);
+            self.types[id].by_name = by_name.into_iter().map(started).collect();
             self.types[id].members = members;
-            self.types[id].by_name = by_name;
             self.types[id].always = always;
         }
     }
