@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use rules::field::Path;
 use serde_json::{Value, json};
 
+pub(crate) use crate::apply::without_managed_fields;
 use crate::apply::{ApplyError, BuiltIn, FieldManager, Filters, Schema, TypeId, Versions, empty};
 use crate::cluster::Context;
 use crate::registry::Resource;
@@ -29,10 +30,11 @@ impl Versions for Kind<'_> {
 /// The body of a write with the managers of its fields. They are worked out on the body as it would be stored; the rest of
 /// it stays as it was sent, because refusals show it so. There is no `live` when an object is created.
 pub(crate) fn followed(context: &Context<'_>, live: Option<&Value>, mut body: Value, status: bool) -> Value {
+    let given = body["metadata"].as_object_mut().and_then(|meta| meta.remove("managedFields"));
     let mut new = context.canonical(&body, live);
     // An empty list of managers is a wish to have none (2.47); canonical JSON has no empty lists.
-    if let Some(given) = body["metadata"].get("managedFields") {
-        new["metadata"]["managedFields"] = given.clone();
+    if let Some(given) = given {
+        new["metadata"]["managedFields"] = given;
     }
     let manager = manager(context);
     let followed = with_field_manager(context, status, live.is_none(), |fields, empty| {
@@ -41,7 +43,6 @@ pub(crate) fn followed(context: &Context<'_>, live: Option<&Value>, mut body: Va
     // Upstream does not refuse a write because it cannot tell who manages its fields, and takes the managers away; so do we.
     if let Err(error) = followed {
         tracing::debug!(%error, "fields of a write are managed by nobody");
-        body["metadata"].as_object_mut().map(|meta| meta.remove("managedFields"));
         return body;
     }
     body["metadata"]["managedFields"] = new["metadata"]["managedFields"].take();
@@ -72,6 +73,35 @@ pub(crate) fn apply(
         ApplyError::Conflicts(conflicts) => Refusal::apply_conflict(&conflicts),
         ApplyError::Failed(why) => Refusal::unknown(why),
     })
+}
+
+/// The fields of an object's managers, while its kind's rules look at the rest of it. They are the larger part of many
+/// objects, and no rule of a built-in kind looks into them.
+pub(crate) struct Aside(Vec<Option<Value>>);
+
+impl Aside {
+    /// Takes them out of an object of a resource.
+    pub(crate) fn taken(resource: &Resource, object: &mut Value) -> Self {
+        if resource.custom.is_some() {
+            return Aside(Vec::new());
+        }
+        Aside(entries(object).map(|entry| entry.as_object_mut()?.remove(FIELDS)).collect())
+    }
+
+    /// Puts them back, now that the rules have passed on the entries that they stood in.
+    pub(crate) fn put_back(self, object: &mut Value) {
+        for (entry, fields) in entries(object).zip(self.0) {
+            if let (Some(entry), Some(fields)) = (entry.as_object_mut(), fields) {
+                entry.insert(FIELDS.to_owned(), fields);
+            }
+        }
+    }
+}
+
+const FIELDS: &str = "fieldsV1";
+
+fn entries(object: &mut Value) -> impl Iterator<Item = &mut Value> {
+    object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut).into_iter().flatten()
 }
 
 /// Acts with the managers of the kind, and with an object of it that is empty; null if that is not needed.

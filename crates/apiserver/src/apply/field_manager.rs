@@ -18,7 +18,7 @@ use super::path::PathElement;
 use super::set::Set;
 use super::typed::{Duplicates, Typed};
 use super::updater::{self, Updater, Versions};
-pub(super) use object::without_managed_fields;
+pub(crate) use object::without_managed_fields;
 use object::{
     MANAGED_FIELDS, ObjectKind, managed_fields_are_set, remove_managed_fields, set_managed_fields, shown,
 };

@@ -25,6 +25,7 @@ mod updater;
 pub use built_in::{BuiltIn, empty};
 pub use conflict::{Conflict, Conflicts};
 pub use custom::custom_resource;
+pub(crate) use field_manager::without_managed_fields;
 pub use field_manager::{ApplyError, FieldManager, UpdateError};
 pub use filter::{Filter, Filters};
 pub use path::{Path, PathElement};

@@ -168,8 +168,46 @@ impl Sent {
         Ok(Sent { kind, patch, strict: if is_lenient { Vec::new() } else { strict } })
     }
 
-    /// What the patch makes of an object of a resource, read again as one.
+    /// What the patch makes of an object of a resource, read again as one. Managers that it does not speak of may be left
+    /// out: they stay who they were.
     pub(crate) fn read_again(
+        &self,
+        context: &Context<'_>,
+        resource: &Resource,
+        old: &Value,
+    ) -> Result<Read, Refusal> {
+        if resource.custom.is_none() && !self.may_reach_managers() {
+            let read = self.read_document(context, resource, &managed::without_managed_fields(old));
+            if read.is_ok() {
+                return read;
+            }
+        }
+        // Refusals show the document with all of it.
+        self.read_document(context, resource, old)
+    }
+
+    /// Whether the patch may look at `metadata.managedFields` or change it.
+    fn may_reach_managers(&self) -> bool {
+        const MANAGERS: &str = "/metadata/managedFields";
+        match &self.kind {
+            Kind::Merge | Kind::Strategic => {
+                let meta = self.patch.get("metadata");
+                meta.is_some_and(|meta| {
+                    meta.as_object().is_none_or(|meta| {
+                        meta.keys().any(|key| key == "managedFields" || key.starts_with('$'))
+                    })
+                })
+            }
+            Kind::Operations(_) => {
+                let reaches = |path: &str| path.starts_with(MANAGERS) || MANAGERS.starts_with(path);
+                let operations = self.patch.as_array().into_iter().flatten();
+                let mut paths = operations.flat_map(|operation| [&operation["path"], &operation["from"]]);
+                paths.any(|path| path.as_str().is_some_and(reaches))
+            }
+        }
+    }
+
+    fn read_document(
         &self,
         context: &Context<'_>,
         resource: &Resource,
@@ -180,14 +218,9 @@ impl Sent {
             // It is not asked what it says it is.
             document["apiVersion"] = resource.api_version().into();
             document["kind"] = resource.kind.clone().into();
-            expect_convertible(resource, &document, || self.shown(resource, old, &document))?;
         }
         let has_version = document["apiVersion"].as_str().is_some_and(|version| !version.is_empty());
-        if resource.custom.is_none()
-            && document.is_object()
-            && !has_version
-            && !matches!(self.kind, Kind::Strategic)
-        {
+        if resource.custom.is_none() && document.is_object() && !has_version {
             return Err(without_version(context, &document, || self.shown(resource, old, &document)));
         }
         let shown = || self.shown(resource, old, &document);

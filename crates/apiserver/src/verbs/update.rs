@@ -1,5 +1,7 @@
 //! PUT of an object or of its status (2.31–2.35).
 
+use std::borrow::Cow;
+
 use http::StatusCode;
 use serde_json::Value;
 use store::Write;
@@ -8,6 +10,7 @@ use crate::admission::{self, Operation};
 use crate::answer::{self, Answer};
 use crate::body::Read;
 use crate::cluster::Context;
+use crate::managed::Aside;
 use crate::object;
 use crate::status::Refusal;
 use crate::strategy::addresses;
@@ -93,19 +96,25 @@ pub(crate) async fn change(
     let key = object::key(context.resource, context.namespace(), name);
     loop {
         let current = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
-        let old = context.read(&current).await?;
+        let mut old = context.read(&current).await?;
         let Read { object: wanted, mut warnings } = make(&old)?;
         let version = object::text(&wanted, &["metadata", "resourceVersion"]);
         if !version.is_empty() {
             options::number(version).map_err(Refusal::unknown)?;
         }
-        let mut wanted =
+        let mutated =
             admission::mutated(context, Operation::Update, &wanted, Some(&old), &mut warnings).await?;
+        let mut wanted = match mutated {
+            Cow::Owned(mutated) => mutated,
+            Cow::Borrowed(_) => wanted,
+        };
         if verbs::repeats_owners(&wanted) {
             let when = " after mutating admission happens";
-            warnings.extend(verbs::without_repeated_owners(wanted.to_mut(), when));
+            warnings.extend(verbs::without_repeated_owners(&mut wanted, when));
         }
-        let (wanted, taken) = addresses::given(context, wanted, Some(&old)).await?;
+        let (mut wanted, taken) = addresses::given(context, Cow::Owned(wanted), Some(&old)).await?;
+        let managers = Aside::taken(context.resource, wanted.to_mut());
+        let managers_before = Aside::taken(context.resource, &mut old);
         let accepted = match context.target.subresource.as_deref().filter(|_| status) {
             Some(subresource) => context.strategy.update_subresource(subresource, &wanted, &old),
             None => context.strategy.update(&wanted, &old),
@@ -118,6 +127,8 @@ pub(crate) async fn change(
             }
         };
         warnings.append(&mut accepted.warnings);
+        managers.put_back(&mut accepted.object);
+        managers_before.put_back(&mut old);
         let object = accepted.object;
         let mut object =
             admission::validated(context, Operation::Update, object, Some(&old), &mut warnings).await?;

@@ -58,7 +58,7 @@ pub(super) fn managed_fields_are_set(config: &Value) -> bool {
 }
 
 /// A copy of an object without its managers, which is most of many objects.
-pub(in super::super) fn without_managed_fields(object: &Value) -> Value {
+pub(crate) fn without_managed_fields(object: &Value) -> Value {
     let Some(fields) = object.as_object() else { return object.clone() };
     let copy = fields.iter().map(|(name, value)| match (name.as_str(), value) {
         ("metadata", Value::Object(metadata)) => {

@@ -174,11 +174,8 @@ impl Walk<'_> {
         changes: &mut Changes,
         trail: &Trail<'_>,
     ) {
-        // Most fields are the same on both sides, and need no step.
-        if let (Some(left), Some(right)) = (left, right)
-            && left == right
-            && is_plain(left)
-        {
+        // Most fields are the same on both sides, and need no step: both were found to be of their type before.
+        if left.is_some() && left == right {
             return;
         }
         let declared = map.field(name);
@@ -207,6 +204,9 @@ impl Walk<'_> {
         self.gather(list, rights, &mut order, &mut items, |sides| &mut sides.right, trail);
         for element in &order {
             let Some(Sides { left: lefts, right: rights }) = items.get(element) else { continue };
+            if lefts == rights {
+                continue;
+            }
             let mut below = Changes::default();
             let mut item = |walk: &mut Self, left, right| {
                 walk.value(Some(list.items), left, right, &mut below, &trail.element(element));
@@ -261,9 +261,4 @@ impl Walk<'_> {
             }
         }
     }
-}
-
-/// A value without parts, which is equal to itself whatever its type.
-fn is_plain(value: &Value) -> bool {
-    !matches!(value, Value::Array(_) | Value::Object(_))
 }
