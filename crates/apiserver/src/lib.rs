@@ -53,3 +53,4 @@ mod verbs;
 mod webhook;
 
 pub use cluster::{Cluster, Setup};
+pub use service::WithoutManagers;

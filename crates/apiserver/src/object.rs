@@ -105,15 +105,49 @@ pub fn item<'a>(resource: &Resource, bytes: &'a [u8]) -> (&'static [u8], &'a [u8
     }
 }
 
+/// The bytes of an object from its metadata on, which is followed by the end of the object: [`write()`] puts it last, with the
+/// revision at `revision_at` first.
+pub fn metadata_from(bytes: &[u8], revision_at: usize) -> Option<&[u8]> {
+    let before = bytes.get(..revision_at)?.strip_suffix(REVISION)?.strip_suffix(METADATA)?;
+    bytes.get(before.len() + METADATA.len()..)
+}
+
+/// The bytes before and after `managedFields` in the bytes of an object, if it has any: they begin after
+/// `from`, behind everything that is not metadata.
+pub fn around_managers(bytes: &[u8], from: usize) -> Option<(&[u8], &[u8])> {
+    // Within a text, quotes are escaped; and no other field of metadata has this name and is a list.
+    const MANAGERS: &[u8] = br#","managedFields":["#;
+    let start = from + bytes.get(from..)?.windows(MANAGERS.len()).position(|window| window == MANAGERS)?;
+    let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
+    for (i, byte) in bytes.iter().enumerate().skip(start + MANAGERS.len() - 1) {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b'[' if !is_text => depth += 1,
+            b']' if !is_text => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some((&bytes[..start], &bytes[i + 1..]));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
 /// What the bytes of every object in a version begin with.
 pub fn prefix(api_version: &str) -> String {
     format!(r#"{{"apiVersion":"{api_version}","#)
 }
 
+const METADATA: &[u8] = br#""metadata":"#;
+const REVISION: &[u8] = br#"{"resourceVersion":""#;
+
 /// Writes an object without its resourceVersion, and says where the digits go.
 fn write(object: &Value) -> (Vec<u8>, usize) {
     let mut out = Vec::with_capacity(1024);
-    let mut offset = 0;
     let empty = Map::new();
     let fields = object.as_object().unwrap_or(&empty);
     out.push(b'{');
@@ -124,8 +158,9 @@ fn write(object: &Value) -> (Vec<u8>, usize) {
     {
         write_field(&mut out, key, value);
     }
-    out.extend_from_slice(br#""metadata":{"resourceVersion":""#);
-    offset += out.len();
+    out.extend_from_slice(METADATA);
+    out.extend_from_slice(REVISION);
+    let offset = out.len();
     out.push(b'"');
     let meta = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
     for (key, value) in meta.iter().filter(|(key, _)| *key != "resourceVersion") {
@@ -172,5 +207,33 @@ mod tests {
         assert!(done.object.index.labels.has("l", "1"));
         assert!(done.object.index.fields.has("metadata.name", "x"));
         assert_eq!(&*done.object.index.token, "u");
+        let at = done.object.revision_at().expect("a place for the revision");
+        for value in [done.object.value.clone(), done.object.value_at(store::Revision(123_456))] {
+            let whole: Value = serde_json::from_slice(&value).expect("JSON");
+            let cut = metadata_from(&value, at).and_then(|from| from.strip_suffix(b"}")).expect("metadata");
+            assert_eq!(serde_json::from_slice::<Value>(cut).expect("JSON"), whole["metadata"]);
+            assert_eq!(metadata_from(&value, at + 1), None);
+        }
+    }
+
+    #[test]
+    fn managers_are_cut_out() {
+        let fields = json!({"f:spec": {"k:{\"a\":\"]\"}": {".": {}}, "v:\"[\\\\\"": {}}});
+        let entries = json!([{"manager": "a", "fieldsV1": fields}, {"manager": "[b\\"}]);
+        for annotation in ["x", r#","managedFields":[{"a":1}]"#] {
+            let object = json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": r#","managedFields":[1]"#},
+                "metadata": {"annotations": {"managedFields": annotation}, "managedFields": entries, "name": "n"},
+            });
+            let (bytes, at) = write(&object);
+            let (before, after) = around_managers(&bytes, at).expect("managers");
+            let mut expected = object.clone();
+            expected["metadata"].as_object_mut().expect("metadata").remove("managedFields");
+            expected["metadata"]["resourceVersion"] = json!("");
+            let cut: Value = serde_json::from_slice(&[before, after].concat()).expect("JSON");
+            assert_eq!(cut, expected);
+            let (bytes, at) = write(&expected);
+            assert_eq!(around_managers(&bytes, at), None);
+        }
     }
 }

@@ -56,3 +56,31 @@ where
         })
     }
 }
+
+/// A cluster for clients in this process that keep what they watch and write. Neither events nor the answers to writes tell
+/// them who manages which fields: that is the larger part of many objects, and none of them decides by it.
+#[derive(Clone)]
+pub struct WithoutManagers(pub Cluster);
+
+/// Marks a request of [`WithoutManagers`].
+#[derive(Clone, Copy)]
+pub(crate) struct LeavesOutManagers;
+
+impl<B> tower_service::Service<Request<B>> for WithoutManagers
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = <Cluster as tower_service::Service<Request<B>>>::Future;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        request.extensions_mut().insert(LeavesOutManagers);
+        self.0.call(request)
+    }
+}

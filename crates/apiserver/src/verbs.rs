@@ -19,6 +19,7 @@ use store::Object;
 use crate::answer::{self, Answer};
 use crate::cluster::Context;
 use crate::object;
+use crate::service::LeavesOutManagers;
 use crate::status::{About, Refusal};
 
 /// A refusal by a kind's rules.
@@ -55,8 +56,14 @@ pub(crate) fn not_committed(context: &Context<'_>, name: &str, error: store::err
 
 /// The object as it is stored.
 async fn stored(context: &Context<'_>, code: StatusCode, object: &Arc<Object>) -> Result<Answer, Refusal> {
-    let shown = context.shown(std::slice::from_ref(object)).await?;
-    Ok(answer::json(code, shown.into_iter().next().unwrap_or_default()))
+    let shown = context.shown(std::slice::from_ref(object)).await?.pop().unwrap_or_default();
+    if context.head.extensions.get::<LeavesOutManagers>().is_some()
+        && let Some(at) = object.revision_at().filter(|_| shown.as_ptr() == object.value.as_ptr())
+        && let Some((before, after)) = object::around_managers(&shown, at)
+    {
+        return Ok(answer::json(code, [before, after].concat()));
+    }
+    Ok(answer::json(code, shown))
 }
 
 /// The object as it would be stored, and is not.

@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use apiserver::Setup;
 use apiserver::credentials::Credentials;
 use apiserver::node::Introduced;
 use apiserver::serve::Server;
+use apiserver::{Setup, WithoutManagers};
 use kube::Client;
 use operator::definitions::{self, Conversion};
 use reconcile::{Clock, Tasks};
@@ -92,7 +92,7 @@ impl Cluster {
         let api = api.map_err(|source| Error::Prepare { cluster: name.clone(), source: Box::new(source) })?;
 
         let mut tasks = Tasks::new();
-        let (client, clock) = (Client::new(api.clone(), "default"), Clock::system());
+        let (client, clock) = (Client::new(WithoutManagers(api.clone()), "default"), Clock::system());
         let of_controllers = controllers::Settings {
             job: settings.jobs,
             root_ca: Some(credentials.authority_pem().to_owned()),

@@ -34,6 +34,11 @@ impl Object {
         splice(&self.value[..at], revision, &self.value[at + self.revision.digits()..])
     }
 
+    /// Where in the bytes the revision stands, if the writer left a place for it. It stands there in [`Object::value_at`], too.
+    pub fn revision_at(&self) -> Option<usize> {
+        self.revision_at.map(|at| at as usize)
+    }
+
     /// The state in which a deletion leaves an object: its last content under the deletion's revision.
     pub(crate) fn deleted_at(&self, revision: Revision) -> Object {
         Object { value: self.value_at(revision), revision, ..self.clone() }

@@ -71,8 +71,8 @@ pub(crate) async fn watch(context: &Context<'_>) -> Result<Answer, Refusal> {
         return Ok(answer::stream(frames.media(), stream::iter(None)));
     }
     let mut first = BytesMut::new();
-    for object in context.shown(&initial).await? {
-        frames.event(&mut first, "ADDED", &object);
+    for (object, shown) in initial.iter().zip(context.shown(&initial).await?) {
+        frames.event(&mut first, "ADDED", &shown, place_of_revision(object, &object.value, &shown));
     }
     let mut follower = Follower {
         watch,
@@ -220,11 +220,16 @@ impl Follower {
             (Some(before), None) => ("DELETED", before.clone(), before.value_at(event.revision())),
             (None, None) => return Ok(()),
         };
-        for shown in self.resource.shown(vec![(object.revision, bytes)]).await? {
-            self.frames.event(out, word, &shown);
+        for shown in self.resource.shown(vec![(object.revision, bytes.clone())]).await? {
+            self.frames.event(out, word, &shown, place_of_revision(&object, &bytes, &shown));
         }
         Ok(())
     }
+}
+
+/// Where the revision stands in what is shown of an object, if that is what is stored.
+fn place_of_revision(object: &Object, stored: &Bytes, shown: &Bytes) -> Option<usize> {
+    object.revision_at().filter(|_| stored.as_ptr() == shown.as_ptr())
 }
 
 /// Ends when the definition of a custom resource is replaced by another one: whoever watches starts again with that

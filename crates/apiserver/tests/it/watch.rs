@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::{AsyncBufReadExt as _, StreamExt as _, TryStreamExt as _};
+use http::Method;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams, WatchEvent, WatchParams};
 use kube::runtime::watcher::{self, Config, Event};
+use serde_json::{Value, json};
 
-use crate::client;
+use crate::{ask, client, cluster};
 
 fn config_map(name: &str, label: &str) -> ConfigMap {
     let labels = Some([("l".to_owned(), label.to_owned())].into());
@@ -166,4 +168,94 @@ async fn rule_2_18_the_end_of_the_initial_events_is_told_however_much_happens_me
         }
     }
     writer.abort();
+}
+
+/// Reads the events of a watch, each as JSON, until as many as are wanted have come.
+async fn events(client: &kube::Client, path: &str, accept: &str, wanted: usize) -> Vec<Value> {
+    let request = http::Request::get(path).header("Accept", accept).body(Vec::new()).expect("a request");
+    let mut lines = client.request_stream(request).await.expect("a watch").lines().boxed_local();
+    let mut events = Vec::new();
+    while events.len() < wanted {
+        let line = tokio::time::timeout(Duration::from_secs(60), lines.try_next()).await;
+        let line = line.expect("an event in time").expect("a good event").expect("not the end");
+        events.push(serde_json::from_str(&line).expect("an event is JSON"));
+    }
+    events
+}
+
+/// Makes, changes and deletes an object, and returns what a watch tells of it.
+async fn life(
+    cluster: &apiserver::Cluster,
+    watching: &kube::Client,
+    accept: &str,
+    daemon_set: bool,
+) -> Vec<Value> {
+    let (path, object) = if daemon_set {
+        let pod = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": pod});
+        ("/apis/apps/v1/namespaces/default/daemonsets", json!({"metadata": {"name": "x"}, "spec": spec}))
+    } else {
+        let annotations = json!({"note": r#","managedFields":[1]"#});
+        let object =
+            json!({"metadata": {"name": "x", "annotations": annotations}, "data": {"metadata": "{}"}});
+        ("/api/v1/namespaces/default/configmaps", object)
+    };
+    let before = ask(cluster, Method::GET, path, None).await.1["metadata"]["resourceVersion"].clone();
+    let version = before.as_str().expect("a version");
+    assert_eq!(ask(cluster, Method::POST, path, Some(&object)).await.0, 201);
+    let one = format!("{path}/x");
+    let mut changed = object.clone();
+    changed["metadata"]["labels"] = json!({"l": "1"});
+    assert_eq!(ask(cluster, Method::PUT, &one, Some(&changed)).await.0, 200);
+    assert_eq!(ask(cluster, Method::DELETE, &one, None).await.0, 200);
+    events(watching, &format!("{path}?watch=true&resourceVersion={version}"), accept, 3).await
+}
+
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+#[tokio::test]
+async fn rule_1_35_a_watch_of_metadata_tells_the_metadata_of_the_whole_and_nothing_else() {
+    for daemon_set in [false, true] {
+        let cluster = cluster().await;
+        let client = kube::Client::new(cluster.clone(), "default");
+        let whole = life(&cluster, &client, "application/json", daemon_set).await;
+        let version = whole[0]["object"]["metadata"]["resourceVersion"].as_str().expect("a version");
+        let after = version.parse::<u64>().expect("a number") - 1;
+        let kind = if daemon_set { "apis/apps/v1/daemonsets" } else { "api/v1/configmaps" };
+        let path = format!("/{kind}?watch=true&resourceVersion={after}");
+        let metadata = events(&client, &path, METADATA_ONLY, 3).await;
+        for (whole, shown) in whole.iter().zip(&metadata) {
+            let mut expected = whole["object"]["metadata"].clone();
+            assert!(expected["managedFields"].is_array(), "{whole}");
+            if daemon_set {
+                expected.as_object_mut().expect("metadata").remove("annotations");
+            }
+            assert_eq!(shown["type"], whole["type"]);
+            let expected = json!({
+                "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": expected,
+            });
+            assert_eq!(shown["object"], expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn clients_that_do_not_ask_who_manages_fields_are_told_everything_else() {
+    for (accept, daemon_set) in [("application/json", false), (METADATA_ONLY, false), (METADATA_ONLY, true)] {
+        let cluster = cluster().await;
+        let plain = kube::Client::new(cluster.clone(), "default");
+        let lean = kube::Client::new(apiserver::WithoutManagers(cluster.clone()), "default");
+        let told = life(&cluster, &lean, accept, daemon_set).await;
+        let version = told[0]["object"]["metadata"]["resourceVersion"].as_str().expect("a version");
+        let after = version.parse::<u64>().expect("a number") - 1;
+        let kind = if daemon_set { "apis/apps/v1/daemonsets" } else { "api/v1/configmaps" };
+        let all = events(&plain, &format!("/{kind}?watch=true&resourceVersion={after}"), accept, 3).await;
+        for (told, mut whole) in told.into_iter().zip(all) {
+            if !daemon_set {
+                let meta = whole["object"]["metadata"].as_object_mut().expect("metadata");
+                assert!(meta.remove("managedFields").is_some_and(|fields| fields.is_array()));
+            }
+            assert_eq!(told, whole);
+        }
+    }
 }

@@ -10,7 +10,9 @@ use store::Revision;
 use crate::answer::accept::{Form, Media, Shape};
 use crate::answer::form;
 use crate::cluster::Context;
+use crate::object;
 use crate::registry::Resource;
+use crate::service::LeavesOutManagers;
 use crate::status::Refusal;
 use crate::table::{self, Include};
 
@@ -21,13 +23,21 @@ pub(super) struct Frames {
     resource: Arc<Resource>,
     /// Columns are told with the first event.
     told_columns: bool,
+    leaves_out_managers: bool,
 }
 
 impl Frames {
     pub(super) fn of(context: &Context<'_>) -> Result<Self, Refusal> {
         let is_table = matches!(context.form.shape, Shape::Table(_));
         let include = if is_table { form::include(context.query)? } else { Include::Metadata };
-        Ok(Frames { form: context.form, include, resource: context.resource.clone(), told_columns: false })
+        let leaves_out_managers = context.head.extensions.get::<LeavesOutManagers>().is_some();
+        Ok(Frames {
+            form: context.form,
+            include,
+            resource: context.resource.clone(),
+            told_columns: false,
+            leaves_out_managers,
+        })
     }
 
     /// Whether events can be told: a list of metadata is no form of one object, and its stream ends with the first.
@@ -43,13 +53,38 @@ impl Frames {
         }
     }
 
-    /// An event about an object.
-    pub(super) fn event(&mut self, out: &mut BytesMut, word: &str, object: &[u8]) {
-        if self.form.media == Media::Json && self.form.shape == Shape::Whole {
-            return line(out, word, object);
+    /// An event about an object. `revision_at` says where its revision stands, if these are the bytes that are stored.
+    pub(super) fn event(
+        &mut self,
+        out: &mut BytesMut,
+        word: &str,
+        object: &[u8],
+        revision_at: Option<usize>,
+    ) {
+        match (self.form.media, self.form.shape) {
+            (Media::Json, Shape::Whole) => {
+                let (before, after) = self.cut(object, revision_at);
+                return line(out, word, &[before, after]);
+            }
+            // Controllers that only follow metadata watch every kind, and nobody has to parse anything for them.
+            (Media::Json, Shape::Partial(version)) if !self.is_daemon_set() => {
+                let (before, after) = self.cut(object, revision_at);
+                if let Some(meta) = revision_at.and_then(|at| object::metadata_from(before, at)) {
+                    let head = br#"{"apiVersion":"meta.k8s.io/"#;
+                    let kind = br#"","kind":"PartialObjectMetadata","metadata":"#;
+                    return line(out, word, &[&head[..], version.as_bytes(), kind, meta, after]);
+                }
+            }
+            _ => {}
         }
         let object: Value = serde_json::from_slice(object).expect("what was stored is JSON");
         self.value(out, word, &object);
+    }
+
+    /// An object in two parts, between which its managers are left out if they are not to be told.
+    fn cut<'a>(&self, object: &'a [u8], revision_at: Option<usize>) -> (&'a [u8], &'a [u8]) {
+        let revision_at = revision_at.filter(|_| self.leaves_out_managers);
+        revision_at.and_then(|at| object::around_managers(object, at)).unwrap_or((object, b""))
     }
 
     /// The mark of how far the stream has come.
@@ -62,7 +97,7 @@ impl Frames {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         // An empty DaemonSet is converted like any other, and what it counts is an annotation.
-        if (self.resource.group.as_str(), self.resource.kind.as_str()) == ("apps", "DaemonSet") {
+        if self.is_daemon_set() {
             object["metadata"]["annotations"]["deprecated.daemonset.template.generation"] = json!("0");
         }
         self.value(out, "BOOKMARK", &object);
@@ -71,6 +106,11 @@ impl Frames {
     /// The end of a stream that cannot go on.
     pub(super) fn error(&self, out: &mut BytesMut, refusal: &Refusal) {
         self.send(out, "ERROR", &refusal.to_status());
+    }
+
+    /// What a DaemonSet counts is an annotation, which its metadata alone does not show ([`table::partial`]).
+    fn is_daemon_set(&self) -> bool {
+        (self.resource.group.as_str(), self.resource.kind.as_str()) == ("apps", "DaemonSet")
     }
 
     fn value(&mut self, out: &mut BytesMut, word: &str, object: &Value) {
@@ -92,16 +132,19 @@ impl Frames {
     fn send(&self, out: &mut BytesMut, word: &str, object: &Value) {
         match (self.form.media, form::protobuf(object)) {
             (Media::Protobuf, Some(object)) => message(out, word, &object),
-            _ => line(out, word, object.to_string().as_bytes()),
+            _ => line(out, word, &[object.to_string().as_bytes()]),
         }
     }
 }
 
-fn line(out: &mut BytesMut, word: &str, object: &[u8]) {
+fn line(out: &mut BytesMut, word: &str, object: &[&[u8]]) {
+    out.reserve(object.iter().map(|part| part.len()).sum::<usize>() + 64);
     out.put_slice(b"{\"type\":\"");
     out.put_slice(word.as_bytes());
     out.put_slice(b"\",\"object\":");
-    out.put_slice(object);
+    for part in object {
+        out.put_slice(part);
+    }
     out.put_slice(b"}\n");
 }
 
