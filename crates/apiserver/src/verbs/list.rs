@@ -276,7 +276,8 @@ fn read_token(context: &Context<'_>, token: &str) -> Result<(At, String), Refusa
 /// The state of a list is no longer known. Whoever was in the middle of one may go on with the latest state (2.9).
 fn expired(context: &Context<'_>, why: &store::error::Read, page: &Page) -> Refusal {
     let Some(after) = &page.after else {
-        return Refusal::expired(format!("The resourceVersion for the provided list is too old: {why}"));
+        tracing::debug!(%why, "a list of a state that is no longer known");
+        return Refusal::expired("The resourceVersion for the provided list is too old.");
     };
     let after = match after.strip_prefix(context.namespace()) {
         Some(name) if !context.namespace().is_empty() => name,

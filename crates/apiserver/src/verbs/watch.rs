@@ -53,9 +53,7 @@ pub(crate) async fn watch(context: &Context<'_>) -> Result<Answer, Refusal> {
             // start again (8.14).
             Err(why) => {
                 tracing::debug!(%why, "a watch starts too far back");
-                let oldest = store.revision();
-                let refusal = Refusal::expired(format!("too old resource version: {revision} ({oldest})"));
-                return Ok(failed(&frames, &refusal));
+                return Ok(failed(&frames, &too_old(context, revision, why)));
             }
         },
     };
@@ -93,6 +91,17 @@ pub(crate) async fn watch(context: &Context<'_>) -> Result<Answer, Refusal> {
         follower.next().await.map(|chunk| (chunk, follower))
     });
     Ok(answer::stream(media, futures::StreamExt::chain(stream::iter(first), rest)))
+}
+
+/// Upstream words it by who refuses: the cache that answers for most kinds, or the storage behind events.
+fn too_old(context: &Context<'_>, wanted: Revision, why: store::error::Read) -> Refusal {
+    let is_event = context.resource.kind == "Event" && context.resource.custom.is_none();
+    match why {
+        store::error::Read::Expired { oldest, .. } if !is_event => {
+            Refusal::expired(format!("too old resource version: {wanted} ({oldest})"))
+        }
+        _ => Refusal::expired("The resourceVersion for the provided watch is too old."),
+    }
 }
 
 /// Where a watch starts.

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use apiserver::Cluster;
 use futures::{AsyncBufReadExt as _, StreamExt as _, TryStreamExt as _};
 use http::Method;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams, WatchEvent, WatchParams};
 use kube::runtime::watcher::{self, Config, Event};
+use rules::job::Settings;
 use serde_json::{Value, json};
+use store::{Options, Store, Window};
 
 use crate::{ask, client, cluster};
 
@@ -80,6 +83,49 @@ async fn rule_2_13_what_was_missed_is_delivered() {
         maps.watch(&WatchParams::default().disable_bookmarks(), &after).await.expect("a watch").boxed();
     assert_eq!(next(&mut stream).await, "added b");
     assert_eq!(next(&mut stream).await, "deleted a");
+}
+
+/// As recorded from kube-apiserver v1.35.8, whose events are not cached and told of by the storage.
+#[tokio::test]
+async fn rules_2_13_and_2_9_what_is_no_longer_known_is_told_so() {
+    let mut options = Options::ephemeral();
+    options.window = Window { events: 1, age: Duration::ZERO, bytes: 0 };
+    options.history.age = Duration::ZERO;
+    options.history.bytes = 0;
+    let cluster = Cluster::open(Store::open(options).expect("a store"), Settings::default());
+    let cluster = cluster.await.expect("a cluster");
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let events = "/api/v1/namespaces/default/events";
+    for name in ["a", "b", "c"] {
+        let map = json!({"metadata": {"name": name}});
+        assert_eq!(ask(&cluster, Method::POST, maps, Some(&map)).await.0, 201);
+        let involved = json!({"kind": "Pod", "namespace": "default", "name": "p"});
+        let event = json!({"metadata": {"name": name}, "involvedObject": involved});
+        assert_eq!(ask(&cluster, Method::POST, events, Some(&event)).await.0, 201);
+    }
+    let of_cache = r"^too old resource version: 1 \(\d+\)$";
+    let of_storage = "^The resourceVersion for the provided watch is too old.$";
+    for (path, said) in [(maps, of_cache), (events, of_storage)] {
+        for more in
+            ["", "&allowWatchBookmarks=true", "&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"]
+        {
+            let path = format!("{path}?watch=1&resourceVersion=1&timeoutSeconds=5{more}");
+            let (code, event, _) = ask(&cluster, Method::GET, &path, None).await;
+            assert_eq!((code, &event["type"]), (200, &json!("ERROR")), "{path}");
+            let status = &event["object"];
+            assert_eq!((&status["code"], &status["reason"]), (&json!(410), &json!("Expired")), "{path}");
+            let message = status["message"].as_str().expect("a message");
+            assert!(regex::Regex::new(said).expect("a pattern").is_match(message), "{path}: {message}");
+        }
+    }
+    for how in ["resourceVersionMatch=Exact", "limit=1"] {
+        let path = format!("{maps}?resourceVersion=1&{how}");
+        let (code, status, _) = ask(&cluster, Method::GET, &path, None).await;
+        assert_eq!((code, &status["reason"]), (410, &json!("Expired")), "{path}");
+        assert_eq!(status["message"], "The resourceVersion for the provided list is too old.");
+    }
+    let (code, list, _) = ask(&cluster, Method::GET, &format!("{maps}?resourceVersion=1"), None).await;
+    assert_eq!((code, list["items"].as_array().map(Vec::len)), (200, Some(3)));
 }
 
 #[tokio::test]
