@@ -13,6 +13,7 @@ use crate::crd::definition::Definitions;
 use crate::registry::Resource;
 
 pub(crate) mod addresses;
+pub(crate) mod admin_access;
 mod built_in;
 pub(crate) mod forms;
 pub(crate) mod traits;

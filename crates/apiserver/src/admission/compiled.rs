@@ -1,4 +1,4 @@
-//! Whether the expressions of a webhook configuration or a policy compile, which is asked when it is written.
+//! Whether the expressions of a webhook configuration, a policy or a claim compile, which is asked when it is written.
 //!
 //! What else must be right with these kinds is in [`rules::kind`], which does not know the language.
 
@@ -7,19 +7,26 @@ use std::collections::BTreeMap;
 use rules::field::{Error, Errors, Path};
 use serde_json::Value;
 
-use crate::cel::Program;
-use crate::cel::types::{Field, Object, Type};
+use crate::cel::types::{Field, Library, Object, Type};
+use crate::cel::{Program, Size};
 use crate::object;
 
 const GROUP: &str = "admissionregistration.k8s.io";
-/// Expressions that ask who may do what are not compiled: policies that hold them refuse with a clear message.
-const AUTHORIZER: &str = "authorizer";
+const DEVICES: &str = "resource.k8s.io";
+/// What a selector of devices may cost.
+const MAX_DEVICE_COST: u64 = 1_000_000;
+/// What the variables of a policy are together.
+const VARIABLES: &str = "kubernetes.variables";
 
 /// What is wrong with the expressions of an object.
 pub(crate) fn errors(group: &str, kind: &str, new: &Value) -> Errors {
+    let spec = Path::new("spec");
     match (group, kind) {
         (GROUP, "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => webhooks(new),
         (GROUP, "ValidatingAdmissionPolicy") => policy(&new["spec"]),
+        (DEVICES, "ResourceClaim") => claim(&new["spec"], &spec),
+        (DEVICES, "ResourceClaimTemplate") => claim(&new["spec"]["spec"], &spec.child("spec")),
+        (DEVICES, "DeviceClass") => selectors(&new["spec"], &spec),
         _ => Errors::new(),
     }
 }
@@ -28,16 +35,23 @@ fn webhooks(new: &Value) -> Errors {
     let mut errors = Errors::new();
     for (i, hook) in items(&new["webhooks"]).iter().enumerate() {
         let path = Path::new("webhooks").index(i).child("matchConditions");
-        errors.extend(conditions(&hook["matchConditions"], &known(false), &path));
+        errors.extend(conditions(&hook["matchConditions"], &known(false, true), &path));
     }
     errors
 }
 
 fn policy(spec: &Value) -> Errors {
     let path = Path::new("spec");
-    let mut names = known(!spec["paramKind"].is_null());
+    let has_params = !spec["paramKind"].is_null();
+    let mut names = known(has_params, true);
     let mut errors = conditions(&spec["matchConditions"], &names, &path.child("matchConditions"));
+    // A message does not tell what somebody may do.
+    let mut of_messages = known(has_params, false);
     let mut variables = BTreeMap::new();
+    if !items(&spec["variables"]).is_empty() {
+        names.push(("variables", fields(VARIABLES, variables.clone())));
+        of_messages.push(("variables", fields(VARIABLES, variables.clone())));
+    }
     for (i, variable) in items(&spec["variables"]).iter().enumerate() {
         let path = path.child("variables").index(i).child("expression");
         let (text, name) = (object::text(variable, &["expression"]), object::text(variable, &["name"]));
@@ -50,13 +64,15 @@ fn policy(spec: &Value) -> Errors {
             None => Type::Dyn,
         };
         variables.insert(name.to_owned(), Field { name: name.to_owned(), r#type: found });
-        names.retain(|(known, _)| *known != "variables");
-        names.push(("variables", fields(variables.clone())));
+        for names in [&mut names, &mut of_messages] {
+            names.retain(|(known, _)| *known != "variables");
+            names.push(("variables", fields(VARIABLES, variables.clone())));
+        }
     }
     for (i, validation) in items(&spec["validations"]).iter().enumerate() {
         let path = path.child("validations").index(i);
         errors.extend(expression(validation, "expression", &names, &[Type::Bool], &path));
-        errors.extend(expression(validation, "messageExpression", &names, &[Type::String], &path));
+        errors.extend(expression(validation, "messageExpression", &of_messages, &[Type::String], &path));
     }
     for (i, annotation) in items(&spec["auditAnnotations"]).iter().enumerate() {
         let path = path.child("auditAnnotations").index(i);
@@ -74,6 +90,39 @@ fn conditions(conditions: &Value, names: &[(&str, Type)], path: &Path) -> Errors
     .collect()
 }
 
+/// The expressions by which a claim chooses devices.
+fn claim(spec: &Value, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    for (i, request) in items(&spec["devices"]["requests"]).iter().enumerate() {
+        let path = path.child("devices").child("requests").index(i);
+        errors.extend(selectors(&request["exactly"], &path.child("exactly")));
+        for (i, alternative) in items(&request["firstAvailable"]).iter().enumerate() {
+            errors.extend(selectors(alternative, &path.child("firstAvailable").index(i)));
+        }
+    }
+    errors
+}
+
+fn selectors(holder: &Value, path: &Path) -> Errors {
+    let each = items(&holder["selectors"]).iter().enumerate();
+    each.filter_map(|(i, selector)| {
+        let path = path.child("selectors").index(i).child("cel").child("expression");
+        let text = object::text(selector, &["cel", "expression"]);
+        match Program::costed(text, &[("device", device())], &device_size) {
+            Err(why) => Some(failed(&path, text, &why)),
+            Ok((program, cost)) if matches!(program.result(), Type::Bool | Type::Any) => {
+                (cost > MAX_DEVICE_COST).then(|| path.forbidden("too complex, exceeds cost limit"))
+            }
+            Ok((program, _)) => {
+                let found = type_name(program.result());
+                let why = format!("must evaluate to bool or the unknown type, not {found}");
+                Some(path.invalid(text, why))
+            }
+        }
+    })
+    .collect()
+}
+
 /// What is wrong with the expression in a field, which must give one of these types.
 fn expression(
     holder: &Value,
@@ -83,8 +132,14 @@ fn expression(
     path: &Path,
 ) -> Option<Error> {
     let (text, path) = (object::text(holder, &[field]), path.child(field));
-    match compiled(text, names)? {
-        Err(why) => Some(failed(&path, text, &why)),
+    // The text as it was sent is compiled where its columns are told, and what is around it where they are not.
+    let source = if field == "expression" && path.to_string().contains("matchConditions") {
+        text.trim()
+    } else {
+        text
+    };
+    match compiled(source, names)? {
+        Err(why) => Some(failed(&path, source, &why)),
         Ok(program) if wanted.contains(program.result()) => None,
         Ok(program) => {
             let types: Vec<String> = wanted.iter().map(type_name).collect();
@@ -93,7 +148,7 @@ fn expression(
                 many => format!("one of [{}]", many.join(" ")),
             };
             let found = type_name(program.result());
-            Some(path.invalid(text, format!("must evaluate to {wanted} but got {found}")))
+            Some(path.invalid(source, format!("must evaluate to {wanted} but got {found}")))
         }
     }
 }
@@ -112,14 +167,14 @@ fn type_name(of: &Type) -> String {
 
 /// The expression, or why it is none; nothing where there is none.
 fn compiled(text: &str, names: &[(&str, Type)]) -> Option<Result<Program, String>> {
-    if text.trim().is_empty() || text.contains(AUTHORIZER) {
+    if text.trim().is_empty() {
         return None;
     }
     Some(Program::compile(text, names))
 }
 
 /// What expressions can name, and of what type it is.
-fn known(has_params: bool) -> Vec<(&'static str, Type)> {
+pub(super) fn known(has_params: bool, has_authorizer: bool) -> Vec<(&'static str, Type)> {
     let mut names = vec![
         ("object", Type::Dyn),
         ("oldObject", Type::Dyn),
@@ -129,65 +184,128 @@ fn known(has_params: bool) -> Vec<(&'static str, Type)> {
     if has_params {
         names.push(("params", Type::Dyn));
     }
+    if has_authorizer {
+        names.push(("authorizer", Type::Library(Library::Authorizer)));
+        names.push(("authorizer.requestResource", Type::Library(Library::ResourceCheck)));
+    }
     names
 }
 
 fn request() -> Type {
-    let texts = |names: &[&str]| of(&names.iter().map(|name| (*name, Type::String)).collect::<Vec<_>>());
-    let kind = texts(&["group", "version", "kind"]);
-    let resource = texts(&["group", "version", "resource"]);
-    let user = of(&[
-        ("username", Type::String),
-        ("uid", Type::String),
-        ("groups", Type::list(Type::String)),
-        ("extra", Type::map(Type::String, Type::list(Type::String))),
-    ]);
-    of(&[
-        ("kind", kind.clone()),
-        ("resource", resource.clone()),
-        ("subResource", Type::String),
-        ("requestKind", kind),
-        ("requestResource", resource),
-        ("requestSubResource", Type::String),
-        ("name", Type::String),
-        ("namespace", Type::String),
-        ("operation", Type::String),
-        ("userInfo", user),
-        ("dryRun", Type::Bool),
-        ("options", Type::Dyn),
-    ])
+    let texts = |of_type, names: &[&str]| {
+        of(of_type, &names.iter().map(|name| (*name, Type::String)).collect::<Vec<_>>())
+    };
+    let kind = texts("kubernetes.GroupVersionKind", &["group", "version", "kind"]);
+    let resource = texts("kubernetes.GroupVersionResource", &["group", "version", "resource"]);
+    let user = of(
+        "kubernetes.UserInfo",
+        &[
+            ("username", Type::String),
+            ("uid", Type::String),
+            ("groups", Type::list(Type::String)),
+            ("extra", Type::map(Type::String, Type::list(Type::String))),
+        ],
+    );
+    of(
+        "kubernetes.AdmissionRequest",
+        &[
+            ("kind", kind.clone()),
+            ("resource", resource.clone()),
+            ("subResource", Type::String),
+            ("requestKind", kind),
+            ("requestResource", resource),
+            ("requestSubResource", Type::String),
+            ("name", Type::String),
+            ("namespace", Type::String),
+            ("operation", Type::String),
+            ("userInfo", user),
+            ("dryRun", Type::Bool),
+            ("options", Type::Dyn),
+        ],
+    )
 }
 
 fn namespace() -> Type {
     let labels = Type::map(Type::String, Type::String);
-    let meta = of(&[
-        ("name", Type::String),
-        ("generateName", Type::String),
-        ("namespace", Type::String),
-        ("labels", labels.clone()),
-        ("annotations", labels),
-        ("UID", Type::String),
-        ("creationTimestamp", Type::Timestamp),
-        ("deletionGracePeriodSeconds", Type::Int),
-        ("deletionTimestamp", Type::Timestamp),
-        ("generation", Type::Int),
-        ("resourceVersion", Type::String),
-        ("finalizers", Type::list(Type::String)),
-    ]);
-    let spec = of(&[("finalizers", Type::list(Type::String))]);
-    let status = of(&[("phase", Type::String)]);
-    of(&[("metadata", meta), ("spec", spec), ("status", status)])
+    let meta = of(
+        "kubernetes.NamespaceMetadata",
+        &[
+            ("name", Type::String),
+            ("generateName", Type::String),
+            ("namespace", Type::String),
+            ("labels", labels.clone()),
+            ("annotations", labels),
+            ("UID", Type::String),
+            ("creationTimestamp", Type::Timestamp),
+            ("deletionGracePeriodSeconds", Type::Int),
+            ("deletionTimestamp", Type::Timestamp),
+            ("generation", Type::Int),
+            ("resourceVersion", Type::String),
+            ("finalizers", Type::list(Type::String)),
+        ],
+    );
+    let condition = of(
+        "kubernetes.NamespaceCondition",
+        &[
+            ("status", Type::String),
+            ("type", Type::String),
+            ("lastTransitionTime", Type::Timestamp),
+            ("message", Type::String),
+            ("reason", Type::String),
+        ],
+    );
+    let spec = of("kubernetes.NamespaceSpec", &[("finalizers", Type::list(Type::String))]);
+    let status =
+        of("kubernetes.NamespaceStatus", &[("conditions", Type::list(condition)), ("phase", Type::String)]);
+    of("kubernetes.Namespace", &[("metadata", meta), ("spec", spec), ("status", status)])
 }
 
-fn of(members: &[(&str, Type)]) -> Type {
+/// A device as a selector sees it: attributes and capacities, by their domains.
+fn device() -> Type {
+    let by_domain = |value: Type| Type::map(Type::String, Type::map(Type::String, value));
+    of(
+        "kubernetes.DRADevice",
+        &[
+            ("driver", Type::String),
+            ("attributes", by_domain(Type::Any)),
+            ("capacity", by_domain(Type::Library(Library::Quantity))),
+        ],
+    )
+}
+
+/// How large parts of a device can be.
+fn device_size(path: &[String]) -> Option<Size> {
+    const DRIVER: u64 = 63;
+    const FACTS: u64 = 32;
+    const DOMAIN: u64 = 63;
+    const ID: u64 = 32;
+    const VALUE: u64 = 64;
+    let is_value = |part: &str| matches!(part, "@items" | "@values");
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let max = match path[..] {
+        ["device"] => 0,
+        ["device", "driver"] => DRIVER,
+        ["device", "attributes" | "capacity"] => FACTS,
+        ["device", "attributes" | "capacity", "@keys"] => DOMAIN,
+        ["device", "attributes" | "capacity", domain] if is_value(domain) => FACTS,
+        ["device", "attributes" | "capacity", domain, "@keys"] if is_value(domain) => ID,
+        // Every attribute is as large as any other, whatever it is called.
+        ["device", "attributes", domain, ..] if is_value(domain) && path.len() == 4 => VALUE,
+        ["device", "capacity", domain, value] if is_value(domain) && is_value(value) => 0,
+        _ => return None,
+    };
+    Some(Size { min: 0, max })
+}
+
+fn of(name: &'static str, members: &[(&str, Type)]) -> Type {
     let field = |(name, r#type): &(&str, Type)| {
         ((*name).to_owned(), Field { name: (*name).to_owned(), r#type: r#type.clone() })
     };
-    fields(members.iter().map(field).collect())
+    fields(name, members.iter().map(field).collect())
 }
 
-fn fields(fields: BTreeMap<String, Field>) -> Type {
-    Type::Object(std::sync::Arc::new(Object { fields }))
+fn fields(name: &'static str, fields: BTreeMap<String, Field>) -> Type {
+    Type::Object(std::sync::Arc::new(Object { name, fields }))
 }
 
 fn items(list: &Value) -> &[Value] {

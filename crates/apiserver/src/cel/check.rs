@@ -1,6 +1,6 @@
 //! Types an expression, so that what cannot work is refused when the rule is written and not when it is used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::{
     format,
@@ -15,6 +15,18 @@ pub(super) struct Checked {
     pub r#type: Type,
     /// Names of the given variables that the expression uses.
     pub used: Vec<String>,
+    /// The types of its parts, by where they are in memory.
+    pub types: HashMap<usize, Type>,
+}
+
+/// What a part of an expression is known by, as long as it stays where it is.
+pub(super) fn address(expr: &Expr) -> usize {
+    std::ptr::from_ref(expr).addr()
+}
+
+/// Whether arguments of these types can be given.
+pub(super) fn fits(overload: &Overload, args: &[Type]) -> bool {
+    apply(overload, args).is_some()
 }
 
 /// Checks `expr` with `variables` in scope.
@@ -27,32 +39,19 @@ pub(super) fn check(expr: &Expr, variables: &[(&str, Type)]) -> Result<Checked, 
         issues: Vec::new(),
         literals: Vec::new(),
         in_format: false,
+        types: HashMap::new(),
     };
     let r#type = checker.check(expr);
     // Literals are looked at once all types are right.
     if checker.issues.is_empty() {
         checker.issues = checker.literals;
     }
-    if checker.issues.is_empty() { Ok(Checked { r#type, used: checker.used }) } else { Err(checker.issues) }
+    if checker.issues.is_empty() {
+        Ok(Checked { r#type, used: checker.used, types: checker.types })
+    } else {
+        Err(checker.issues)
+    }
 }
-
-/// Functions of the authorizer. They are known everywhere, the authorizer itself is not.
-const AUTHORIZER: [&str; 14] = [
-    "path",
-    "group",
-    "serviceAccount",
-    "resource",
-    "subresource",
-    "namespace",
-    "name",
-    "check",
-    "allowed",
-    "reason",
-    "errored",
-    "error",
-    "fieldSelector",
-    "labelSelector",
-];
 
 struct Checker {
     scope: Vec<(String, Type)>,
@@ -64,6 +63,7 @@ struct Checker {
     literals: Vec<Issue>,
     /// What is formatted may be of any types, though it stands in a list.
     in_format: bool,
+    types: HashMap<usize, Type>,
 }
 
 impl Checker {
@@ -78,6 +78,12 @@ impl Checker {
     }
 
     fn check(&mut self, expr: &Expr) -> Type {
+        let found = self.type_of(expr);
+        self.types.insert(address(expr), found.clone());
+        found
+    }
+
+    fn type_of(&mut self, expr: &Expr) -> Type {
         match &expr.kind {
             Kind::Null => Type::Null,
             Kind::Bool(_) => Type::Bool,
@@ -127,7 +133,7 @@ impl Checker {
                 let found = self.check(target);
                 let inner = match &found {
                     Type::Optional(inner) => (**inner).clone(),
-                    Type::Dyn | Type::Wrong => Type::Dyn,
+                    Type::Dyn | Type::Any | Type::Wrong => Type::Dyn,
                     other => {
                         self.issue(target.at, format!("expected type 'optional_type' but found '{other}'"))
                     }
@@ -169,13 +175,21 @@ impl Checker {
         if let Some(qualified) = qualified_type(operand, field) {
             return Type::of(qualified);
         }
+        if let Kind::Ident(outer) = &operand.kind
+            && !optional
+        {
+            let dotted = format!("{outer}.{field}");
+            if self.scope[..self.given].iter().any(|(name, _)| *name == dotted) {
+                return self.name(&dotted, at);
+            }
+        }
         let found = self.check(operand);
         let (inner, absent) = match &found {
             Type::Optional(inner) => ((**inner).clone(), true),
             other => (other.clone(), false),
         };
         let selected = match &inner {
-            Type::Dyn => Type::Dyn,
+            Type::Dyn | Type::Any => Type::Dyn,
             Type::Wrong => Type::Wrong,
             Type::Map(entry) => entry.1.clone(),
             Type::Object(object) => match object.field(field) {
@@ -195,7 +209,7 @@ impl Checker {
     fn chain(&mut self, terms: &[Expr]) -> Type {
         for term in terms {
             let found = self.check(term);
-            if !matches!(found, Type::Bool | Type::Dyn | Type::Wrong) {
+            if !matches!(found, Type::Bool | Type::Dyn | Type::Any | Type::Wrong) {
                 self.issue(term.at, format!("expected type 'bool' but found '{found}'"));
             }
         }
@@ -218,9 +232,6 @@ impl Checker {
             types.extend(args.iter().map(|arg| self.check(arg)).collect::<Vec<_>>());
         }
         self.in_format = outside;
-        if AUTHORIZER.contains(&name) && types.contains(&Type::Wrong) {
-            return Type::Wrong;
-        }
         if signatures::overloads(name).is_empty() {
             return self.issue(at, format!("undeclared reference to '{name}' (in container '')"));
         }
@@ -279,7 +290,7 @@ impl Checker {
     fn fold(&mut self, at: usize, fold: &Fold) -> Type {
         let range = self.check(&fold.range);
         let (key, value, item) = match &range {
-            Type::Dyn | Type::Wrong => (Type::Dyn, Type::Dyn, Type::Dyn),
+            Type::Dyn | Type::Any | Type::Wrong => (Type::Dyn, Type::Dyn, Type::Dyn),
             Type::List(list) => (Type::Int, list.item.clone(), list.item.clone()),
             Type::Map(entry) => (entry.0.clone(), entry.1.clone(), entry.0.clone()),
             other => {
@@ -320,7 +331,7 @@ impl Checker {
             }
             Step::TransformEntry => {
                 let made = match checker.check(&fold.body) {
-                    entry @ (Type::Map(_) | Type::Dyn | Type::Wrong) => entry,
+                    entry @ (Type::Map(_) | Type::Dyn | Type::Any | Type::Wrong) => entry,
                     other => checker.issue(fold.body.at, format!("expected type 'map' but found '{other}'")),
                 };
                 checker.filters(at, fold, &made);
@@ -342,14 +353,14 @@ impl Checker {
     /// A macro's condition chooses between two results, which is how cel-go speaks of it.
     fn decides(&mut self, at: usize, condition: &Expr, result: &Type) {
         match self.check(condition) {
-            Type::Bool | Type::Dyn | Type::Wrong => {}
+            Type::Bool | Type::Dyn | Type::Any | Type::Wrong => {}
             other => drop(self.no_overload(at, "_?_:_", &[other, result.clone(), result.clone()], false)),
         }
     }
 
     fn must_be_bool(&mut self, expr: &Expr) {
         match self.check(expr) {
-            Type::Bool | Type::Dyn | Type::Wrong => {}
+            Type::Bool | Type::Dyn | Type::Any | Type::Wrong => {}
             other => {
                 self.issue(expr.at, format!("expected type 'bool' but found '{other}'"));
             }
@@ -403,7 +414,7 @@ fn unify(param: &Type, arg: &Type, bound: &mut BTreeMap<char, Type>) -> bool {
                 bound.insert(*name, arg.clone());
                 true
             }
-            Some(Type::Dyn | Type::Wrong) => true,
+            Some(Type::Dyn | Type::Any | Type::Wrong) => true,
             Some(Type::Null) if nullable(arg) => {
                 bound.insert(*name, arg.clone());
                 true
@@ -412,7 +423,9 @@ fn unify(param: &Type, arg: &Type, bound: &mut BTreeMap<char, Type>) -> bool {
         };
     }
     match (param, arg) {
-        (Type::Dyn | Type::Wrong, _) | (_, Type::Dyn | Type::Wrong) | (Type::Type(_), Type::Type(_)) => true,
+        (Type::Dyn | Type::Any | Type::Wrong, _)
+        | (_, Type::Dyn | Type::Any | Type::Wrong)
+        | (Type::Type(_), Type::Type(_)) => true,
         (param, Type::Null) | (Type::Null, param) if nullable(param) => true,
         (Type::List(param), Type::List(arg)) => unify(&param.item, &arg.item, bound),
         (Type::Map(param), Type::Map(arg)) => {

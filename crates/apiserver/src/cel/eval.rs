@@ -115,6 +115,12 @@ impl<'a> Evaluator<'a, '_> {
         if let Some(named) = dotted(operand).and_then(|prefix| Type::named(&format!("{prefix}.{field}"))) {
             return Ok(Value::Type(named));
         }
+        // A variable may have a dot in its name.
+        if let Kind::Ident(outer) = &operand.kind
+            && let Some((_, value)) = self.scope.iter().find(|(name, _)| is_dotted(name, outer, field))
+        {
+            return value.clone();
+        }
         let found = self.eval(operand)?;
         match found {
             Value::Optional(None) => Ok(Value::Optional(None)),
@@ -360,6 +366,10 @@ fn member<'a>(value: &Value<'a>, field: &'a str) -> Result<Option<Value<'a>>, Er
         Value::Map(map) => map.get(&Value::String(Cow::Borrowed(field))).transpose(),
         _ => Err(Error::NoOverload),
     }
+}
+
+fn is_dotted(name: &str, outer: &str, field: &str) -> bool {
+    name.strip_prefix(outer).and_then(|rest| rest.strip_prefix('.')) == Some(field)
 }
 
 /// `google.protobuf`, `net` or `kubernetes`, before the name of a type.

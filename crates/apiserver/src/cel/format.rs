@@ -156,7 +156,7 @@ pub(super) fn literal<'a>(target: Option<&'a Expr>, args: &'a [Expr]) -> Option<
 
 fn takes(verb: u8, r#type: &Type) -> bool {
     let is_integer = matches!(r#type, Type::Int | Type::Uint);
-    let is_dyn = matches!(r#type, Type::Dyn | Type::Wrong);
+    let is_dyn = matches!(r#type, Type::Dyn | Type::Any | Type::Wrong);
     is_dyn
         || match verb {
             b'd' | b'o' => is_integer,
@@ -185,7 +185,7 @@ fn type_name(r#type: &Type) -> String {
         Type::Optional(_) => "optional_type",
         Type::Type(_) => "type",
         Type::Library(_) => return r#type.to_string(),
-        Type::Object(_) | Type::Param(_) | Type::Dyn | Type::Wrong => "object",
+        Type::Object(_) | Type::Param(_) | Type::Dyn | Type::Any | Type::Wrong => "object",
     };
     name.to_owned()
 }

@@ -8,6 +8,7 @@ use regex::Regex;
 use types::quantity::{Format as QuantityFormat, Quantity};
 
 use super::{
+    authorizer,
     eval::Budget,
     library::{Cidr, Format, Semver, Url, ip},
     lists, strings, time,
@@ -196,6 +197,8 @@ pub(super) fn call<'a>(name: &str, args: &[Value<'a>], budget: &mut Budget) -> O
         spend_on(arg, budget)?;
     }
     match args {
+        [Value::Check(check), rest @ ..] => return authorizer::call(check, name, rest, budget),
+        [Value::Decision(decision)] => return authorizer::told(decision, name),
         [Value::String(text), rest @ ..] => {
             if let Some(outcome) = strings::call(name, text, rest, budget) {
                 return outcome;
@@ -565,6 +568,7 @@ pub(super) fn print(value: &Value<'_>) -> String {
         Value::Url(url) => format!("{}://{}{}", url.scheme, url.host, url.path),
         Value::Semver(version) => version.numbers.map(|number| number.to_string()).join("."),
         Value::Format(format) => format.to_string(),
+        Value::Check(_) | Value::Decision(_) => value.type_of().to_string(),
     }
 }
 

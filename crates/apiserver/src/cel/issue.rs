@@ -27,6 +27,10 @@ pub(super) fn print(source: &str, issues: &[Issue]) -> String {
     ordered.sort_by_key(|issue| issue.at);
     let mut printed = String::new();
     for issue in ordered {
+        // Where there is nothing, nothing is pointed at.
+        if source.is_empty() {
+            return format!("ERROR: <input>:1:0: {}", issue.message);
+        }
         let before = &source[..issue.at.min(source.len())];
         let line = before.matches('\n').count() + 1;
         let start = before.rfind('\n').map_or(0, |newline| newline + 1);

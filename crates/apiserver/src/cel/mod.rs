@@ -13,10 +13,12 @@
 //!
 //! This module knows nothing of schemas and custom resources; who asks declares the types of its variables
 //! ([`types::Type`]) and hands in JSON. What is left out on purpose: message construction (`Object{…}`), which
-//! validation rules do not have, the authorizer, and cel-go's static cost estimate; the work a rule may do is bounded
-//! when it runs ([`Budget`]), and how deep it may nest when it is parsed.
+//! validation rules do not have. What a rule may cost is estimated before it runs ([`Program::costed`]) and bounded when
+//! it does ([`Budget`]); how deep it may nest is bounded when it is parsed.
 
+mod authorizer;
 mod check;
+mod cost;
 mod eval;
 mod format;
 mod functions;
@@ -34,6 +36,8 @@ mod token;
 pub mod types;
 mod value;
 
+pub use authorizer::{Authority, Check, Decision, Question};
+pub use cost::{Size, Sizes};
 pub use eval::Budget;
 pub use issue::Issue;
 pub use library::{Cidr, Format, Semver, Url};
@@ -57,6 +61,18 @@ impl Program {
         let expr = parse::parse(source).map_err(|issues| issue::print(source, &issues))?;
         let checked = check::check(&expr, variables).map_err(|issues| issue::print(source, &issues))?;
         Ok(Program { expr, r#type: checked.r#type, used: checked.used })
+    }
+
+    /// Compiles `source` and estimates what it can cost at most, where the variables are of these sizes.
+    pub fn costed(
+        source: &str,
+        variables: &[(&str, Type)],
+        sizes: Sizes<'_>,
+    ) -> Result<(Program, u64), String> {
+        let expr = parse::parse(source).map_err(|issues| issue::print(source, &issues))?;
+        let checked = check::check(&expr, variables).map_err(|issues| issue::print(source, &issues))?;
+        let cost = cost::estimate(&expr, &checked.types, sizes);
+        Ok((Program { expr, r#type: checked.r#type, used: checked.used }, cost))
     }
 
     /// The type of what it gives.

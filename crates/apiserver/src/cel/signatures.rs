@@ -1,14 +1,13 @@
 //! Which functions there are, and what they take and give: the language itself, cel-go's extensions and Kubernetes'
-//! libraries, as a v1.35 API server offers them to validation rules.
-//!
-//! Not here: the authorizer library, which needs a request and is never available to custom resources.
+//! libraries, as a v1.35 API server offers them to validation rules. The functions of the authorizer are known everywhere,
+//! the authorizer itself only where there is a request.
 
 use std::{
     collections::HashMap,
     sync::{Arc, LazyLock},
 };
 
-use super::types::{List, ListKind, Type};
+use super::types::{Library, List, ListKind, Type};
 
 /// One way to call a function.
 #[derive(Debug)]
@@ -99,6 +98,11 @@ fn read(text: &str) -> Type {
         "format" => Type::named("kubernetes.NamedFormat").expect("a library type"),
         "ip" => Type::named("net.IP").expect("a library type"),
         "cidr" => Type::named("net.CIDR").expect("a library type"),
+        "authorizer" => Type::Library(Library::Authorizer),
+        "path_check" => Type::Library(Library::PathCheck),
+        "group_check" => Type::Library(Library::GroupCheck),
+        "resource_check" => Type::Library(Library::ResourceCheck),
+        "decision" => Type::Library(Library::Decision),
         "null" => Type::Null,
         name if name.len() == 1 => Type::Param(name.chars().next().expect("one character")),
         name => Type::named(name).expect("a type of the language"),
@@ -244,6 +248,15 @@ format.dns1123Label format.dns1123Subdomain format.dns1035Label format.qualified
 format.dns1123LabelPrefix format.dns1123SubdomainPrefix format.dns1035LabelPrefix format.labelValue() -> format
 format.uri format.uuid format.byte format.date format.datetime() -> format
 .validate(format, string) -> optional(list(string))
+
+.path(authorizer, string) -> path_check
+.group(authorizer, string) -> group_check
+.serviceAccount(authorizer, string, string) -> authorizer
+.resource(group_check, string) -> resource_check
+.subresource .namespace .name .fieldSelector .labelSelector(resource_check, string) -> resource_check
+.check(<path_check|resource_check>, string) -> decision
+.errored .allowed(decision) -> bool
+.error .reason(decision) -> string
 ";
 
 #[cfg(test)]

@@ -17,7 +17,10 @@ fn this() -> Type {
         let field = |(name, r#type): &(&str, Type)| {
             ((*name).to_owned(), Field { name: (*name).to_owned(), r#type: r#type.clone() })
         };
-        Type::Object(Arc::new(Object { fields: fields.iter().map(field).collect::<BTreeMap<_, _>>() }))
+        Type::Object(Arc::new(Object {
+            name: "",
+            fields: fields.iter().map(field).collect::<BTreeMap<_, _>>(),
+        }))
     };
     let list = |item: Type, kind: ListKind| Type::List(Arc::new(List { item, kind }));
     let item = object(&[("k", Type::String), ("v", Type::Int)]);

@@ -8,6 +8,8 @@ pub enum Type {
     /// Whatever the value turns out to be.
     #[default]
     Dyn,
+    /// The same, declared under another name.
+    Any,
     /// Of what could not be typed: as good as [`Type::Dyn`], but said.
     Wrong,
     /// The type of `null`.
@@ -59,6 +61,16 @@ pub enum Library {
     Semver,
     /// `kubernetes.NamedFormat`
     Format,
+    /// Who is asked what somebody may do.
+    Authorizer,
+    /// A question about a path.
+    PathCheck,
+    /// A question about a group of resources.
+    GroupCheck,
+    /// A question about a resource.
+    ResourceCheck,
+    /// What was answered.
+    Decision,
 }
 
 /// A list type.
@@ -84,6 +96,8 @@ pub enum ListKind {
 /// A structure.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Object {
+    /// What it is called in messages of the compiler; nothing for what a schema declares.
+    pub name: &'static str,
     /// The fields, by the name an expression uses for them.
     pub fields: BTreeMap<String, Field>,
 }
@@ -129,7 +143,7 @@ impl Type {
 
     /// Whether the value is only known at run time.
     pub fn is_dyn(&self) -> bool {
-        matches!(self, Type::Dyn | Type::Wrong)
+        matches!(self, Type::Dyn | Type::Any | Type::Wrong)
     }
 
     /// The type that a bare name like `string` stands for.
@@ -168,6 +182,11 @@ impl Library {
             Library::Url => "kubernetes.URL",
             Library::Semver => "kubernetes.Semver",
             Library::Format => "kubernetes.NamedFormat",
+            Library::Authorizer => "kubernetes.authorization.Authorizer",
+            Library::PathCheck => "kubernetes.authorization.PathCheck",
+            Library::GroupCheck => "kubernetes.authorization.GroupCheck",
+            Library::ResourceCheck => "kubernetes.authorization.ResourceCheck",
+            Library::Decision => "kubernetes.authorization.Decision",
         }
     }
 }
@@ -176,6 +195,7 @@ impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Type::Dyn => f.write_str("dyn"),
+            Type::Any => f.write_str("any"),
             Type::Wrong => f.write_str("!error!"),
             Type::Null => f.write_str("null"),
             Type::Bool => f.write_str("bool"),
@@ -188,7 +208,8 @@ impl fmt::Display for Type {
             Type::Timestamp => f.write_str("google.protobuf.Timestamp"),
             Type::List(list) => write!(f, "list({})", list.item),
             Type::Map(entry) => write!(f, "map({}, {})", entry.0, entry.1),
-            Type::Object(_) => f.write_str("object"),
+            Type::Object(object) if object.name.is_empty() => f.write_str("object"),
+            Type::Object(object) => f.write_str(object.name),
             Type::Optional(inner) => write!(f, "optional_type({inner})"),
             Type::Type(inner) => write!(f, "type({inner})"),
             Type::Library(library) => f.write_str(library.name()),

@@ -8,6 +8,7 @@ use serde_json::{Map as JsonMap, Value as Json};
 use types::quantity::Quantity;
 
 use super::{
+    authorizer::{Check, Decision},
     library::{Cidr, Format, Semver, Url},
     time,
     types::{Library, ListKind, Object as ObjectType, Type},
@@ -58,6 +59,10 @@ pub enum Value<'a> {
     Semver(Rc<Semver>),
     /// `kubernetes.NamedFormat`
     Format(Format),
+    /// A question to the authorizer.
+    Check(Check<'a>),
+    /// Its answer.
+    Decision(Rc<Decision>),
 }
 
 /// A list: of JSON, or computed.
@@ -214,6 +219,8 @@ impl<'a> Value<'a> {
             Value::Url(_) => Type::Library(Library::Url),
             Value::Semver(_) => Type::Library(Library::Semver),
             Value::Format(_) => Type::Library(Library::Format),
+            Value::Check(check) => Type::Library(check.stage),
+            Value::Decision(_) => Type::Library(Library::Decision),
         }
     }
 

@@ -20,6 +20,7 @@ pub mod decode;
 pub mod defaults;
 pub mod definition;
 pub(crate) mod definitions;
+mod extent;
 mod field_path;
 pub mod formats;
 pub(crate) mod go;

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::{
     correlate::{Correlated, same_key},
+    extent::Extent,
     field_path,
     go::shown,
     schema::{Additional, ListType, Rule, Schema, Type as SchemaType},
@@ -45,6 +46,8 @@ struct Compiled {
     rule: Rule,
     program: Program,
     message: Option<Program>,
+    /// What both can cost at most.
+    costs: (u64, Option<u64>),
     field_path: Option<String>,
 }
 
@@ -57,6 +60,8 @@ pub struct Refused {
     pub why: String,
     /// Whether it is known to be a transition rule all the same.
     pub uses_old_self: bool,
+    /// What the rule itself can cost, if that is known.
+    pub cost: u64,
 }
 
 /// What is known of a rule that compiles.
@@ -64,6 +69,18 @@ pub struct Refused {
 pub struct Accepted {
     /// It is a transition rule.
     pub uses_old_self: bool,
+    /// What running it once can cost at most, and computing its message.
+    pub cost: u64,
+    /// The same of its message, if that is computed.
+    pub message_cost: Option<u64>,
+}
+
+/// The verdicts on the rules of a node, one for each; an empty rule has none.
+pub struct Judged {
+    /// In the order of the rules.
+    pub verdicts: Vec<Option<Result<Accepted, Refused>>>,
+    /// How often the node can stand in an object, if nothing bounds it.
+    pub most: u64,
 }
 
 /// The CEL type of what a schema allows; none if expressions cannot see it.
@@ -108,57 +125,67 @@ fn object(schema: &Schema, root: bool) -> Object {
     let mut fields: BTreeMap<String, Field> = declared.collect();
     if root {
         let text = |name: &str| (name.to_owned(), Field { name: name.to_owned(), r#type: Type::String });
-        let name = Object { fields: BTreeMap::from([text("name"), text("generateName")]) };
+        let name = Object { name: "", fields: BTreeMap::from([text("name"), text("generateName")]) };
         let metadata = Field { name: "metadata".to_owned(), r#type: Type::Object(Arc::new(name)) };
         fields.extend([text("apiVersion"), text("kind"), ("metadata".to_owned(), metadata)]);
     }
-    Object { fields }
+    Object { name: "", fields }
 }
 
 /// Compiles one rule for values of type `this`.
-fn compile(rule: &Rule, this: &Type, schema: &Schema) -> Result<Compiled, Refused> {
+fn compile(rule: &Rule, this: &Type, schema: &Schema, extent: &Extent) -> Result<Compiled, Refused> {
     let old = if rule.optional_old_self == Some(true) { Type::optional(this.clone()) } else { this.clone() };
     let variables = [("self", this.clone()), ("oldSelf", old)];
-    let in_rule = |why: String| Refused { in_message: false, why, uses_old_self: false };
-    let program = Program::compile(&rule.rule, &variables)
+    let in_rule = |why: String| Refused { in_message: false, why, uses_old_self: false, cost: 0 };
+    let sizes = |path: &[String]| extent.at(path);
+    let (program, cost) = Program::costed(&rule.rule, &variables, &sizes)
         .map_err(|issues| in_rule(format!("compilation failed: {issues}")))?;
     if *program.result() != Type::Bool {
         return Err(in_rule("cel expression must evaluate to a bool".to_owned()));
     }
     let uses_old_self = program.uses("oldSelf");
-    let in_message = |why: String| Refused { in_message: true, why, uses_old_self };
+    let in_message = |why: String| Refused { in_message: true, why, uses_old_self, cost };
     let message = if rule.message_expression.is_empty() {
         None
     } else {
-        let message = Program::compile(&rule.message_expression, &variables)
+        let message = Program::costed(&rule.message_expression, &variables, &sizes)
             .map_err(|issues| in_message(format!("messageExpression compilation failed: {issues}")))?;
-        if *message.result() != Type::String {
+        if *message.0.result() != Type::String {
             return Err(in_message("messageExpression must evaluate to a string".to_owned()));
         }
         Some(message)
     };
+    let (message, message_cost) = message.map_or((None, None), |(program, cost)| (Some(program), Some(cost)));
     let field_path = field_path::resolve(&rule.field_path, schema, true).ok().map(|(path, _)| path);
     Ok(Compiled {
         rule: rule.clone(),
         program,
         message,
+        costs: (cost, message_cost),
         field_path: field_path.filter(|path| !path.is_empty()),
     })
 }
 
-/// Judges the rules of one node, one verdict for each; an empty rule has none.
-pub fn judge(schema: &Schema, root: bool) -> Vec<Option<Result<Accepted, Refused>>> {
-    let this = declare(schema, root);
+/// Judges the rules of one node.
+pub fn judge(schema: &Schema, root: bool) -> Judged {
+    let (this, extent) = (declare(schema, root), Extent::of(schema, root).unwrap_or_default());
     let verdict = |rule: &Rule| {
         let no_type = || Refused {
             in_message: false,
             why: "failed to convert to declType for CEL validation rules".into(),
             uses_old_self: false,
+            cost: 0,
         };
-        let compiled = this.as_ref().ok_or_else(no_type).and_then(|this| compile(rule, this, schema));
-        compiled.map(|compiled| Accepted { uses_old_self: compiled.program.uses("oldSelf") })
+        let compiled = this.as_ref().ok_or_else(no_type);
+        let compiled = compiled.and_then(|this| compile(rule, this, schema, &extent));
+        compiled.map(|compiled| Accepted {
+            uses_old_self: compiled.program.uses("oldSelf"),
+            cost: compiled.costs.0,
+            message_cost: compiled.costs.1,
+        })
     };
-    schema.rules.iter().map(|rule| (!rule.rule.trim().is_empty()).then(|| verdict(rule))).collect()
+    let verdicts = schema.rules.iter().map(|rule| (!rule.rule.trim().is_empty()).then(|| verdict(rule)));
+    Judged { verdicts: verdicts.collect(), most: extent.most() }
 }
 
 impl Rules {
@@ -169,13 +196,14 @@ impl Rules {
             return None;
         }
         let this = declare(schema, root)?;
+        let extent = Extent::default();
         let properties = schema.properties.iter();
         let additional = match &schema.additional {
             Additional::Schema(inner) => Rules::new(inner, inner.embedded).map(Box::new),
             _ => None,
         };
         Some(Rules {
-            own: schema.rules.iter().filter_map(|rule| compile(rule, &this, schema).ok()).collect(),
+            own: schema.rules.iter().filter_map(|rule| compile(rule, &this, schema, &extent).ok()).collect(),
             r#type: this,
             type_name: schema.type_name(),
             properties: properties

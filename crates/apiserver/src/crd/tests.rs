@@ -81,7 +81,7 @@ fn definitions_3_21() {
     );
     check_definition(
         &spec(
-            json!({"type": "array", "items": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}),
+            json!({"type": "array", "maxItems": 9, "items": {"type": "string", "maxLength": 9, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}),
         ),
         &[&format!(
             "{at}.items.x-kubernetes-validations[0].rule: Invalid value: \"self == oldSelf\": oldSelf cannot be used on the uncorrelatable portion of the schema within {at}"
@@ -160,11 +160,11 @@ fn rules_3_28() {
     let version = version(json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "a": {"type": "string", "maxLength": 9, "x-kubernetes-validations": [{"rule": "self != 'bad'"}, {"rule": "self == oldSelf", "message": "fixed"}]},
         "min": {"type": "integer"}, "max": {"type": "integer"},
-        "l": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": {"type": "object", "required": ["k"],
+        "l": {"type": "array", "maxItems": 9, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": {"type": "object", "required": ["k"],
             "properties": {"k": {"type": "string"}, "v": {"type": "integer"}},
             "x-kubernetes-validations": [{"rule": "!has(self.v) || !has(oldSelf.v) || self.v >= oldSelf.v", "message": "grows"}]}},
     }, "x-kubernetes-validations": [
-        {"rule": "!has(self.min) || !has(self.max) || self.min <= self.max", "messageExpression": "'min is ' + string(self.min)", "fieldPath": ".min", "reason": "FieldValueForbidden"},
+        {"rule": "!has(self.min) || !has(self.max) || self.min <= self.max", "messageExpression": "'min is %d'.format([self.min])", "fieldPath": ".min", "reason": "FieldValueForbidden"},
         {"rule": "!has(self.max) || 10 / self.max > 0", "message": "divides"},
     ]}}}));
     let check = |spec: Value, old: Option<Value>, expected: &[&str]| {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use jiff::Timestamp;
+use rules::field::Errors;
 use rules::job::Settings;
 use rules::kind::endpoints::{self, Facts};
 use rules::kind::{self, Kind};
@@ -34,16 +35,10 @@ impl BuiltIn {
         self.form.map_or(Cow::Borrowed(body), |form| Cow::Owned(form.sent(body)))
     }
 
-    /// What is wrong with expressions is told with everything else.
-    fn with_expressions(&self, sent: &Value, judged: Result<Accepted, Refused>) -> Result<Accepted, Refused> {
+    /// What is wrong with expressions, which is told in its place among everything else.
+    fn expressions(&self, sent: &Value) -> Errors {
         let group = self.facts.api_version.split_once('/').map_or("", |(group, _)| group);
-        let errors = compiled::errors(group, &self.facts.kind, sent);
-        match judged {
-            judged if errors.is_empty() => judged,
-            Err(Refused::Invalid(others)) => Err(Refused::Invalid([others, errors].concat())),
-            Err(other) => Err(other),
-            Ok(_) => Err(Refused::Invalid(errors)),
-        }
+        compiled::errors(group, &self.facts.kind, sent)
     }
 
     fn seen(&self, mut accepted: Accepted) -> Accepted {
@@ -77,14 +72,15 @@ impl Strategy for BuiltIn {
 
     fn create(&self, body: &Value, namespace: &str, identity: Identity) -> Result<Accepted, Refused> {
         let sent = self.sent(body);
-        let accepted = endpoints::create(self.kind, &self.facts, &sent, namespace, identity);
-        Ok(self.seen(self.with_expressions(&sent, accepted)?))
+        let expressions = self.expressions(&sent);
+        let facts = &self.facts;
+        Ok(self.seen(endpoints::create(self.kind, facts, &sent, namespace, identity, &expressions)?))
     }
 
     fn update(&self, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
         let (body, stored) = (self.sent(body), self.sent(stored));
-        let accepted = endpoints::update(self.kind, &self.facts, &body, &stored);
-        Ok(self.seen(self.with_expressions(&body, accepted)?))
+        let expressions = self.expressions(&body);
+        Ok(self.seen(endpoints::update(self.kind, &self.facts, &body, &stored, &expressions)?))
     }
 
     fn update_status(&self, body: &Value, stored: &Value) -> Result<Accepted, Refused> {

@@ -11,8 +11,8 @@ use crate::cluster::{Context, identity};
 use crate::object;
 use crate::registry::Registry;
 use crate::status::{About, Refusal};
-use crate::strategy::addresses;
 use crate::strategy::traits::Traits;
+use crate::strategy::{addresses, admin_access};
 use crate::{body, managed, verbs};
 
 const GIVEN_BY_SERVER: [&str; 5] =
@@ -95,9 +95,8 @@ async fn store(
     wanted_name: &str,
     mut warnings: Vec<String>,
 ) -> Result<Answer, Refusal> {
-    let accepted = context
-        .strategy
-        .create(body, context.namespace(), identity)
+    let judged = context.strategy.create(body, context.namespace(), identity);
+    let accepted = admin_access::judged(context, body, None, judged)
         .map_err(|refused| verbs::refused(context, body, wanted_name, refused).warning(&warnings))?;
     let name = object::text(&accepted.object, &["metadata", "name"]);
     let key = object::key(context.resource, context.namespace(), name);

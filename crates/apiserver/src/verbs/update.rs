@@ -13,8 +13,8 @@ use crate::cluster::Context;
 use crate::managed::Aside;
 use crate::object;
 use crate::status::Refusal;
-use crate::strategy::addresses;
 use crate::strategy::traits::Traits;
+use crate::strategy::{addresses, admin_access};
 use crate::verbs::delete::is_let_go;
 use crate::{auth, body, managed, options, verbs};
 
@@ -22,8 +22,9 @@ pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) ->
     let traits = Traits::of(context.resource);
     let mut body = body::read(context.resource, &context.head.headers, context.query, bytes)?;
     body.warnings.extend(verbs::without_repeated_owners(&mut body.object, ""));
-    verbs::expect_namespace(context, &body.object)?;
-    verbs::expect_name(context, &body.object)?;
+    verbs::expect_namespace(context, &body.object)
+        .and_then(|()| verbs::expect_name(context, &body.object))
+        .map_err(|refusal| refusal.or_warning(&body.warnings))?;
     let version = match object::text(&body.object, &["metadata", "resourceVersion"]) {
         "" => 0,
         text => options::number(text).map_err(Refusal::unknown)?,
@@ -119,7 +120,7 @@ pub(crate) async fn change(
             Some(subresource) => context.strategy.update_subresource(subresource, &wanted, &old),
             None => context.strategy.update(&wanted, &old),
         };
-        let mut accepted = match accepted {
+        let mut accepted = match admin_access::judged(context, &wanted, Some(&old), accepted) {
             Ok(accepted) => accepted,
             Err(refused) => {
                 addresses::give_back(context, taken).await;

@@ -29,8 +29,16 @@ fn selected(mut spec: Value) -> Value {
 
 fn webhook() -> Value {
     json!({"name": "a.b.io", "clientConfig": {"service": {"namespace": "n", "name": "s"}}, "sideEffects": "None",
+        "matchConditions": [{"name": "c", "expression": "true"}],
         "admissionReviewVersions": ["v1"],
         "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]})
+}
+
+fn claimed() -> Value {
+    json!({"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "selectors": [{"cel": {"expression": "true"}}]}},
+            {"name": "s", "firstAvailable": [{"name": "t", "deviceClassName": "c"}]}],
+        "constraints": [{"requests": ["r"], "matchAttribute": "d.io/a"}],
+        "config": [{"requests": ["s/t"], "opaque": {"driver": "d.io", "parameters": {"a": 1}}}]})
 }
 
 pub(crate) fn all() -> Vec<Base> {
@@ -250,19 +258,29 @@ pub(crate) fn all() -> Vec<Base> {
         base(
             "resource.k8s.io/v1",
             "ResourceClaim",
-            json!({"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}}}),
-            json!({}),
+            json!({"spec": {"devices": claimed()}}),
+            json!({"allocation": {"devices": {"results": [{"request": "r", "driver": "d.io", "pool": "p", "device": "v"}],
+                "config": [{"source": "FromClaim", "opaque": {"driver": "d.io", "parameters": {"a": 1}}}]}},
+                "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}],
+                "devices": [{"driver": "d.io", "pool": "p", "device": "v", "networkData": {"ips": ["10.9.8.7/24"]}}]}),
         ),
         base(
             "resource.k8s.io/v1",
             "ResourceClaimTemplate",
-            json!({"spec": {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}}}}),
+            json!({"spec": {"spec": {"devices": claimed()}}}),
             none.clone(),
         ),
         base(
             "resource.k8s.io/v1",
             "DeviceClass",
             json!({"spec": {"selectors": [{"cel": {"expression": "true"}}]}}),
+            none.clone(),
+        ),
+        base(
+            "resource.k8s.io/v1",
+            "ResourceSlice",
+            json!({"spec": {"driver": "d.io", "nodeName": "n", "pool": {"name": "p", "resourceSliceCount": 1},
+                "devices": [{"name": "v", "attributes": {"a": {"string": "b"}}, "capacity": {"c": {"value": "1"}}}]}}),
             none.clone(),
         ),
         base(

@@ -28,7 +28,7 @@ impl Kind for Webhooks {
         let hooks = items(it.new, "webhooks");
         for (i, hook) in hooks.iter().enumerate() {
             let path = Path::new("webhooks").index(i);
-            errors.extend(webhook(hook, &path));
+            errors.extend(webhook(it, hook, &path));
             errors.extend(review_versions(hook, &path.child("admissionReviewVersions")));
             let name = text(hook, "name");
             if !name.is_empty() && hooks[..i].iter().any(|before| text(before, "name") == name) {
@@ -43,7 +43,7 @@ impl Kind for Webhooks {
     }
 }
 
-fn webhook(hook: &Value, path: &Path) -> Errors {
+fn webhook(it: &It<'_>, hook: &Value, path: &Path) -> Errors {
     let mut errors = fully_qualified(text(hook, "name"), &path.child("name"));
     for (i, rule) in items(hook, "rules").iter().enumerate() {
         errors.extend(rule_with_operations(rule, &path.child("rules").index(i)));
@@ -63,7 +63,7 @@ fn webhook(hook: &Value, path: &Path) -> Errors {
     errors.extend(selectors(hook, path));
     errors.extend(one_of(hook, "reinvocationPolicy", &["IfNeeded", "Never"], path));
     errors.extend(client_config(&hook["clientConfig"], &path.child("clientConfig")));
-    errors.extend(match_conditions(items(hook, "matchConditions"), &path.child("matchConditions")));
+    errors.extend(match_conditions(it, items(hook, "matchConditions"), &path.child("matchConditions")));
     errors
 }
 
@@ -132,6 +132,12 @@ fn rule_with_operations(rule: &Value, path: &Path) -> Errors {
     }
     errors.extend(resources(&texts(rule, "resources"), &path.child("resources")));
     errors.extend(one_of(rule, "scope", &["*", "Cluster", "Namespaced"], path));
+    errors
+}
+
+/// A rule that may be about objects of certain names.
+fn named_rule(rule: &Value, path: &Path) -> Errors {
+    let mut errors = Errors::new();
     let resource_names = texts(rule, "resourceNames");
     for (i, name) in resource_names.iter().enumerate() {
         let path = path.child("resourceNames").index(i);
@@ -140,6 +146,7 @@ fn rule_with_operations(rule: &Value, path: &Path) -> Errors {
             errors.push(path.duplicate(name));
         }
     }
+    errors.extend(rule_with_operations(rule, path));
     errors
 }
 
@@ -218,27 +225,26 @@ fn client_config(config: &Value, path: &Path) -> Errors {
 
 fn url(url: &str, path: &Path) -> Errors {
     const FORM: &str = "; desired format: https://host[/path]";
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let authority = if scheme.is_empty() { "" } else { rest.split('/').next().unwrap_or("") };
-    let (user, host) =
-        authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+    let url = match super::url::parse(url) {
+        Ok(url) => url,
+        Err(why) => return vec![path.required(format!("url must be a valid URL: {why}{FORM}"))],
+    };
     let mut errors = Errors::new();
-    if scheme != "https" {
-        errors.push(path.invalid(scheme, format!("'https' is the only allowed URL scheme{FORM}")));
+    if url.scheme != "https" {
+        let why = format!("'https' is the only allowed URL scheme{FORM}");
+        errors.push(path.invalid(url.scheme.as_str(), why));
     }
-    if host.is_empty() {
-        errors.push(path.invalid(host, format!("host must be specified{FORM}")));
+    if url.host.is_empty() {
+        errors.push(path.invalid("", format!("host must be specified{FORM}")));
     }
-    if let Some(user) = user {
+    if let Some(user) = &url.user {
         errors.push(path.invalid(user, "user information is not permitted in the URL"));
     }
-    if !fragment.is_empty() {
-        errors.push(path.invalid(fragment, "fragments are not permitted in the URL"));
+    if !url.fragment.is_empty() {
+        errors.push(path.invalid(&url.fragment, "fragments are not permitted in the URL"));
     }
-    if !query.is_empty() {
-        errors.push(path.invalid(query, "query parameters are not permitted in the URL"));
+    if !url.query.is_empty() {
+        errors.push(path.invalid(&url.query, "query parameters are not permitted in the URL"));
     }
     errors
 }
@@ -265,10 +271,12 @@ fn service(service: &Value, path: &Path) -> Errors {
             if !url.starts_with('/') {
                 errors.push(at_path.invalid(url, "must start with a '/'"));
             }
-            let mut rest = url.chars();
-            rest.next();
-            let steps = rest.as_str();
-            for (i, step) in steps.strip_suffix('/').unwrap_or(steps).split('/').enumerate() {
+            // Half a character is left where the first byte of one is taken away.
+            let steps = match url.chars().next() {
+                Some(first) if first.len_utf8() > 1 => url.replacen(first, "\u{fffd}", 1),
+                _ => url[1..].to_owned(),
+            };
+            for (i, step) in steps.strip_suffix('/').unwrap_or(&steps).split('/').enumerate() {
                 if step.is_empty() {
                     errors.push(at_path.invalid(url, format!("segment[{i}] may not be empty")));
                     continue;
@@ -282,7 +290,7 @@ fn service(service: &Value, path: &Path) -> Errors {
     errors
 }
 
-fn match_conditions(conditions: &[Value], path: &Path) -> Errors {
+fn match_conditions(it: &It<'_>, conditions: &[Value], path: &Path) -> Errors {
     let mut errors = Errors::new();
     if conditions.len() > MAX_CONDITIONS {
         errors.push(path.too_many(conditions.len(), MAX_CONDITIONS));
@@ -291,6 +299,8 @@ fn match_conditions(conditions: &[Value], path: &Path) -> Errors {
         let (path, name) = (path.index(i), text(condition, "name"));
         if text(condition, "expression").trim().is_empty() {
             errors.push(path.child("expression").required(""));
+        } else {
+            errors.extend(it.expression(&path.child("expression")));
         }
         if name.is_empty() {
             errors.push(path.child("name").required(""));
@@ -335,10 +345,9 @@ impl Kind for Policies {
                 errors.push(path.child("resourceRules").required(""));
             }
         }
-        errors.extend(match_conditions(items(spec, "matchConditions"), &path.child("matchConditions")));
+        errors.extend(match_conditions(it, items(spec, "matchConditions"), &path.child("matchConditions")));
         for (i, variable) in items(spec, "variables").iter().enumerate() {
             let path = path.child("variables").index(i);
-            errors.extend(expression(variable, &path));
             match text(variable, "name") {
                 name if name.trim().is_empty() => {
                     errors.push(path.child("name").required("name is not specified"));
@@ -348,39 +357,18 @@ impl Kind for Policies {
                 }
                 _ => {}
             }
+            errors.extend(expression(it, variable, &path));
         }
-        if items(spec, "validations").is_empty() && items(spec, "auditAnnotations").is_empty() {
+        let (validations, annotations) = (items(spec, "validations"), items(spec, "auditAnnotations"));
+        if validations.is_empty() && annotations.is_empty() {
             let why = "validations or auditAnnotations must contain at least one item";
             errors.push(path.child("validations").required(why));
             errors.push(path.child("auditAnnotations").required(why));
         }
-        for (i, validation) in items(spec, "validations").iter().enumerate() {
-            let path = path.child("validations").index(i);
-            errors.extend(expression(validation, &path));
-            let message = text(validation, "message");
-            if message.contains('\n') {
-                errors.push(path.child("message").invalid(message, "must not contain line breaks"));
-            }
-            errors.extend(one_of(validation, "reason", &REASONS, &path));
+        for (i, validation) in validations.iter().enumerate() {
+            errors.extend(self::validation(it, validation, &path.child("validations").index(i)));
         }
-        let annotations = items(spec, "auditAnnotations");
-        if annotations.len() > MAX_ANNOTATIONS {
-            let shown = field::Value::internal_list(AUDIT_ANNOTATION, annotations);
-            let why = format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations");
-            errors.push(path.child("auditAnnotations").invalid(shown, why));
-        }
-        for (i, annotation) in annotations.iter().enumerate() {
-            let path = path.child("auditAnnotations").index(i);
-            let own = text(annotation, "key");
-            if annotations[..i].iter().any(|before| text(before, "key") == own) {
-                errors.push(path.child("key").duplicate(own));
-            }
-            let key = format!("{}/{}", text(it.new, "metadata.name"), text(annotation, "key"));
-            errors.extend(meta::qualified(&key, &path.child("key")));
-            if text(annotation, "valueExpression").trim().is_empty() {
-                errors.push(path.child("valueExpression").required("valueExpression is not specified"));
-            }
-        }
+        errors.extend(audit_annotations(it, annotations, &path.child("auditAnnotations")));
         errors
     }
 
@@ -400,6 +388,53 @@ impl Kind for Policies {
         errors.extend(super::policy::conditions(conditions, &path.child("conditions")));
         errors
     }
+}
+
+fn validation(it: &It<'_>, validation: &Value, path: &Path) -> Errors {
+    let mut errors: Errors = expression(it, validation, path).into_iter().collect();
+    let (message, expression) = (text(validation, "message"), text(validation, "messageExpression"));
+    let is_blank = |text: &str| !text.is_empty() && text.trim().is_empty();
+    let at_expression = path.child("messageExpression");
+    if is_blank(expression) {
+        errors.push(at_expression.invalid(expression, "must be non-empty if specified"));
+    } else {
+        errors.extend(it.expression(&at_expression));
+    }
+    if is_blank(message) {
+        errors.push(path.child("message").invalid(message, "must be non-empty if specified"));
+    } else if message.trim().contains(['\n', '\r']) {
+        errors.push(path.child("message").invalid(message, "must not contain line breaks"));
+    }
+    errors.extend(one_of(validation, "reason", &REASONS, path));
+    errors
+}
+
+fn audit_annotations(it: &It<'_>, annotations: &[Value], path: &Path) -> Errors {
+    const MAX_VALUE: usize = 5 * 1024;
+    let mut errors = Errors::new();
+    if annotations.len() > MAX_ANNOTATIONS {
+        let shown = field::Value::internal_list(AUDIT_ANNOTATION, annotations);
+        let why = format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations");
+        errors.push(path.invalid(shown, why));
+    }
+    for (i, annotation) in annotations.iter().enumerate() {
+        let path = path.index(i);
+        let own = text(annotation, "key");
+        let key = format!("{}/{own}", text(it.new, "metadata.name"));
+        errors.extend(meta::qualified(&key, &path.child("key")));
+        let at_value = path.child("valueExpression");
+        match text(annotation, "valueExpression").trim() {
+            "" => errors.push(at_value.required("valueExpression is not specified")),
+            value if value.len() > MAX_VALUE => {
+                errors.push(at_value.required(format!("must not exceed {MAX_VALUE} bytes in length")));
+            }
+            _ => errors.extend(it.expression(&at_value)),
+        }
+        if annotations[..i].iter().any(|before| text(before, "key") == own) {
+            errors.push(path.child("key").duplicate(own));
+        }
+    }
+    errors
 }
 
 /// What the parameters of a policy are.
@@ -469,9 +504,12 @@ fn is_identifier(name: &str) -> bool {
         && !RESERVED.contains(&name)
 }
 
-fn expression(object: &Value, path: &Path) -> Option<field::Error> {
-    let is_empty = text(object, "expression").trim().is_empty();
-    is_empty.then(|| path.child("expression").required("expression is not specified"))
+fn expression(it: &It<'_>, object: &Value, path: &Path) -> Option<field::Error> {
+    let path = path.child("expression");
+    if text(object, "expression").trim().is_empty() {
+        return Some(path.required("expression is not specified"));
+    }
+    it.expression(&path)
 }
 
 fn required_one_of(object: &Value, field: &str, supported: &[&str], path: &Path) -> Option<field::Error> {
@@ -492,7 +530,7 @@ fn match_resources(constraints: &Value, path: &Path) -> Errors {
     errors.extend(selectors(constraints, path));
     for list in ["resourceRules", "excludeResourceRules"] {
         for (i, rule) in items(constraints, list).iter().enumerate() {
-            errors.extend(rule_with_operations(rule, &path.child(list).index(i)));
+            errors.extend(named_rule(rule, &path.child(list).index(i)));
         }
     }
     errors

@@ -10,7 +10,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
-use crate::field::{Errors, Path};
+use crate::field::{self, Errors, Path};
 use crate::names::{self, Problems};
 use crate::{meta, wire};
 
@@ -21,6 +21,7 @@ mod coordination;
 pub mod core;
 mod csi;
 pub mod defaults;
+mod devices;
 pub mod endpoints;
 mod flowcontrol;
 mod ingress;
@@ -28,9 +29,11 @@ mod networking;
 mod node;
 mod policy;
 mod rbac;
+mod registration;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod url;
 mod volumes;
 mod workloads;
 
@@ -182,11 +185,19 @@ pub struct It<'a> {
     old_meta: ObjectMeta,
     /// Whether containers may be privileged.
     pub allow_privileged: bool,
+    /// What is wrong with the object's expressions, which are in a language that is not known here.
+    expressions: &'a [field::Error],
     namespaced: bool,
     name: fn(&str) -> Problems,
 }
 
 impl It<'_> {
+    /// What is wrong with the expression at a path.
+    pub fn expression(&self, path: &Path) -> Option<field::Error> {
+        let path = path.to_string();
+        self.expressions.iter().find(|error| error.path == path).cloned()
+    }
+
     /// What is wrong with the metadata of any object of the kind.
     pub fn metadata(&self) -> Errors {
         self.scoped(meta::validate_built_in(&self.meta, self.name, &Path::new("metadata")))
@@ -272,14 +283,8 @@ pub fn of(group: &str, kind: &str) -> &'static dyn Kind {
         ("storage.k8s.io", "VolumeAttributesClass") => &storage::VolumeAttributesClasses,
         ("storage.k8s.io", "VolumeAttachment") => &storage::Attachments,
         ("storage.k8s.io", "CSIStorageCapacity") => &storage::Capacities,
-        ("resource.k8s.io", "ResourceClaim") => &storage::Fixed {
-            fields: &[("spec", "io.k8s.api.resource.v1.ResourceClaimSpec")],
-            counts: Counts::Nothing,
-        },
-        ("resource.k8s.io", "ResourceClaimTemplate") => &storage::Fixed {
-            fields: &[("spec", "io.k8s.api.resource.v1.ResourceClaimTemplateSpec")],
-            counts: Counts::Nothing,
-        },
+        ("resource.k8s.io", "ResourceClaim") => &devices::Claims,
+        ("resource.k8s.io", "ResourceClaimTemplate") => &devices::Templates,
         ("networking.k8s.io", "NetworkPolicy") => &networking::NetworkPolicies,
         ("networking.k8s.io", "Ingress") => &ingress::Ingresses,
         ("networking.k8s.io", "IPAddress") => &networking::Addresses,
@@ -287,11 +292,12 @@ pub fn of(group: &str, kind: &str) -> &'static dyn Kind {
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => &flowcontrol::FlowSchemas,
         ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => &flowcontrol::PriorityLevels,
         ("certificates.k8s.io", "CertificateSigningRequest") => &policy::SigningRequests,
-        ("resource.k8s.io", "ResourceSlice") => &storage::Slices,
+        ("apiregistration.k8s.io", "APIService") => &registration::Services,
+        ("resource.k8s.io", "ResourceSlice") => &devices::Slices,
         ("networking.k8s.io", "IngressClass") => &networking::IngressClasses,
         ("autoscaling", "HorizontalPodAutoscaler") => &autoscaling::Autoscalers,
         ("node.k8s.io", "RuntimeClass") => &node::RuntimeClasses,
-        ("resource.k8s.io", "DeviceClass") => &storage::DeviceClasses,
+        ("resource.k8s.io", "DeviceClass") => &devices::Classes,
         _ => &Plain,
     }
 }

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Map, Value};
 use types::Quantity;
 
-use super::{Counts, It, Kind, at, csi, items, keep, text, volumes};
+use super::{It, Kind, at, csi, items, keep, text, volumes};
 use crate::difference;
 use crate::field::{self, Errors, Path};
 use crate::meta::{self, IMMUTABLE, selector};
@@ -263,39 +263,6 @@ fn parameters(class: &Value, may_be_empty: bool) -> Errors {
     errors
 }
 
-/// Kinds that keep their first spec.
-pub(super) struct Fixed {
-    /// The fields that cannot change, each with its type if it is a structure.
-    pub(super) fields: &'static [(&'static str, &'static str)],
-    /// Whether changes of the spec are counted.
-    pub(super) counts: Counts,
-}
-
-impl Kind for Fixed {
-    fn counts(&self) -> Counts {
-        self.counts
-    }
-
-    fn status_keeps_metadata(&self) -> bool {
-        true
-    }
-
-    fn validate_update(&self, it: &It<'_>) -> Errors {
-        let mut errors = it.metadata_update();
-        for (name, wire_type) in self.fields {
-            let (new, old) = (at(it.new, name), at(it.old, name));
-            if new != old {
-                let value = match *wire_type {
-                    "" => field::Value::json(new),
-                    wire_type => field::Value::internal(wire_type, new),
-                };
-                errors.push(Path::new(name).invalid(value, IMMUTABLE));
-            }
-        }
-        errors
-    }
-}
-
 /// Volumes that are to be attached to nodes.
 pub(super) struct Attachments;
 
@@ -436,77 +403,5 @@ impl Kind for Capacities {
             errors.push(Path::new("storageClassName").invalid(class, IMMUTABLE));
         }
         errors
-    }
-}
-
-/// Kinds of devices.
-pub(super) struct DeviceClasses;
-
-impl Kind for DeviceClasses {
-    fn counts(&self) -> Counts {
-        Counts::Spec
-    }
-
-    fn validate(&self, it: &It<'_>) -> Errors {
-        it.metadata_by_name()
-    }
-}
-
-/// Devices of a node or of many.
-pub(super) struct Slices;
-
-impl Kind for Slices {
-    fn counts(&self) -> Counts {
-        Counts::Spec
-    }
-
-    fn validate(&self, it: &It<'_>) -> Errors {
-        let (spec, path) = (at(it.new, "spec"), Path::new("spec"));
-        let mut errors = it.metadata();
-        if text(spec, "driver").is_empty() {
-            errors.push(path.child("driver").required(""));
-        }
-        if text(spec, "pool.name").is_empty() {
-            errors.push(path.child("pool").child("name").required(""));
-        }
-        let count = at(spec, "pool.resourceSliceCount").as_i64().unwrap_or(0);
-        if count <= 0 {
-            let path = path.child("pool").child("resourceSliceCount");
-            errors.push(path.invalid(count, "must be greater than zero"));
-        }
-        let is_said = |name: &&str| match &spec[*name] {
-            Value::Null => false,
-            Value::Bool(value) => *value,
-            Value::String(name) => !name.is_empty(),
-            _ => true,
-        };
-        let places = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
-        if !places.iter().any(is_said) {
-            let names = places.map(|name| format!("`{name}`")).join(", ");
-            errors.push(path.required(format!("exactly one of {names} is required")));
-        }
-        errors
-    }
-
-    fn validate_update(&self, it: &It<'_>) -> Errors {
-        let mut errors = it.metadata_update();
-        errors.extend(self.validate(it));
-        let path = Path::new("spec");
-        let places =
-            [("spec.driver", path.child("driver")), ("spec.pool.name", path.child("pool").child("name"))];
-        for (name, path) in places {
-            if text(it.new, name) != text(it.old, name) {
-                errors.push(path.invalid(text(it.new, name), IMMUTABLE));
-            }
-        }
-        let (new, old) = (at(it.new, "spec.nodeName"), at(it.old, "spec.nodeName"));
-        if new != old {
-            errors.push(path.child("nodeName").invalid(field::Value::json(new), IMMUTABLE));
-        }
-        errors
-    }
-
-    fn selectable(&self) -> &'static [&'static str] {
-        &["spec.driver", "spec.nodeName"]
     }
 }

@@ -26,7 +26,7 @@ fn create(facts: &Facts, mut object: Value) -> Result<Accepted, Refused> {
     }
     let now = "2025-01-01T00:00:00Z".parse().expect("a time");
     let identity = Identity { uid: "u".to_owned(), now, suffix: String::new() };
-    endpoints::create(kind_of(facts), facts, &object, "ns", identity)
+    endpoints::create(kind_of(facts), facts, &object, "ns", identity, &Vec::new())
 }
 
 /// The errors of a new object, each of which begins as expected.
@@ -54,7 +54,7 @@ fn changed(
         let (parent, last) = pointer.rsplit_once('/').expect("a pointer");
         new.pointer_mut(parent).expect("a parent")[last] = value.clone();
     }
-    match endpoints::update(kind_of(&facts), &facts, &new, &old) {
+    match endpoints::update(kind_of(&facts), &facts, &new, &old, &Vec::new()) {
         Ok(accepted) => {
             assert!(expected.is_empty(), "{kind} was accepted");
             accepted.object

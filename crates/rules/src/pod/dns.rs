@@ -132,7 +132,7 @@ pub(super) fn ip_warning(address: &str, path: &Path) -> Option<String> {
 }
 
 /// Prints an address as Go does, which never shows the dotted form for the last two parts of an IPv6 address.
-struct Canonical(IpAddr);
+pub(super) struct Canonical(pub(super) IpAddr);
 
 impl fmt::Display for Canonical {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

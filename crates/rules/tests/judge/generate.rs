@@ -246,7 +246,9 @@ fn string(chance: &mut Chance, name: &str, field: Option<Field>) -> Value {
         "resource" => &["limits.cpu", "requests.memory", "limits.example.com/gpu", "bad", ""],
         "divisor" => &["1", "1m", "0", "1Ki", "3"],
         "values" => &["a", "1", "", "-", "A b", "5"],
-        "ip" | "ips" | "nameservers" => &["1.2.3.4", "::1", "bad", "", "01.2.3.4"],
+        "ip" | "ips" | "nameservers" => {
+            &["1.2.3.4", "::1", "bad", "", "01.2.3.4", "1.2.3.4/24", "01.2.3.4/24", "::1/64"]
+        }
         "managedBy" => &["a.io/b", "kubernetes.io/job-controller", "bad", "", "A/b", "a.io/b c", &long],
         "succeededIndexes" | "completedIndexes" | "failedIndexes" => {
             &["0", "0-2", "1,3-4", "", "a", "2-1", "1-", "9", "0,0"]
@@ -256,6 +258,35 @@ fn string(chance: &mut Chance, name: &str, field: Option<Field>) -> Value {
         "completionMode" => &["Indexed", "NonIndexed", "", "Bad"],
         "action" => &["FailJob", "FailIndex", "Ignore", "Count", "", "Bad", "Restart"],
         "status" => &["True", "False", "Unknown", "", "Bad"],
+        "expression" | "messageExpression" | "valueExpression" => &[
+            "true",
+            "",
+            " 1 + 1",
+            "(",
+            "a",
+            "object.a == 'b'",
+            "request.name",
+            "authorizer.group('').resource('pods').namespace('n').check('get').allowed()",
+            "device.driver == 'd.io' && device.attributes['d.io'].a",
+            "device.capacity['d.io'].c",
+            "namespaceObject + 1 == 2",
+            "authorizer.requestResource.check('get').reason()",
+            "variables.a",
+        ],
+        "version" => &["v1", "1.2.3", "1.2.3-a+b", "1", "", "V1"],
+        "driver" | "pool" | "device" | "matchAttribute" => {
+            &["d.io", "D.io", "p", "v", "a/b", "d.io/a", "", "a b", "d.io/a b", "/a", "a/", &long]
+        }
+        "url" => &[
+            "https://h/p",
+            "http://h",
+            "https://",
+            "https://u@h",
+            "https://h?q#f",
+            ":",
+            "https://h:x",
+            "a b",
+        ],
         _ => &["a", "b", "", "A b", "a/b", "example.com/x", "1.2.3.4", "http://x", "é<", &long],
     };
     json!(chance.pick(pool))

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use store::{Scope, Store};
 
 use super::policy::{Binding, Bindings, Policy, Validation};
-use crate::admission::conditions::{self, STEPS, Seen};
+use crate::admission::conditions::{self, RequestAuthority, STEPS, Seen};
 use crate::admission::criteria::{self, Asked, Criteria};
 use crate::admission::plugin::{Operation, Plugin, Request};
 use crate::admission::pods::forbidden;
@@ -167,12 +167,14 @@ impl Policies {
         let is_namespace = request.resource.group.is_empty() && request.resource.kind == "Namespace";
         let name = criteria::namespace_of(request).filter(|_| !is_namespace);
         let namespace = name.and_then(|name| criteria::namespace(&self.store, name)).unwrap_or_default();
+        let authority = RequestAuthority::of(request);
         let seen = Seen {
             object: &asked.object,
             old_object: &asked.old,
             request: &described,
             namespace: &namespace,
             params,
+            authority: &authority,
         };
         match conditions::all_hold(&policy.conditions, &seen) {
             Ok(true) => {}

@@ -8,7 +8,7 @@ use store::Store;
 
 use super::configuration::{Configurations, Hook};
 use super::review::{self, Verdict};
-use crate::admission::conditions::{self, Seen};
+use crate::admission::conditions::{self, RequestAuthority, Seen};
 use crate::admission::criteria::{self, Asked};
 use crate::admission::plugin::{Operation, Plugin, Request};
 use crate::object;
@@ -220,12 +220,14 @@ fn meets_conditions(
     let described = review::request("", request, asked, false);
     let namespace = criteria::namespace_of(request).and_then(|name| criteria::namespace(store, name));
     let namespace = namespace.unwrap_or_default();
+    let authority = RequestAuthority::of(request);
     let seen = Seen {
         object: &asked.object,
         old_object: &asked.old,
         request: &described,
         namespace: &namespace,
         params: &Value::Null,
+        authority: &authority,
     };
     match conditions::all_hold(&hook.conditions, &seen) {
         Ok(holds) => Ok(holds),

@@ -256,6 +256,8 @@ pub(crate) struct Options {
     list_keys: bool,
     schemas: bool,
     max_selectable_fields: usize,
+    /// Schemas that are stored, by their versions: what their rules may cost was settled with them.
+    stored: Vec<(String, JSONSchemaProps)>,
 }
 
 impl Default for Options {
@@ -268,6 +270,7 @@ impl Default for Options {
             list_keys: true,
             schemas: true,
             max_selectable_fields: 8,
+            stored: Vec::new(),
         }
     }
 }
@@ -292,7 +295,19 @@ impl Options {
                 .iter()
                 .all(|version| version.schema.as_ref().is_some_and(|s| s.open_api_v3_schema.is_some())),
             max_selectable_fields: most_fields.unwrap_or(0).max(8),
+            stored: old
+                .versions
+                .iter()
+                .filter_map(|version| {
+                    Some((version.name.clone(), version.schema.as_ref()?.open_api_v3_schema.clone()?))
+                })
+                .collect(),
         }
+    }
+
+    /// Whether a version has the schema that is stored.
+    fn is_stored(&self, version: &str, schema: &JSONSchemaProps) -> bool {
+        self.stored.iter().any(|(name, stored)| name == version && stored == schema)
     }
 }
 

@@ -153,7 +153,9 @@ fn version(
 ) -> Errors {
     let mut errors = deprecation(version, &path.child("deprecationWarning"));
     if let Some(schema) = schema(version).filter(|_| !hoisted.schema) {
-        errors.extend(tree::validate(schema, has_status(version), options, &path.child("schema")));
+        let is_stored = options.is_stored(&version.name, schema);
+        let path = path.child("schema");
+        errors.extend(tree::validate(schema, has_status(version), is_stored, options, &path));
     }
     if let Some(subresources) = version.subresources.as_ref().filter(|_| !hoisted.subresources) {
         errors.extend(self::subresources(subresources, &path.child("subresources")));
@@ -176,7 +178,9 @@ fn shared(
 ) -> Errors {
     let mut errors = Errors::new();
     if let Some(schema) = schema(first).filter(|_| hoisted.schema) {
-        errors.extend(tree::validate(schema, has_status(first), options, &path.child("validation")));
+        let is_stored = options.is_stored(&first.name, schema);
+        let path = path.child("validation");
+        errors.extend(tree::validate(schema, has_status(first), is_stored, options, &path));
     }
     if let Some(subresources) = first.subresources.as_ref().filter(|_| hoisted.subresources) {
         errors.extend(self::subresources(subresources, &path.child("subresources")));

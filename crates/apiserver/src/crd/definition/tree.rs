@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
 };
-use rules::field::{Errors, Path, Value};
+use rules::field::{Error, Errors, Path, Value};
 use serde_json::json;
 
 use super::{Options, Step, defaulted, is_set, spec::text, structural};
@@ -16,7 +16,15 @@ const REASONS: [&str; 4] =
     ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
 /// Every error of the schema at `path`, which is where `openAPIV3Schema` stands.
-pub(super) fn validate(schema: &JSONSchemaProps, has_status: bool, options: &Options, path: &Path) -> Errors {
+///
+/// `suppresses_cost` says that the schema is the stored one, whose rules may cost what they did.
+pub(super) fn validate(
+    schema: &JSONSchemaProps,
+    has_status: bool,
+    suppresses_cost: bool,
+    options: &Options,
+    path: &Path,
+) -> Errors {
     let path = path.child("openAPIV3Schema");
     let mut errors = Errors::new();
     if has_status {
@@ -37,7 +45,13 @@ pub(super) fn validate(schema: &JSONSchemaProps, has_status: bool, options: &Opt
             with_rules = errors.len() == before;
         }
     }
-    let mut walk = Walk { options, schema_errors: Errors::new(), rule_errors: Errors::new() };
+    let mut walk = Walk {
+        options,
+        schema_errors: Errors::new(),
+        rule_errors: Errors::new(),
+        suppresses_cost,
+        total: Total::default(),
+    };
     let compiled = with_rules.then(|| Schema::compile(schema));
     walk.visit(schema, compiled.as_ref(), &Context::root(), &path);
     errors.extend(walk.schema_errors);
@@ -45,7 +59,54 @@ pub(super) fn validate(schema: &JSONSchemaProps, has_status: bool, options: &Opt
     if let Some(why) = unsupported.filter(|_| errors.is_empty()) {
         errors.push(path.invalid("", why));
     }
+    errors.extend(walk.total.errors(&path));
     errors
+}
+
+/// What one rule may cost, and all rules of a schema together.
+const PER_RULE: u64 = 10_000_000;
+const PER_SCHEMA: u64 = 100_000_000;
+
+/// What all rules of a schema can cost, and which of them the most.
+#[derive(Default)]
+struct Total {
+    cost: u64,
+    most: Vec<(u64, Path)>,
+}
+
+impl Total {
+    fn add(&mut self, cost: u64, path: Path) {
+        const NAMED: usize = 4;
+        self.cost = self.cost.saturating_add(cost);
+        if cost >= PER_SCHEMA / 100 {
+            self.most.push((cost, path));
+            self.most.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
+            self.most.truncate(NAMED);
+        }
+    }
+
+    fn errors(&self, path: &Path) -> Errors {
+        if self.cost <= PER_SCHEMA {
+            return Errors::new();
+        }
+        let why = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+        let name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+        let all = path.forbidden(too_expensive(name, self.cost, PER_SCHEMA));
+        self.most.iter().map(|(_, path)| path.forbidden(why)).chain([all]).collect()
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a factor is shown with few digits")]
+fn too_expensive(what: &str, cost: u64, limit: u64) -> String {
+    let factor = match cost as f64 / limit as f64 {
+        factor if factor > 100.0 => "more than 100x".to_owned(),
+        factor if factor < 1.5 => format!("{factor:.6}x"),
+        factor => format!("{factor:.1}x"),
+    };
+    format!(
+        "{what} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, maxProperties, and \
+         maxLength where arrays, maps, and strings are declared)"
+    )
 }
 
 /// With a status subresource, the status is judged by itself, so nothing at the root may be about it.
@@ -91,16 +152,19 @@ struct Context {
     no_default: Option<String>,
     /// The place within which old and new values cannot be told apart.
     uncorrelated: Option<Path>,
+    /// How often the node can stand in an object, if everything above is bounded.
+    most: Option<u64>,
 }
 
 impl Context {
     fn root() -> Context {
-        Context { root: true, in_meta: false, no_default: None, uncorrelated: None }
+        Context { root: true, in_meta: false, no_default: None, uncorrelated: None, most: Some(1) }
     }
 
     /// The context one step further in.
     fn enter(&self, schema: &JSONSchemaProps, step: Step<'_>, path: &Path) -> Context {
-        let mut inner = Context { root: false, ..self.clone() };
+        let most = self.most.zip(max_elements(schema)).map(|(most, each)| most.saturating_mul(each));
+        let mut inner = Context { root: false, most, ..self.clone() };
         match step {
             Step::Child("additionalProperties") if self.in_meta => {
                 inner.no_default = Some("inside additionalProperties applying to object metadata".to_owned());
@@ -129,10 +193,22 @@ impl Context {
     }
 }
 
+/// How often what is below a node can stand in it; none if nothing bounds it.
+fn max_elements(schema: &JSONSchemaProps) -> Option<u64> {
+    let bound = |limit: Option<i64>| limit.map(|limit| u64::try_from(limit).unwrap_or(0));
+    match text(schema.type_.as_ref()) {
+        "object" if schema.additional_properties.is_some() => bound(schema.max_properties),
+        "array" => bound(schema.max_items),
+        _ => Some(1),
+    }
+}
+
 struct Walk<'a> {
     options: &'a Options,
     schema_errors: Errors,
     rule_errors: Errors,
+    suppresses_cost: bool,
+    total: Total,
 }
 
 impl Walk<'_> {
@@ -173,8 +249,71 @@ impl Walk<'_> {
             .extend(rules.iter().enumerate().flat_map(|(i, rule)| rule_texts(rule, schema, &path.index(i))));
         // A rule cannot be told apart from a schema that is wrong, here or below.
         if let Some(compiled) = compiled.filter(|_| self.schema_errors.len() == before) {
-            self.rule_errors.extend(compile(rules, compiled, context, &path));
+            let errors = self.compile(rules, compiled, context, &path);
+            self.rule_errors.extend(errors);
         }
+    }
+
+    fn compile(
+        &mut self,
+        rules: &[ValidationRule],
+        schema: &Schema,
+        context: &Context,
+        path: &Path,
+    ) -> Errors {
+        let mut errors = Errors::new();
+        let judged = cel_rules::judge(schema, context.root || schema.embedded);
+        let most = context.most.unwrap_or(judged.most);
+        for (index, (rule, verdict)) in rules.iter().zip(judged.verdicts).enumerate() {
+            let path = path.index(index);
+            // As upstream prints its own structure.
+            let shown = || {
+                Value::json(&json!({
+                    "Rule": rule.rule, "Message": text(rule.message.as_ref()), "MessageExpression": text(rule.message_expression.as_ref()),
+                    "Reason": rule.reason, "FieldPath": text(rule.field_path.as_ref()), "OptionalOldSelf": rule.optional_old_self,
+                }))
+            };
+            let (cost, message_cost) = match &verdict {
+                None => (0, None),
+                Some(Ok(accepted)) => (accepted.cost, accepted.message_cost),
+                Some(Err(refused)) => (refused.cost, None),
+            };
+            let cost = cost.saturating_mul(most);
+            errors.extend(self.spend("estimated rule cost", cost, path.child("rule")));
+            if let Some(Err(refused)) = &verdict {
+                let part = if refused.in_message { "messageExpression" } else { "rule" };
+                errors.push(path.child(part).invalid(shown(), refused.why.as_str()));
+            }
+            if let Some(cost) = message_cost {
+                let path = path.child("messageExpression");
+                errors.extend(self.spend("estimated messageExpression cost", cost, path));
+            }
+            let uses_old_self = match verdict {
+                None => false,
+                Some(Ok(accepted)) => accepted.uses_old_self,
+                Some(Err(refused)) => refused.uses_old_self,
+            };
+            if !uses_old_self {
+                if let Some(optional) = rule.optional_old_self {
+                    let detail = "may not be set if oldSelf is not used in rule";
+                    errors.push(path.child("optionalOldSelf").invalid(optional, detail));
+                }
+            } else if let Some(within) = &context.uncorrelated {
+                let detail = format!(
+                    "oldSelf cannot be used on the uncorrelatable portion of the schema within {within}"
+                );
+                errors.push(path.child("rule").invalid(&rule.rule, detail));
+            }
+        }
+        errors
+    }
+
+    /// Counts what an expression can cost, which may be too much by itself.
+    fn spend(&mut self, what: &str, cost: u64, path: Path) -> Option<Error> {
+        let is_too_much = cost > PER_RULE && !self.suppresses_cost;
+        let error = is_too_much.then(|| path.forbidden(too_expensive(what, cost, PER_RULE)));
+        self.total.add(cost, path);
+        error
     }
 }
 
@@ -397,41 +536,6 @@ fn rule_texts(rule: &ValidationRule, schema: &JSONSchemaProps, path: &Path) -> E
     }
     if !field.is_empty() && field_path::resolve(field, &Schema::compile(schema), true).is_err() {
         errors.push(path.invalid(field, "must be a valid path"));
-    }
-    errors
-}
-
-fn compile(rules: &[ValidationRule], schema: &Schema, context: &Context, path: &Path) -> Errors {
-    let mut errors = Errors::new();
-    let root = context.root || schema.embedded;
-    for (index, (rule, verdict)) in rules.iter().zip(cel_rules::judge(schema, root)).enumerate() {
-        let path = path.index(index);
-        // As upstream prints its own structure.
-        let shown = || {
-            Value::json(&json!({
-                "Rule": rule.rule, "Message": text(rule.message.as_ref()), "MessageExpression": text(rule.message_expression.as_ref()),
-                "Reason": rule.reason, "FieldPath": text(rule.field_path.as_ref()), "OptionalOldSelf": rule.optional_old_self,
-            }))
-        };
-        let uses_old_self = match verdict {
-            None => false,
-            Some(Ok(accepted)) => accepted.uses_old_self,
-            Some(Err(refused)) => {
-                let part = if refused.in_message { "messageExpression" } else { "rule" };
-                errors.push(path.child(part).invalid(shown(), refused.why));
-                refused.uses_old_self
-            }
-        };
-        if !uses_old_self {
-            if let Some(optional) = rule.optional_old_self {
-                let detail = "may not be set if oldSelf is not used in rule";
-                errors.push(path.child("optionalOldSelf").invalid(optional, detail));
-            }
-        } else if let Some(within) = &context.uncorrelated {
-            let detail =
-                format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {within}");
-            errors.push(path.child("rule").invalid(&rule.rule, detail));
-        }
     }
     errors
 }

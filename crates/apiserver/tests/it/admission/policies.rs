@@ -117,6 +117,30 @@ async fn rule_3_20_policies_hold_alike_here_and_there() {
             validations(json!([{"expression": "oldObject == null || object.data == oldObject.data"}])),
             json!({}),
         ),
+        (
+            "authorizer",
+            json!({"variables": [{"name": "may", "expression": "authorizer.group('').resource('pods').namespace('n').check('get')"}],
+                   "validations": [{"expression": "variables.may.allowed() && !variables.may.errored() && object.data.a == 'b'"}]}),
+            json!({}),
+        ),
+        (
+            "authorizer-account",
+            validations(
+                json!([{"expression": "authorizer.serviceAccount('n', 'x').group('').resource('secrets').namespace('n').check('get').allowed()"}]),
+            ),
+            json!({}),
+        ),
+        (
+            "authorizer-request",
+            json!({"matchConditions": [{"name": "c", "expression": "authorizer.requestResource.check('create').allowed()"}],
+                   "validations": [{"expression": "authorizer.path('/healthz').check('get').allowed() && object.data.a == 'b'"}]}),
+            json!({}),
+        ),
+        (
+            "authorizer-wrong",
+            validations(json!([{"expression": "authorizer.group('').resource(' ').check('get').allowed()"}])),
+            json!({}),
+        ),
         ("last", validations(json!([{"expression": "false"}])), json!({})),
     ];
     for (name, spec, bound) in &all {

@@ -32,7 +32,7 @@ pub(super) fn made_claim_name(pod_name: Option<&str>, volume: &str, path: &Path)
 }
 
 /// A claim gets labels and annotations from its template, everything else from its pod.
-fn template_metadata(meta: &ObjectMeta, path: &Path) -> Errors {
+pub(crate) fn template_metadata(meta: &ObjectMeta, path: &Path) -> Errors {
     let mut errors = meta::annotations(meta.annotations.as_ref(), &path.child("annotations"));
     errors.extend(meta::labels(meta.labels.as_ref(), &path.child("labels")));
     let text = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
