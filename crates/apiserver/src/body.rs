@@ -55,6 +55,7 @@ pub fn read(resource: &Resource, headers: &HeaderMap, query: &Query, body: &[u8]
                 let why = no_type_meta(&tree);
                 return Err(Refusal::bad_request(wire::unrecognized(&resource.kind, &why, body)));
             }
+            wire::expect_readable(&resource.kind, &tree, body).map_err(Refusal::bad_request)?;
             let text = serde_json::to_vec(&tree).expect("JSON prints");
             let (object, unknown) = decoded(resource, of, &text)?;
             let is_strict = query.get("fieldValidation") == Some("Strict");
@@ -136,8 +137,9 @@ pub fn reread(
         schema::decode_value(other, document).map_err(|why| invalid(why.to_string()))?;
     }
     if let Err(why) = wire::expect_kind(&resource.group, &resource.version, &resource.kind, document, &[]) {
-        // The reason alone: what could not be handled as what is clear from the request.
-        return Err(invalid(why.split_once(": ").map_or(why.as_str(), |(_, why)| why).to_owned()));
+        // The reason alone: what could not be handled as what is clear from the request, and there is no body to show.
+        let why = why.split_once(": ").map_or(why.as_str(), |(_, why)| why);
+        return Err(invalid(why.strip_suffix(" (<empty>)").unwrap_or(why).to_owned()));
     }
     let decoded =
         schema::decode_value(resource.of_type(), document).map_err(|why| invalid(why.to_string()))?;
@@ -264,8 +266,9 @@ pub fn delete_options(headers: &HeaderMap, query: &Query, body: &[u8]) -> Result
             schema::decode_value(of, &tree).map_err(|why| bad(why.to_string()))?.value
         }
         "" | "application/json" => {
-            if let Ok(list @ Value::Array(_)) = serde_json::from_slice(body) {
-                let why = no_type_meta(&list);
+            let found = serde_json::from_slice::<Value>(body);
+            if let Some(found) = found.ok().filter(|found| !found.is_object() && !found.is_null()) {
+                let why = no_type_meta(&found);
                 return Err(bad(format!("couldn't get version/kind; json parse error: {why}")));
             }
             if let Err(why) = schema::check_syntax(body) {

@@ -36,17 +36,7 @@ pub fn expect_kind(
     body: &Value,
     body_text: &[u8],
 ) -> Result<(), String> {
-    for field in ["apiVersion", "kind"] {
-        let found = match &body[field] {
-            Value::Null | Value::String(_) => continue,
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
-        let why = format!("json: cannot unmarshal {found} into Go struct field .{field} of type string");
-        return Err(unrecognized(kind, &why, body_text));
-    }
+    expect_readable(kind, body, body_text)?;
     let text = |field: &str| body[field].as_str().unwrap_or("");
     let own = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     let sent_kind = if text("kind").is_empty() { kind } else { text("kind") };
@@ -59,10 +49,6 @@ pub fn expect_kind(
     if sent.ends_with('/') && !body_text.is_empty() {
         let why = format!("Object 'apiVersion' is missing in '{}'", String::from_utf8_lossy(body_text));
         return Err(format!("{sent_kind} in version \"\" cannot be handled as a {kind}: {why}"));
-    }
-    if sent_version_has_parts(text("apiVersion")) {
-        let why = format!("unexpected GroupVersion string: {}", text("apiVersion"));
-        return Err(unreadable(kind, &why, body_text));
     }
     let (sent_group, sent_version) = sent.split_once('/').unwrap_or(("", sent));
     let is_known = schema::Pack::v1_35().of_kind(sent_group, sent_version, sent_kind).is_some();
@@ -82,9 +68,32 @@ pub fn expect_kind(
     Err(format!("{sent_kind} in version {} cannot be handled as a {kind}: {why}", go::quote(sent_version)))
 }
 
-/// A version is a group and a number, or a number alone.
-fn sent_version_has_parts(version: &str) -> bool {
-    version.matches('/').count() > 1
+/// Whether it can be heard what a body says it is. Otherwise what an API server says to it.
+pub fn expect_readable(kind: &str, body: &Value, body_text: &[u8]) -> Result<(), String> {
+    for field in ["apiVersion", "kind"] {
+        let found = match &body[field] {
+            Value::Null | Value::String(_) => continue,
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        let why = format!("json: cannot unmarshal {found} into Go struct field .{field} of type string");
+        return Err(unrecognized(kind, &why, body_text));
+    }
+    // A version is a group and a number, or a number alone.
+    let version = body["apiVersion"].as_str().unwrap_or("");
+    if version.matches('/').count() > 1 {
+        return Err(unreadable(kind, &format!("unexpected GroupVersion string: {version}"), body_text));
+    }
+    Ok(())
+}
+
+/// Whether a body says a version. A slash alone is none, and neither is one after the group that is asked for.
+pub fn says_version(group: &str, body: &Value) -> bool {
+    let version = body["apiVersion"].as_str().unwrap_or("");
+    let is_group = version.strip_suffix('/').is_some_and(|of| of.is_empty() || of == group);
+    !version.is_empty() && !is_group
 }
 
 /// What an API server says to a body that does not even tell what it is: where the JSON breaks off, and how it begins.

@@ -44,8 +44,39 @@ fn unreadable(bytes: &[u8]) -> Option<&'static str> {
     (first.starts_with(b"\t") && !is_flow).then_some(NO_TOKEN)
 }
 
+/// Where a document ends that is a list or a map in brackets: nobody reads on.
+fn flow_end(bytes: &[u8]) -> Option<usize> {
+    let start = bytes.iter().position(|byte| !byte.is_ascii_whitespace())?;
+    if !matches!(bytes[start], b'{' | b'[') {
+        return None;
+    }
+    let (mut depth, mut quote, mut skips) = (0usize, None, false);
+    for (i, byte) in bytes.iter().enumerate().skip(start) {
+        match (quote, byte) {
+            _ if skips => skips = false,
+            (Some(b'"'), b'\\') => skips = true,
+            (Some(open), byte) if open == *byte => quote = None,
+            (None, b'"' | b'\'') => quote = Some(*byte),
+            // A comment ends with its line.
+            (None, b'#') if bytes[i - 1].is_ascii_whitespace() => quote = Some(b'\n'),
+            (None, b'{' | b'[') => depth += 1,
+            (None, b'}' | b']') => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(i + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
 /// Up to the line that begins the second document.
 fn first_document(bytes: &[u8]) -> &[u8] {
+    if let Some(end) = flow_end(bytes) {
+        return &bytes[..end];
+    }
     let mut end = 0;
     let mut has_content = false;
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -88,6 +119,20 @@ fn in_go_words(error: &Error, sent: &[u8]) -> String {
         return format!("yaml: unknown anchor '{name}' referenced");
     }
     let said = match problem {
+        _ if text.contains("is not valid UTF-8") => "invalid leading UTF-8 octet",
+        _ if text.contains("hexadecimal number") => "did not find expected hexdecimal number",
+        _ if text.contains("Unicode character escape") || text.contains("surrogate") => {
+            "found invalid Unicode character escape code"
+        }
+        _ if text.contains("trailing content after") && sent.trim_ascii_start().starts_with(b"{") => {
+            "did not find expected ',' or '}'"
+        }
+        _ if text.contains("unclosed quote") => "found unexpected end of stream",
+        _ if text.contains("misplaced bracket") || text.contains("EOF while parsing an implicit flow") => {
+            "did not find expected node content"
+        }
+        _ if text.contains("mismatched bracket '['") => "did not find expected ',' or ']'",
+        _ if text.contains("mismatched bracket '{'") => "did not find expected ',' or '}'",
         _ if text.contains("unexpected character") || text.contains("tabs disallowed") => NO_TOKEN,
         _ if text.contains("escape") => "found unknown escape character",
         _ if text.contains("multiline quoted scalar") || text.contains("quoted scalar") => {
@@ -111,10 +156,14 @@ fn in_go_words(error: &Error, sent: &[u8]) -> String {
         other => other,
     };
     // Lines are counted from 0, the scanner adds one to those that are not 0, and 0 is not told.
-    let is_scanner = said == NO_TOKEN || said.starts_with("found un");
+    let is_scanner = said == NO_TOKEN
+        || said.starts_with("found ")
+        || said.contains("hexdecimal")
+        || said.contains("octet");
     let is_in_flow = said.starts_with("did not find expected ',' or") || said.ends_with("node content");
     let line = match line {
-        1 if is_scanner => 0,
+        // An end that comes too early is after the line.
+        1 if is_scanner || is_in_flow && flow_is_open(sent, u64::MAX).is_none() => 0,
         line if is_scanner || is_in_flow && !text.contains("illegal placement") => line,
         line => line.saturating_sub(1),
     };
@@ -288,6 +337,8 @@ mod tests {
             ("a: [y, N, off, \"y\"]", json!({"a": [true, false, false, "y"]})),
             ("a: 2001-01-01\nb: 1e3", json!({"a": "2001-01-01", "b": 1000})),
             ("# nothing", Value::Null),
+            ("{a: '}', b: \"\\\"}\"}rest", json!({"a": "}", "b": "\"}"})),
+            ("{a: 1, # }\n b: 2}", json!({"a": 1, "b": 2})),
             ("a: |\n  two\n  lines\n", json!({"a": "two\nlines\n"})),
             ("p: &a {k: v}\nq: {<<: *a, l: w}", json!({"p": {"k": "v"}, "q": {"k": "v", "l": "w"}})),
         ] {
@@ -300,6 +351,11 @@ mod tests {
         for (text, expected) in [
             ("a: b: c", "yaml: mapping values are not allowed in this context"),
             ("a: [unclosed", "yaml: line 1: did not find expected ',' or ']'"),
+            ("{", "yaml: line 1: did not find expected node content"),
+            ("{,}", "yaml: did not find expected node content"),
+            ("]", "yaml: did not find expected node content"),
+            ("{\"a\": [1}}", "yaml: did not find expected ',' or ']'"),
+            ("{\"a\": \"\\ud800\"}", "yaml: found invalid Unicode character escape code"),
         ] {
             assert_eq!(read(text.as_bytes()), Err(expected.to_owned()), "{text}");
         }

@@ -21,7 +21,9 @@ impl Custom {
     /// Reads an object.
     pub fn read_body(&self, headers: &HeaderMap, query: &Query, body: &[u8]) -> Result<Read, Refusal> {
         let content = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
-        let unreadable = |why: String| Refusal::bad_request(self.cannot_be_handled(&why));
+        let kind = &self.version().names.kind;
+        let unreadable = |why: String| Refusal::bad_request(wire::unreadable(kind, &why, body));
+        let mut of_yaml = Vec::new();
         let (object, repeated) = match content.split(';').next().unwrap_or("").trim() {
             "" | "application/json" => decode::json(body).map_err(|why| {
                 // Decoding it as anything gives the words that Go has for what is wrong with it.
@@ -31,14 +33,25 @@ impl Custom {
                 Refusal::bad_request(wire::unrecognized(&self.version().names.kind, &why, body))
             })?,
             "application/yaml" => {
-                let object = crate::body::yaml::read(body).map_err(unreadable)?;
+                let (object, repeated) = crate::body::yaml::read_all(body).map_err(unreadable)?;
+                of_yaml = repeated;
                 (object, Vec::new())
             }
             _ => return Err(Refusal::unsupported_media_type(&ACCEPTED)),
         };
         self.expect_type(&object, body)?;
         let cannot = |why: String| Refusal::bad_request(self.cannot_be_handled(&why));
-        self.decoded(query, object, &repeated, cannot)
+        let mut read = match self.decoded(query, object.clone(), &repeated, cannot) {
+            // What is repeated in YAML comes after what is unknown.
+            Err(_) if !of_yaml.is_empty() && query.get("fieldValidation") == Some("Strict") => {
+                let also = format!("yaml: unmarshal errors:\n  {}", of_yaml.join("\n  "));
+                let with = |why: String| cannot(format!("{why}, {also}"));
+                return self.decoded(query, object, &repeated, with);
+            }
+            read => read?,
+        };
+        read.warnings.splice(0..0, crate::body::told_of_yaml(query, of_yaml, cannot)?);
+        Ok(read)
     }
 
     /// A patched document as an object again; what does not fit is the patch's fault (2.38).

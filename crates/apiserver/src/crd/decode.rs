@@ -9,6 +9,43 @@ use serde_json::{Map, Value};
 /// A value and the paths of its duplicate fields, as strict field validation names them, in the order of the text. Of a
 /// duplicate the last one counts.
 pub fn json(body: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
+    exactly(body).or_else(|error| match mended(body) {
+        Some(text) => exactly(text.as_bytes()),
+        None => Err(error),
+    })
+}
+
+/// The text with a replacement for what is no character, as Go reads it: bytes that are none, and halves of pairs.
+fn mended(body: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(body);
+    let code = |at: usize| {
+        let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
+        u32::from_str_radix(digits, 16).ok()
+    };
+    let mut mended = String::with_capacity(text.len());
+    let mut rest = 0;
+    while let Some(found) = text[rest..].find('\\') {
+        let at = rest + found;
+        mended.push_str(&text[rest..at]);
+        let length = match (code(at), code(at + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+            (Some(0xd800..=0xdfff), _) => {
+                mended.push('\u{fffd}');
+                rest = at + 6;
+                continue;
+            }
+            (Some(_), _) => 6,
+            (None, _) => 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
+        };
+        mended.push_str(&text[at..at + length]);
+        rest = at + length;
+    }
+    mended.push_str(&text[rest..]);
+    (mended.as_bytes() != body).then_some(mended)
+}
+
+/// The same of a text without mistakes.
+pub fn exactly(body: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
     let duplicates = RefCell::new(Vec::new());
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let value = Node { path: String::new(), duplicates: &duplicates }.deserialize(&mut deserializer)?;

@@ -1,6 +1,7 @@
 //! PATCH of an object or of its status (2.36–2.40).
 
 use http::{StatusCode, header};
+use rules::wire;
 use schema::pack::Shape;
 use serde_json::Value;
 
@@ -20,6 +21,11 @@ use crate::{auth, managed, object, verbs};
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
+
+/// The first number that is too large for 64 bits with a sign.
+const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+/// What is said to a merge patch that is none.
+const NO_PATCH: &str = "Invalid JSON Patch";
 
 pub(crate) const ACCEPTED: [&str; 4] = [
     "application/json-patch+json",
@@ -143,7 +149,11 @@ impl Sent {
             STRATEGIC => Refusal::bad_request(why),
             _ => Refusal::bad_request(format!("error decoding patch: {why}")),
         };
-        schema::check_syntax(bytes).map_err(bad)?;
+        schema::check_syntax(bytes).map_err(|why| match content {
+            // Only a strict reader says why.
+            MERGE if is_lenient => Refusal::bad_request(NO_PATCH),
+            _ => bad(why),
+        })?;
         let (patch, repeated) = decode::json(bytes).map_err(|why| bad(why.to_string()))?;
         let mut strict: Vec<String> =
             repeated.iter().map(|field| format!("duplicate field {}", types::go::quote(field))).collect();
@@ -151,6 +161,9 @@ impl Sent {
             MERGE | STRATEGIC => {
                 if let Some(found) = other_than_map(&patch).filter(|_| !is_lenient) {
                     return Err(bad(found));
+                }
+                if content == MERGE && !patch.is_object() && !patch.is_array() {
+                    return Err(Refusal::bad_request(NO_PATCH));
                 }
                 if content == MERGE { Kind::Merge } else { Kind::Strategic }
             }
@@ -215,20 +228,36 @@ impl Sent {
     ) -> Result<Read, Refusal> {
         let mut document = self.applied(resource, old).map_err(refusal)?;
         if matches!(self.kind, Kind::Strategic) {
+            for field in ["apiVersion", "kind"] {
+                if let Value::Number(number) = &document[field] {
+                    let found = if number.is_f64() { "float64" } else { "int64" };
+                    let why = format!("cannot convert {found} to string");
+                    let path = rules::field::Path::new("patch");
+                    let error = path.invalid(self.shown(resource, old, &document).as_str(), why);
+                    let about = About { group: "", resource: "", name: "" };
+                    return Err(Refusal::invalid(about, &vec![error]));
+                }
+            }
             // It is not asked what it says it is.
             document["apiVersion"] = resource.api_version().into();
             document["kind"] = resource.kind.clone().into();
         }
-        let has_version = document["apiVersion"].as_str().is_some_and(|version| !version.is_empty());
+        let is_text = document["apiVersion"].is_string() || document["apiVersion"].is_null();
+        let has_version = !is_text || wire::says_version(&resource.group, &document);
         if resource.custom.is_none() && document.is_object() && !has_version {
             return Err(without_version(context, &document, || self.shown(resource, old, &document)));
         }
-        let shown = || self.shown(resource, old, &document);
-        let read = body::reread(resource, context.query, &document, &self.strict, shown);
-        if read.is_err() && matches!(self.kind, Kind::Strategic) {
-            expect_convertible(resource, &document, shown)?;
+        let reread = |document: &Value| {
+            let shown = || self.shown(resource, old, document);
+            body::reread(resource, context.query, document, &self.strict, shown)
+        };
+        let read = reread(&document);
+        if read.is_ok() || !matches!(self.kind, Kind::Strategic) {
+            return read;
         }
-        read
+        wrap(resource.of_type(), &mut document);
+        expect_convertible(resource, &document, || self.shown(resource, old, &document))?;
+        reread(&document)
     }
 
     fn applied(&self, resource: &Resource, old: &Value) -> Result<Value, Error> {
@@ -256,10 +285,61 @@ fn expect_convertible(
     document: &Value,
     shown: impl Fn() -> String,
 ) -> Result<(), Refusal> {
-    const SCALARS: [&str; 5] = ["string", "bool", "int32", "int64", "float64"];
     let Err(refused) = schema::decode_value(resource.of_type(), document) else { return Ok(()) };
-    let why = match &refused {
+    let Some(why) = converting(resource, &refused) else { return Ok(()) };
+    let error = rules::field::Path::new("patch").invalid(shown().as_str(), why);
+    Err(Refusal::invalid(About { group: "", resource: "", name: "" }, &vec![error]))
+}
+
+/// Integers that are too large lose their first digits, where no JSON is read.
+fn wrap(of: schema::Type, value: &mut Value) {
+    match (of.shape(), value) {
+        (Shape::Pointer(inner), value) => wrap(inner, value),
+        (Shape::List(inner), Value::Array(items)) => items.iter_mut().for_each(|item| wrap(inner, item)),
+        (Shape::Map(inner), Value::Object(members)) => {
+            members.values_mut().for_each(|member| wrap(inner, member));
+        }
+        (Shape::Struct, value @ Value::Object(_)) => {
+            for field in of.fields() {
+                if field.is_inline() {
+                    wrap(field.of_type(), value);
+                } else if let Some(member) = value.get_mut(field.name()) {
+                    wrap(field.of_type(), member);
+                }
+            }
+        }
+        (shape @ (Shape::Int32 | Shape::Int64), Value::Number(number)) => {
+            // Beyond 64 bits, all are the least.
+            let is_beyond = number.as_i64().is_none()
+                && number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() >= TWO_TO_63);
+            let whole = if is_beyond { Some(i64::MIN) } else { number.as_i64() };
+            if let Some(whole) = whole {
+                #[expect(clippy::cast_possible_truncation, reason = "as Go does it")]
+                let kept = if shape == Shape::Int32 { i64::from(whole as i32) } else { whole };
+                *number = kept.into();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Why a tree does not become an object, where that is told in other words than of a body.
+fn converting(resource: &Resource, refused: &schema::DecodeError) -> Option<String> {
+    const SCALARS: [&str; 5] = ["string", "bool", "int32", "int64", "float64"];
+    Some(match refused {
         schema::DecodeError::Mismatch(mismatch) => {
+            // What reads itself does so from JSON, and does not know where it stands.
+            let (found, expected) = (mismatch.found(), mismatch.expected());
+            match shape_at(resource.of_type(), mismatch.field()) {
+                Some(Shape::IntOrString) => {
+                    return Some(format!("json: cannot unmarshal {found} into Go value of type {expected}"));
+                }
+                Some(Shape::Time | Shape::MicroTime) => {
+                    let found = found.split(' ').next().unwrap_or_default();
+                    return Some(format!("json: cannot unmarshal {found} into Go value of type string"));
+                }
+                _ => {}
+            }
             let (found, expected) = (mismatch.found(), mismatch.expected());
             let is_integer =
                 found.strip_prefix("number").is_some_and(|digits| !digits.contains(['.', 'e', 'E']));
@@ -274,38 +354,47 @@ fn expect_convertible(
                 ("string", "int64") | ("int32" | "int64", "float64") => {
                     format!("cannot convert {found} to {expected}")
                 }
+                (named, "int64") if shape_at(resource.of_type(), mismatch.field()) == Some(Shape::String) => {
+                    format!("cannot convert int64 to {named}")
+                }
                 (list, _) if list.starts_with("[]") => format!("cannot restore slice from {found}"),
                 (map, _) if map.starts_with("map[") => format!("cannot restore map from {found}"),
                 (expected, _) if SCALARS.contains(&expected) => format!("unrecognized type: {expected}"),
-                _ if is_struct(resource.of_type(), mismatch.field()) => {
+                _ if shape_at(resource.of_type(), mismatch.field()) == Some(Shape::Struct) => {
                     format!("cannot restore struct from: {found}")
                 }
-                _ => return Ok(()),
+                _ => return None,
             }
         }
         other if other.to_string().starts_with("illegal base64") => {
             format!("error decoding from json: {other}")
         }
-        _ => return Ok(()),
-    };
-    let error = rules::field::Path::new("patch").invalid(shown().as_str(), why);
-    Err(Refusal::invalid(About { group: "", resource: "", name: "" }, &vec![error]))
+        _ => return None,
+    })
 }
 
-/// Whether a struct is at a path of field names, whatever lists and maps are on the way.
-fn is_struct(of: schema::Type, path: &str) -> bool {
+/// The type of a field, which may stand in an inlined struct.
+fn member(of: schema::Type, name: &str) -> Option<schema::Type> {
+    if let Some(field) = of.field(name) {
+        return Some(field.of_type());
+    }
+    of.fields().filter(|field| field.is_inline()).find_map(|field| member(field.of_type(), name))
+}
+
+/// What is at a path of field names, whatever lists and maps are on the way.
+fn shape_at(of: schema::Type, path: &str) -> Option<Shape> {
     let unwrapped = |mut of: schema::Type| loop {
         match of.shape() {
             Shape::Pointer(inner) | Shape::List(inner) | Shape::Map(inner) => of = inner,
             _ => return of,
         }
     };
-    let found = path.split('.').try_fold(of, |of, name| Some(unwrapped(of).field(name)?.of_type()));
-    found.is_some_and(|mut of| {
+    let found = path.split('.').try_fold(of, |of, name| member(unwrapped(of), name));
+    found.map(|mut of| {
         while let Shape::Pointer(inner) = of.shape() {
             of = inner;
         }
-        matches!(of.shape(), Shape::Struct)
+        of.shape()
     })
 }
 
@@ -356,7 +445,7 @@ fn go_map(value: &Value) -> String {
 /// The configuration that is applied, and what is told of keys that stand twice in it: YAML, or JSON under YAML's name.
 fn configuration(bytes: &[u8]) -> Result<(Value, Vec<String>), Refusal> {
     let bad = |why: String| Refusal::bad_request(format!("error decoding YAML: {why}"));
-    let (config, repeated) = match decode::json(bytes) {
+    let (config, repeated) = match decode::exactly(bytes) {
         Ok((config, fields)) if fields.is_empty() => (config, Vec::new()),
         // Whatever it is, it is read as YAML, which tells repeated keys by their lines.
         _ => {
@@ -430,23 +519,27 @@ fn reread_applied(context: &Context<'_>, applied: Value, sent: impl Fn() -> Stri
     if let Some(custom) = &context.resource.custom {
         return Ok(Read { object: custom.version().with_defaults(applied), warnings: Vec::new() });
     }
-    expect_bytes(context, &applied)?;
-    body::reread(context.resource, context.query, &applied, &[], sent)
+    let reread = |applied: &Value| body::reread(context.resource, context.query, applied, &[], &sent);
+    let read = reread(&applied);
+    if read.is_ok() {
+        return read;
+    }
+    let mut applied = applied;
+    wrap(context.resource.of_type(), &mut applied);
+    expect_object(context, &applied)?;
+    reread(&applied)
 }
 
-/// What is applied becomes an object before it is read; bytes that are none are found then.
-fn expect_bytes(context: &Context<'_>, applied: &Value) -> Result<(), Refusal> {
+/// What is applied becomes an object before it is read; times, amounts or bytes that are none are found then.
+fn expect_object(context: &Context<'_>, applied: &Value) -> Result<(), Refusal> {
     let Err(refused) = schema::decode_value(context.resource.of_type(), applied) else { return Ok(()) };
-    let why = refused.to_string();
-    if !why.starts_with("illegal base64") {
-        return Ok(());
-    }
+    let why = converting(context.resource, &refused).unwrap_or_else(|| refused.to_string());
     let (group, version) = (&context.resource.group, &context.resource.version);
     let kind = format!("{group}/{version}, Kind={}", context.resource.kind);
     let name = context.name();
     Err(Refusal::unknown(format!(
         "failed to convert new object (/{name}; {kind}) to proper version: unable to convert unstructured object to {kind}: \
-         error decoding from json: {why}"
+         {why}"
     )))
 }
 

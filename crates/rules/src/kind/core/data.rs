@@ -15,6 +15,14 @@ const FIXED: &str = "field is immutable when `immutable` is set";
 pub(super) struct ConfigMaps;
 
 impl Kind for ConfigMaps {
+    /// Bytes that are null are none.
+    fn default(&self, object: &mut Value) {
+        let bytes = object.get_mut("binaryData").and_then(Value::as_object_mut);
+        for value in bytes.into_iter().flat_map(serde_json::Map::values_mut).filter(|value| value.is_null()) {
+            *value = "".into();
+        }
+    }
+
     fn validate(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata();
         let mut size = 0;
