@@ -238,29 +238,6 @@ pub(crate) fn seconds(time: Option<Timestamp>) -> i64 {
     time.map_or(0, Timestamp::as_second)
 }
 
-/// Takes the times of an old object for a new one that differs from it in nothing else, so that it need not be
-/// written.
-pub fn keep_times(old: &Value, new: &mut Value) {
-    const POINTER: &str = "/metadata/managedFields";
-    let entries = |object: &Value| object.pointer(POINTER).and_then(Value::as_array).cloned();
-    let (Some(olds), Some(news)) = (entries(old), entries(new)) else { return };
-    let timeless = |mut entries: Vec<Value>| {
-        entries.iter_mut().filter_map(Value::as_object_mut).for_each(|entry| drop(entry.remove("time")));
-        entries
-    };
-    if olds == news || timeless(olds.clone()) != timeless(news.clone()) {
-        return;
-    }
-    if let Some(entries) = new.pointer_mut(POINTER) {
-        *entries = Value::Array(olds);
-    }
-    if new != old
-        && let Some(entries) = new.pointer_mut(POINTER)
-    {
-        *entries = Value::Array(news);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,19 +315,5 @@ mod tests {
         assert_eq!(manager_name("", "a\u{1}b\u{a0}c/x"), "abc");
         assert_eq!(manager_name("", &"é".repeat(100)), "é".repeat(64));
         assert_eq!(Manager::new("", Operation::Apply, "").name, "unknown");
-    }
-
-    #[test]
-    fn r2_43_a_time_alone_is_no_change() {
-        let object = |time: &str, data: &str| json!({"data": data, "metadata": {"managedFields": [entry("m", "Apply", time)]}});
-        let old = object("2023-01-01T00:00:00Z", "a");
-        let check = |mut new: Value, kept: bool| {
-            let before = new.clone();
-            keep_times(&old, &mut new);
-            assert_eq!(new, if kept { old.clone() } else { before });
-        };
-        check(object("2024-01-01T00:00:00Z", "a"), true);
-        check(object("2024-01-01T00:00:00Z", "b"), false);
-        check(json!({"data": "a"}), false);
     }
 }

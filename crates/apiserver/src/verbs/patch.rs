@@ -545,7 +545,7 @@ fn expect_object(context: &Context<'_>, applied: &Value) -> Result<(), Refusal> 
 
 /// Whether two objects are the same but for who manages their fields.
 fn is_unchanged(new: &Value, old: &Value) -> bool {
-    same_but_for(new, old, "managedFields")
+    same_but_for(new, old, &["managedFields"])
 }
 
 fn refusal(error: Error) -> Refusal {

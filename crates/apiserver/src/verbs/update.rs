@@ -137,6 +137,7 @@ pub(crate) async fn change(
             meta.remove("selfLink");
         }
         let is_let_go = is_let_go(context, &object, &old);
+        keep_times(&mut object, &old);
         let is_first = current.revision == current.created && first_counts(context, &old);
         let is_same = same(&object, &old) && !is_first;
         let mut answer = if !is_let_go && is_same {
@@ -188,18 +189,38 @@ fn first_counts(context: &Context<'_>, job: &Value) -> bool {
 
 /// A write that changes nothing is none (2.3).
 pub(crate) fn same(new: &Value, old: &Value) -> bool {
-    same_but_for(new, old, "resourceVersion")
+    same_but_for(new, old, &["resourceVersion"])
 }
 
-/// Whether two objects are the same, whatever a field of their metadata says.
-pub(crate) fn same_but_for(new: &Value, old: &Value, field: &str) -> bool {
+/// A write that changes nothing but when its manager wrote is none either (2.43): the times stay as they were.
+fn keep_times(new: &mut Value, old: &Value) {
+    if !same_but_for(new, old, &["resourceVersion", MANAGERS]) {
+        return;
+    }
+    let before = &old["metadata"][MANAGERS];
+    let Some(after) = new["metadata"].get_mut(MANAGERS) else { return };
+    let (Some(olds), Some(news)) = (before.as_array(), after.as_array()) else { return };
+    let is_same_but_for_times = |(old, new): (&Value, &Value)| {
+        let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return false };
+        let counts = |(name, _): &(&String, &Value)| *name != "time";
+        old.iter().filter(counts).eq(new.iter().filter(counts))
+    };
+    if olds.len() == news.len() && olds.iter().zip(news).all(is_same_but_for_times) {
+        *after = before.clone();
+    }
+}
+
+const MANAGERS: &str = "managedFields";
+
+/// Whether two objects are the same, whatever some fields of their metadata say.
+pub(crate) fn same_but_for(new: &Value, old: &Value, fields: &[&str]) -> bool {
     let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return new == old };
     new.len() == old.len()
         && new.iter().zip(old).all(|((name, new), (other, old))| {
             name == other
                 && match (name.as_str(), new, old) {
                     ("metadata", Value::Object(new), Value::Object(old)) => {
-                        let counts = |(name, _): &(&String, &Value)| *name != field;
+                        let counts = |(name, _): &(&String, &Value)| !fields.contains(&name.as_str());
                         new.iter().filter(counts).eq(old.iter().filter(counts))
                     }
                     _ => new == old,
@@ -230,5 +251,24 @@ mod tests {
         assert!(changed(|new| new["spec"]["b"][0] = json!(2)));
         assert!(changed(|new| new["status"] = json!({})));
         assert!(changed(|new| drop(new.as_object_mut().map(|it| it.remove("spec")))));
+    }
+
+    #[test]
+    fn r2_43_a_time_alone_is_no_change() {
+        let object = |time: &str, data: &str| {
+            let entry =
+                json!({"manager": "m", "operation": "Apply", "time": time, "fieldsV1": {"f:data": {}}});
+            json!({"data": data, "metadata": {"managedFields": [entry], "resourceVersion": time}})
+        };
+        let old = object("2023-01-01T00:00:00Z", "a");
+        let check = |mut new: Value, expected: &str| {
+            keep_times(&mut new, &old);
+            assert_eq!(new["metadata"]["managedFields"][0]["time"], expected);
+        };
+        check(object("2024-01-01T00:00:00Z", "a"), "2023-01-01T00:00:00Z");
+        check(object("2024-01-01T00:00:00Z", "b"), "2024-01-01T00:00:00Z");
+        let mut another = object("2024-01-01T00:00:00Z", "a");
+        another["metadata"]["managedFields"][0]["manager"] = json!("n");
+        check(another, "2024-01-01T00:00:00Z");
     }
 }

@@ -1,7 +1,11 @@
 //! Server-side apply, as kube-rs sends it.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use k8s_openapi::api::resource::v1::ResourceClaim;
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::client;
@@ -93,4 +97,28 @@ async fn rule_2_43_applying_the_same_again_changes_nothing() {
     let before = maps.get("m").await.expect("the map");
     apply(&maps, "one", false, json!({"a": "1"})).await.expect("applied");
     assert_eq!(maps.get("m").await.expect("the map"), before);
+}
+
+/// A list that is one value gets its defaults anew with each apply, so that something seems to change until it is complete.
+#[tokio::test]
+async fn rule_2_43_applying_the_same_a_second_later_is_no_write() {
+    let claims: Api<ResourceClaim> = Api::default_namespaced(client().await);
+    let claim = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "d"}}]}},
+    });
+    let apply = || async {
+        let applied = claims.patch("c", &PatchParams::apply("one"), &Patch::Apply(&claim)).await;
+        applied.expect("a claim").metadata
+    };
+    let first = apply().await;
+    let time =
+        |meta: &ObjectMeta| meta.managed_fields.clone().expect("managers")[0].time.clone().expect("a time").0;
+    // Times have no parts of a second.
+    while Timestamp::now().as_second() == time(&first).as_second() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let second = apply().await;
+    assert_eq!(second.resource_version, first.resource_version);
+    assert_eq!(time(&second), time(&first));
 }
