@@ -356,3 +356,49 @@ fn nodes_namespaces_and_claims() {
         ],
     );
 }
+#[test]
+fn rule_3_1_claims_of_devices() {
+    let claim = |devices: Value| json!({"spec": {"devices": devices}});
+    let of = |object: Value, expected: &[&str]| {
+        refused("resource.k8s.io/v1", "ResourceClaim", true, object, expected);
+    };
+    let request = json!({"name": "r", "exactly": {"deviceClassName": "c"}});
+    let also = json!({"name": "s", "firstAvailable": [{"name": "t", "deviceClassName": "c"}]});
+    of(
+        claim(
+            json!({"requests": [request, also], "constraints": [{"requests": ["r", "s/t"], "matchAttribute": "d.io/a"}],
+            "config": [{"opaque": {"driver": "d.io", "parameters": {"a": 1}}}]}),
+        ),
+        &[],
+    );
+    of(
+        claim(json!({"requests": [request, request, {"name": "x"}],
+            "constraints": [{"requests": ["y"], "distinctAttribute": "d.io/a"}],
+            "config": [{"opaque": {"driver": "d.io", "parameters": 1}}]})),
+        &[
+            "spec.devices.requests[2]: Required value: exactly one of `exactly` or `firstAvailable` is required",
+            "spec.devices.requests[1]: Duplicate value: \"r\"",
+            "spec.devices.constraints[0].requests[0]: Invalid value: \"y\": must be the name of a request",
+            "spec.devices.constraints[0].matchAttribute: Required value",
+            "spec.devices.config[0].opaque.parameters: Invalid value: \"<value omitted>\": must be a valid JSON object",
+        ],
+    );
+}
+
+#[test]
+fn rule_3_1_names_of_api_services() {
+    let service = |name: &str| {
+        json!({"metadata": {"name": name}, "spec": {"group": "g.io", "version": "v1",
+        "groupPriorityMinimum": 1, "versionPriority": 1}})
+    };
+    let of = |object: Value, expected: &[&str]| {
+        refused("apiregistration.k8s.io/v1", "APIService", false, object, expected);
+    };
+    let made = create(&facts("apiregistration.k8s.io/v1", "APIService", false), service("v1.g.io"));
+    let condition = &made.expect("accepted").object["status"]["conditions"][0];
+    assert_eq!((&condition["type"], &condition["reason"]), (&json!("Available"), &json!("Local")));
+    of(
+        service("other"),
+        &["metadata.name: Invalid value: \"other\": must be `spec.version+\".\"+spec.group`: \"v1.g.io\""],
+    );
+}
