@@ -105,7 +105,7 @@ pub fn item<'a>(resource: &Resource, bytes: &'a [u8]) -> (&'static [u8], &'a [u8
     }
 }
 
-/// The bytes of an object from its metadata on, which is followed by the end of the object: [`write()`] puts it last, with the
+/// The bytes of an object from its metadata on, which is followed by the end of the object: `write` puts it last, with the
 /// revision at `revision_at` first.
 pub fn metadata_from(bytes: &[u8], revision_at: usize) -> Option<&[u8]> {
     let before = bytes.get(..revision_at)?.strip_suffix(REVISION)?.strip_suffix(METADATA)?;
