@@ -68,9 +68,10 @@ fn observe(shared: &Shared, key: &Key, local: Option<Arc<Workload>>) -> Observed
         owner.is(&job).then_some(job)
     });
     let configured = check.as_ref().map(|check| configured(shared, &check.name)).unwrap_or_default();
+    let is_current = job.is_some();
     let of_job = owner.map(|owner| Key::new(key.namespace.as_str(), owner.name));
     let remotes = shared.clusters.all().into_iter().map(|(name, connection)| {
-        let remote = remote(shared, &connection, key, adapter.zip(of_job.as_ref()));
+        let remote = remote(shared, &connection, key, adapter.zip(of_job.as_ref()), is_current);
         (name, remote)
     });
     let is_enabled = adapter.is_some_and(|adapter| shared.settings.kinds.contains(&adapter));
@@ -109,6 +110,7 @@ fn remote(
     connection: &Connection,
     key: &Key,
     job: Option<(&'static Adapter, &Key)>,
+    is_current: bool,
 ) -> Remote {
     let mut link = connection.link();
     if let Link::Lost { given_up, .. } = &mut link {
@@ -119,7 +121,7 @@ fn remote(
     Remote {
         link,
         workload: worker.as_ref().and_then(|worker| worker.workloads.get(key)),
-        job: worker.as_ref().and_then(|worker| worker.job(key, job)),
+        job: worker.as_ref().and_then(|worker| worker.job(key, job, is_current)),
         read_at: connection.book.read_at(key),
         lacks_kind: worker.as_ref().zip(job).is_some_and(|(worker, (adapter, _))| !worker.knows(adapter)),
         refusal: connection.book.refusal(key),

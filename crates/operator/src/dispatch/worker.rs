@@ -132,9 +132,16 @@ impl Worker {
         }
     }
 
-    /// The mirror of a Workload's job: the object of that name, or one that says it belongs to the Workload.
-    pub(super) fn job(&self, key: &Key, job: Option<(&'static Adapter, &Key)>) -> Option<Arc<DynamicObject>> {
-        let named = job.and_then(|(adapter, key)| self.kinds.get(&adapter.gvk())?.objects.get(key));
+    /// The mirror of a Workload's job: the object of that name, or one that says it belongs to the Workload. `is_current`
+    /// says whether the job is the one that has its name on the manager now.
+    pub(super) fn job(
+        &self,
+        key: &Key,
+        job: Option<(&'static Adapter, &Key)>,
+        is_current: bool,
+    ) -> Option<Arc<DynamicObject>> {
+        let named = job.and_then(|(adapter, job)| self.kinds.get(&adapter.gvk())?.objects.get(job));
+        let named = named.filter(|mirror| concerns(mirror, key, is_current));
         named.or_else(|| self.linked(key).map(|(_, mirror)| mirror).next())
     }
 
@@ -315,6 +322,7 @@ impl Lane<'_> {
         let named = self.kind().zip(self.job_name()).and_then(|(kind, name)| {
             Some((kind, kind.objects.get(&Key::new(self.key.namespace.as_str(), name))?))
         });
+        let named = named.filter(|(_, mirror)| concerns(mirror, self.key, self.seen.job.is_some()));
         let mut mirrors: Vec<(&Kind, Arc<DynamicObject>)> = self.worker.linked(self.key).collect();
         if let Some((kind, mirror)) = named
             && mirrors.iter().all(|(_, other)| other.metadata.uid != mirror.metadata.uid)
@@ -505,6 +513,12 @@ fn linked(object: &DynamicObject) -> Option<Key> {
     observed::link(&object.metadata).map(|name| Key::new(namespace, name))
 }
 
+/// Whether a mirror that has the name of a Workload's job is that Workload's concern. Whoever has the name now clears away
+/// what an earlier job has left there; an earlier one leaves alone what a later one has put there.
+fn concerns(mirror: &DynamicObject, workload: &Key, is_current: bool) -> bool {
+    is_current || linked(mirror).is_none_or(|of| of == *workload)
+}
+
 /// How a kind is asked for.
 pub(super) fn resource(adapter: &Adapter) -> ApiResource {
     let kind = GroupVersionKind::gvk(adapter.group, adapter.version, adapter.kind);
@@ -514,6 +528,22 @@ pub(super) fn resource(adapter: &Adapter) -> ApiResource {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A Job that was deleted and submitted again has another Workload, and both find the same mirror by its name.
+    #[test]
+    fn what_a_later_job_put_there_is_not_cleared_away() {
+        let kind = dispatch::adapter::ALL.iter().find(|it| it.kind == "Job").expect("a known kind");
+        let mut mirror = DynamicObject::new("a", &resource(kind)).within("team");
+        let (earlier, later) = (Key::new("team", "job-a-1"), Key::new("team", "job-a-2"));
+        assert!(concerns(&mirror, &earlier, false), "one that belongs to nobody");
+        let link = (dispatch::PREBUILT_WORKLOAD.to_owned(), "job-a-2".to_owned());
+        mirror.metadata.annotations = Some([link].into());
+        for (workload, is_current, expected) in
+            [(&later, true, true), (&later, false, true), (&earlier, true, true), (&earlier, false, false)]
+        {
+            assert_eq!(concerns(&mirror, workload, is_current), expected, "{workload} {is_current}");
+        }
+    }
 
     /// MK-DEL-04; and what may run again elsewhere is gone only when its pods are (never twice).
     #[test]
