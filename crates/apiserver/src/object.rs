@@ -105,6 +105,11 @@ pub fn item<'a>(resource: &Resource, bytes: &'a [u8]) -> (&'static [u8], &'a [u8
     }
 }
 
+/// The items of a list; none of what is no list.
+pub fn items(list: &Value) -> &[Value] {
+    list.as_array().map_or(&[], Vec::as_slice)
+}
+
 /// The bytes of an object from its metadata on, which is followed by the end of the object: `write` puts it last, with the
 /// revision at `revision_at` first.
 pub fn metadata_from(bytes: &[u8], revision_at: usize) -> Option<&[u8]> {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::cel::types::{Field, Library, Object, Type};
 use crate::cel::{Program, Size};
-use crate::object;
+use crate::object::{self, items};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 const DEVICES: &str = "resource.k8s.io";
@@ -85,7 +85,9 @@ fn policy(spec: &Value) -> Errors {
 fn conditions(conditions: &Value, names: &[(&str, Type)], path: &Path) -> Errors {
     let each = items(conditions).iter().enumerate();
     each.filter_map(|(i, condition)| {
-        expression(condition, "expression", names, &[Type::Bool], &path.index(i))
+        // What is around it does not count, and is not told.
+        let text = object::text(condition, &["expression"]).trim();
+        wrong(text, names, &[Type::Bool], &path.index(i).child("expression"))
     })
     .collect()
 }
@@ -131,15 +133,12 @@ fn expression(
     wanted: &[Type],
     path: &Path,
 ) -> Option<Error> {
-    let (text, path) = (object::text(holder, &[field]), path.child(field));
-    // The text as it was sent is compiled where its columns are told, and what is around it where they are not.
-    let source = if field == "expression" && path.to_string().contains("matchConditions") {
-        text.trim()
-    } else {
-        text
-    };
-    match compiled(source, names)? {
-        Err(why) => Some(failed(&path, source, &why)),
+    wrong(object::text(holder, &[field]), names, wanted, &path.child(field))
+}
+
+fn wrong(text: &str, names: &[(&str, Type)], wanted: &[Type], path: &Path) -> Option<Error> {
+    match compiled(text, names)? {
+        Err(why) => Some(failed(path, text, &why)),
         Ok(program) if wanted.contains(program.result()) => None,
         Ok(program) => {
             let types: Vec<String> = wanted.iter().map(type_name).collect();
@@ -148,7 +147,7 @@ fn expression(
                 many => format!("one of [{}]", many.join(" ")),
             };
             let found = type_name(program.result());
-            Some(path.invalid(source, format!("must evaluate to {wanted} but got {found}")))
+            Some(path.invalid(text, format!("must evaluate to {wanted} but got {found}")))
         }
     }
 }
@@ -306,10 +305,6 @@ fn of(name: &'static str, members: &[(&str, Type)]) -> Type {
 
 fn fields(name: &'static str, fields: BTreeMap<String, Field>) -> Type {
     Type::Object(std::sync::Arc::new(Object { name, fields }))
-}
-
-fn items(list: &Value) -> &[Value] {
-    list.as_array().map_or(&[], Vec::as_slice)
 }
 
 #[cfg(test)]

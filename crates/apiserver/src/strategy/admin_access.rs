@@ -5,7 +5,7 @@ use rules::write::{Accepted, Refused};
 use serde_json::Value;
 
 use crate::cluster::Context;
-use crate::object;
+use crate::object::{self, items};
 use crate::registry::Registry;
 
 const LABEL: &str = "resource.kubernetes.io/admin-access";
@@ -36,10 +36,6 @@ pub(crate) fn judged(
 
 fn is_of_status(context: &Context<'_>) -> bool {
     context.target.subresource.as_deref() == Some("status")
-}
-
-fn items(list: &Value) -> &[Value] {
-    list.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// The first request that asks for it. A template is told of it where a claim has it.
