@@ -16,8 +16,12 @@ fn listed(key: &str) -> BTreeSet<String> {
     list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
+/// What is built here. What other platforms need was not even downloaded.
 fn packages() -> Vec<Value> {
-    let metadata: Value = serde_json::from_str(&cargo(&["metadata", "--format-version", "1"])).expect("JSON");
+    let version = cargo(&["-vV"]);
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("cargo tells its host");
+    let metadata = cargo(&["metadata", "--format-version", "1", "--filter-platform", host]);
+    let metadata: Value = serde_json::from_str(&metadata).expect("JSON");
     metadata["packages"].as_array().expect("packages").clone()
 }
 
