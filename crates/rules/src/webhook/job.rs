@@ -4,7 +4,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use types::go;
 
-use super::{MULTIKUEUE, gates};
+use super::{MULTIKUEUE, gates, topology};
 use crate::field::{Errors, Path, Value};
 use crate::framework::batch::{COMPLETIONS_EQUAL_PARALLELISM, MIN_PARALLELISM, STOPPING};
 use crate::framework::{
@@ -70,6 +70,7 @@ pub fn create(job: &Job) -> Errors {
     let mut errors = validate(&job.metadata);
     errors.extend(min_parallelism(job));
     errors.extend(equal_completions(job));
+    errors.extend(placed(job));
     errors
 }
 
@@ -82,7 +83,15 @@ pub fn update(new: &Job, old: &Job, has_default_queue: bool) -> Errors {
     errors.extend(equal_completions(new));
     errors.extend(kept(&Look::of(new), &Look::of(old), has_default_queue));
     errors.extend(same_partial(new, old));
+    errors.extend(placed(new));
     errors
+}
+
+fn placed(job: &Job) -> Errors {
+    let path = Path::new("spec").child("template").child("metadata");
+    let template = job.spec.as_ref().map(|spec| &spec.template);
+    template
+        .map_or_else(Errors::new, |it| topology::validate(it, &path, pods(job), is_elastic(&job.metadata)))
 }
 
 /// What is looked at of a Job of any kind.
@@ -120,13 +129,17 @@ pub(super) fn validate(metadata: &ObjectMeta) -> Errors {
         let problems = names::dns_subdomain(value);
         if problems.is_empty() { Errors::new() } else { vec![path.invalid(value, problems.join(","))] }
     };
-    if let Some(queue) = label(metadata, QUEUE_NAME_LABEL) {
+    // A label that is there and empty is a mistake, and not the same as none.
+    let stated = |key: &str| metadata.labels.as_ref()?.get(key).map(String::as_str);
+    if let Some(queue) = stated(QUEUE_NAME_LABEL) {
         errors.extend(name(queue, label_path(QUEUE_NAME_LABEL)));
     }
     if let Some((workload, path)) = prebuilt(metadata) {
         errors.extend(name(workload, path));
+    } else if let Some(workload) = stated(PREBUILT_WORKLOAD) {
+        errors.extend(name(workload, label_path(PREBUILT_WORKLOAD)));
     }
-    if let Some(limit) = label(metadata, MAX_EXEC_TIME_LABEL) {
+    if let Some(limit) = stated(MAX_EXEC_TIME_LABEL) {
         let path = label_path(MAX_EXEC_TIME_LABEL);
         match go::atoi(limit) {
             Err(problem) => errors.push(path.invalid(limit, problem)),

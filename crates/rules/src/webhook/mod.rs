@@ -8,6 +8,7 @@ mod custom;
 mod gates;
 pub mod job;
 pub mod queues;
+mod topology;
 pub mod workload;
 
 use k8s_openapi::api::batch::v1::Job;

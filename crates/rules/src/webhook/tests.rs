@@ -602,3 +602,68 @@ fn wl_9_what_a_passed_check_changes_about_pods_stays() {
     let (errors, _) = validate(&review(Kind::Workload, &unknown, None)).expect("a Workload");
     assert_eq!(errors.len(), 1, "{errors:?}");
 }
+
+/// JF-6: a label that is there and says nothing is refused, as Kueue does.
+#[test]
+fn jf_6_empty_labels_are_mistakes() {
+    let said = |labels: Value| {
+        let job = job(json!({ "name": "j", "labels": labels }), json!({ "suspend": true }));
+        let (errors, _) = validate(&review(Kind::Job, &job, None)).expect("a Job");
+        errors.into_iter().map(|error| error.path).collect::<Vec<_>>()
+    };
+    for key in ["queue-name", "prebuilt-workload-name", "max-exec-time-seconds"] {
+        let key = format!("kueue.x-k8s.io/{key}");
+        assert_eq!(said(json!({ &key: "" })), [format!("metadata.labels[{key}]")]);
+    }
+    assert!(said(json!({ "kueue.x-k8s.io/queue-name": "q" })).is_empty());
+}
+
+/// TA-9: whatever could not be read when the Job's Workload is made is refused when the Job is.
+#[test]
+fn ta_9_what_a_template_asks_for_can_be_read() {
+    let said = |annotations: Value| {
+        let annotations: serde_json::Map<String, Value> = annotations
+            .as_object()
+            .expect("annotations")
+            .iter()
+            .map(|(key, value)| (format!("kueue.x-k8s.io/podset-{key}"), value.clone()))
+            .collect();
+        let template = json!({ "metadata": { "annotations": annotations } });
+        let job = job(json!({ "name": "j" }), json!({ "parallelism": 4, "template": template }));
+        let (errors, _) = validate(&review(Kind::Job, &job, None)).expect("a Job");
+        let prefix = "spec.template.metadata.annotations";
+        let shown = errors.iter().map(|error| error.to_string().replace(prefix, "")).collect::<Vec<_>>();
+        shown.join("; ").replace("kueue.x-k8s.io/podset-", "")
+    };
+    assert_eq!(said(json!({ "required-topology": "rack" })), "");
+    assert_eq!(said(json!({ "slice-required-topology": "rack", "slice-size": "2" })), "");
+    assert!(said(json!({ "required-topology": "a", "preferred-topology": "b" })).contains("more than one"));
+    assert!(
+        said(json!({ "required-topology": "no level" })).starts_with("[required-topology]: Invalid value")
+    );
+    assert_eq!(
+        said(json!({ "unconstrained-topology": "maybe" })),
+        "[unconstrained-topology]: Invalid value: \"maybe\": must be a boolean value"
+    );
+    assert_eq!(
+        said(json!({ "slice-required-topology": "rack" })),
+        "[slice-size]: Required value: must be set when 'slice-required-topology' is specified"
+    );
+    assert_eq!(
+        said(json!({ "slice-size": "2" })),
+        "[slice-size]: Forbidden: may not be set when 'slice-required-topology' is not specified"
+    );
+    let slices = |size: &str| said(json!({ "slice-required-topology": "rack", "slice-size": size }));
+    assert!(slices("many").contains("must be a numeric value"));
+    assert!(slices("0").contains("must be greater than or equal to 1"));
+    assert!(slices("5").contains("must not be greater than pod set count 4"));
+    let layers = |layers: Value| said(json!({ "slice-required-topology-constraints": layers.to_string() }));
+    let layer = |level: &str, size: i32| json!({ "topology": level, "size": size });
+    assert_eq!(layers(json!([layer("block", 4), layer("rack", 2)])), "");
+    assert!(layers(json!([layer("block", 3), layer("rack", 2)])).contains("must evenly divide"));
+    assert!(layers(json!([layer("a", 2), layer("a", 1)])).contains("a (also at index 0)"));
+    assert!(layers(json!([])).contains("between 1 and 3 entries"));
+    assert!(layers(json!([layer("block", 8)])).contains("must not be greater than pod set count 4"));
+    assert!(said(json!({ "group-name": "g" })).contains("may not be set when neither"));
+    assert!(said(json!({ "group-name": "7", "required-topology": "a" })).contains("must not be a number"));
+}
