@@ -213,6 +213,8 @@ fn mk_ext_01_kinds_that_others_queue() {
         ("MultiKueueAdaptersForCustomJobs", true),
         ("MultiKueueAllowInsecureKubeconfigs", false),
         ("MultiKueueClusterProfile", false),
+        ("TopologyAwareScheduling", false),
+        ("KueueDRAIntegration", false),
     ] {
         read(&format!("featureGates: {{{gate}: {default}}}"));
         super::tests::refused(
