@@ -103,17 +103,18 @@ async fn apply(context: &Context, workload: &Workload, plan: &Plan) -> Result<()
         Step::Finalize => {
             context.finalize_workload(workload).await?;
         }
-        Step::Delete => delete(context, workload).await?,
+        Step::Delete => {
+            let released = context.finalize_workload(workload).await?;
+            if released.metadata.deletion_timestamp.is_none() {
+                delete(context, &released).await?;
+            }
+        }
     }
     Ok(())
 }
 
-/// Lets go of a Workload and deletes it.
+/// Deletes a Workload, which stays until it is let go.
 pub(crate) async fn delete(context: &Context, workload: &Workload) -> Result<(), kube::Error> {
-    let released = context.finalize_workload(workload).await?;
-    if workload.metadata.deletion_timestamp.is_some() {
-        return Ok(());
-    }
     let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
     let name = workload.metadata.name.as_deref().unwrap_or_default();
     let api: Api<Workload> = Api::namespaced(context.client.clone(), namespace);
@@ -121,8 +122,10 @@ pub(crate) async fn delete(context: &Context, workload: &Workload) -> Result<(),
         uid: workload.metadata.uid.clone(),
         resource_version: None,
     });
-    api.delete(name, &params).await?;
-    context.caches.workloads.removed(&released);
+    match api.delete(name, &params).await?.left() {
+        Some(leaving) if leaving.metadata.finalizers.is_some() => context.caches.workloads.put(leaving),
+        _ => context.caches.workloads.removed(workload),
+    }
     Ok(())
 }
 

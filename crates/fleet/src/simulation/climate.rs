@@ -24,6 +24,8 @@ pub(super) struct Climate {
     pub(super) evictions: u64,
     /// Somebody deletes what he finds on a worker.
     pub(super) vandals: u64,
+    /// Somebody deletes a Workload on the manager, or changes a Job there.
+    pub(super) meddlers: u64,
 }
 
 impl Climate {
@@ -57,6 +59,7 @@ impl Climate {
             deactivations: some_or(24, 60),
             evictions: some_or(5, 30),
             vandals: some_or(8, 30),
+            meddlers: some_or(6, 25),
         }
     }
 }

@@ -306,6 +306,9 @@ impl World {
         if self.random.happens(self.climate.vandals) {
             self.vandalise(worker);
         }
+        if self.random.happens(self.climate.meddlers) {
+            self.meddle();
+        }
     }
 
     fn heal(&mut self) {
@@ -347,7 +350,7 @@ impl World {
             "apiVersion": "batch/v1", "kind": "Job",
             "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"kueue.x-k8s.io/queue-name": "team"}},
             "spec": {
-                "suspend": true, "managedBy": "kueue.x-k8s.io/multikueue", "parallelism": 1, "completions": 1,
+                "suspend": true, "managedBy": "kueue.x-k8s.io/multikueue", "parallelism": 1, "completions": 2,
                 "completionMode": "NonIndexed", "backoffLimit": 0, "template": template,
             },
         });
@@ -393,6 +396,27 @@ impl World {
             info!(at = %self.clock.now(), worker, workload = place.2, "is vandalised");
             // It is there: it was just listed.
             let _ = way.memory().delete(&place, &json!({}), false);
+        }
+    }
+
+    /// Somebody deletes a Workload on the manager, or makes its Job another one.
+    fn meddle(&mut self) {
+        let at = self.clock.now();
+        if self.random.happens(500) {
+            let workloads = self.manager.memory().all("kueue.x-k8s.io/workloads");
+            if let Some((place, _)) = self.pick(workloads) {
+                info!(%at, workload = place.2, "is deleted");
+                // It is there: it was just listed.
+                let _ = self.manager.memory().delete(&place, &json!({}), false);
+            }
+            return;
+        }
+        let mut jobs = self.manager.memory().all("batch/jobs");
+        jobs.retain(|(_, job)| !is_finished(job));
+        if let Some((place, job)) = self.pick(jobs) {
+            let parallelism = if job["spec"]["parallelism"] == 1 { 2 } else { 1 };
+            info!(%at, job = place.2, parallelism, "is changed");
+            self.manager.memory().change(&place, |job| job["spec"]["parallelism"] = json!(parallelism));
         }
     }
 

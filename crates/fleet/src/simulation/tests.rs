@@ -29,6 +29,17 @@ fn a_seed_is_repeated_exactly() {
     }
 }
 
+/// A Workload that was deleted, or that no longer fits its Job, was let go at once: the Job waited for ever for pods that
+/// nobody told of any more, or ran elsewhere while they went.
+#[test]
+fn a_job_whose_workload_is_deleted_runs_again() {
+    let climate = Climate { meddlers: 60, ..Climate::default() };
+    for seed in 0..6 {
+        let outcome = run_in(Some(climate), seed, Settings::default());
+        assert!(outcome.violations.is_empty(), "{outcome}");
+    }
+}
+
 /// Found by seeds 19 and 22: the first waited for the Workload of the earlier Job, the second for its mirror, for ever.
 #[test]
 fn a_job_that_is_deleted_and_submitted_again_at_once_runs() {

@@ -215,7 +215,8 @@ impl Context {
         change::preempted(&mut next, victim.reason.as_str(), &victim.message, now);
         let first = change::evict(&mut next, &eviction, now);
         let status = next.status.clone().unwrap_or_default();
-        let answer = match self.apply_admission(&workload, &status, Manner::Loose).await {
+        // Not over what was written meanwhile: that a worker may run it must not be forgotten.
+        let answer = match self.apply_admission(&workload, &status, Manner::Strict).await {
             Ok(answer) => answer,
             Err(error) => return self.refused(key, "an eviction", &error),
         };

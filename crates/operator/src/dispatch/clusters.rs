@@ -154,14 +154,9 @@ fn active(object: &MultiKueueCluster) -> Option<&Condition> {
     object.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == ACTIVE)
 }
 
-/// Whether an administrator says that a cluster will not come back.
-pub(super) fn is_given_up(object: &MultiKueueCluster) -> bool {
-    object
-        .metadata
-        .annotations
-        .as_ref()
-        .and_then(|all| all.get(GIVEN_UP))
-        .is_some_and(|value| value == "true")
+/// When an administrator said that nothing runs on a cluster any more.
+pub(super) fn given_up_at(object: &MultiKueueCluster) -> Option<Timestamp> {
+    object.metadata.annotations.as_ref()?.get(GIVEN_UP)?.parse().ok()
 }
 
 /// Whether a cluster can be used, says its condition; `None` if it does not exist.

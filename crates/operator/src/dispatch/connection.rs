@@ -1,6 +1,7 @@
 //! One worker cluster, kept up: connected, asked again and again whether it is there, and connected anew when it was not.
 
 use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -128,8 +129,19 @@ pub(super) async fn keep_up(shared: Arc<Shared>, connection: Arc<Connection>, co
             }
         }
         drop(tasks);
-        tokio::time::sleep(back_off(shared.settings.heartbeat, failures)).await;
+        let object = shared.objects.get(&Key::new("", connection.name.as_str()));
+        let uid = object.and_then(|object| object.metadata.uid.clone()).unwrap_or_default();
+        tokio::time::sleep(spread(back_off(shared.settings.heartbeat, failures), &uid, failures)).await;
     }
+}
+
+/// Takes up to a quarter off a wait, and another part for everybody: the managers of a worker that is back do not come all
+/// at once. What comes of it is no chance: the same object waits the same.
+fn spread(wait: Duration, uid: &str, failures: u32) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    (uid, failures).hash(&mut hasher);
+    let part = u32::try_from(hasher.finish() % 256).unwrap_or_default();
+    wait - wait / 1024 * part
 }
 
 /// A cluster that is back is seen within a few heartbeats, however long it was away.
@@ -186,5 +198,15 @@ mod tests {
             (0..8).map(|failures| back_off(Duration::from_secs(5), failures).as_secs()).collect();
         assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30, 30]);
         assert_eq!(back_off(Duration::from_secs(5), u32::MAX), Duration::from_secs(30));
+    }
+
+    #[test]
+    fn managers_of_one_worker_do_not_come_at_once() {
+        let wait = Duration::from_secs(30);
+        let waits: std::collections::BTreeSet<Duration> =
+            (0..20).map(|manager| spread(wait, &format!("uid-{manager}"), 5)).collect();
+        assert!(waits.len() > 15, "{waits:?}");
+        assert!(waits.iter().all(|it| *it <= wait && *it > wait * 3 / 4), "{waits:?}");
+        assert_eq!(spread(wait, "uid", 5), spread(wait, "uid", 5));
     }
 }

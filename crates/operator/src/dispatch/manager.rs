@@ -93,7 +93,7 @@ fn only_news(seen: &Observed, plan: &Plan) -> bool {
 /// Takes the steps on the manager. Says whether nobody else was faster.
 async fn apply(shared: &Shared, key: &Key, seen: &Observed, plan: &Plan) -> Result<bool, Error> {
     let steps: Vec<&Step> = plan.on_manager().collect();
-    let (Some(local), Some(check)) = (seen.local.as_deref(), seen.check.as_ref()) else { return Ok(true) };
+    let Some(local) = seen.local.as_deref() else { return Ok(true) };
     for step in &steps {
         if let (Step::Mirror { status, .. } | Step::Settle(status), Some(job)) = (step, seen.job.as_deref())
             && !show(shared, key, local, job, status).await?
@@ -101,11 +101,12 @@ async fn apply(shared: &Shared, key: &Key, seen: &Observed, plan: &Plan) -> Resu
             return Ok(false);
         }
     }
-    let next = local::apply(local, &check.name, &steps, shared.clock.now());
+    let check = seen.check.as_ref().map_or("", |check| &check.name);
+    let next = local::apply(local, check, &steps, shared.clock.now());
     let Some(changes) = local::patch(local, &next) else { return Ok(true) };
     match write(shared, local, &next, changes).await {
         Ok(()) => {
-            tell(shared, local, check, &steps);
+            tell(shared, local, seen.check.as_ref(), &steps);
             tell_admission(shared, local, &next);
         }
         Err(error) if error.is_conflict() => return Ok(false),
@@ -212,11 +213,11 @@ fn replacing(old: Option<&Value>, new: &Value) -> Value {
 }
 
 /// What was done is told where people look for it (section 9.4 of the rules).
-fn tell(shared: &Shared, about: &Workload, check: &Check, steps: &[&Step]) {
+fn tell(shared: &Shared, about: &Workload, check: Option<&Check>, steps: &[&Step]) {
     for step in steps {
         let event = match step {
             Step::Ready(cluster) => {
-                if check.state != CheckState::Ready {
+                if check.is_none_or(|check| check.state != CheckState::Ready) {
                     shared.metrics.admitted_on(about, cluster.as_str());
                 }
                 Event::normal("MultiKueue", &local::admitted_on(cluster))

@@ -127,10 +127,9 @@ pub(crate) fn start(context: &Context, tasks: &mut Tasks) {
                 changed.add(change.key.name.clone());
                 checks.all().iter().for_each(|check| wake.check(Key::of(&**check)));
                 // What waits for a lost cluster waits for this word and for nothing else.
-                let is_given_up = |object: Option<&Arc<MultiKueueCluster>>| {
-                    object.is_some_and(|it| clusters::is_given_up(it))
-                };
-                if is_given_up(change.old) != is_given_up(change.new) {
+                let given_up_at =
+                    |object: Option<&Arc<MultiKueueCluster>>| object.and_then(|it| clusters::given_up_at(it));
+                if given_up_at(change.old) != given_up_at(change.new) {
                     workloads.all().iter().for_each(|it| wake.workload(Key::of(&**it)));
                 }
             })

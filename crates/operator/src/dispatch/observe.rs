@@ -5,11 +5,12 @@ use std::sync::Arc;
 use kube::core::DynamicObject;
 use reconcile::Key;
 use rules::dispatch::{
-    Adapter, CONTROLLER, Check, ClusterName, Link, Observed, Owner, Plan, Remote, Step, check, decide, local,
+    Adapter, CONTROLLER, Check, ClusterName, Link, Observed, Owner, Plan, Remote, Step, check, decide, held,
+    local,
 };
 use types::kueue::Workload;
 
-use super::{Shared, clusters::is_given_up, connection::Connection};
+use super::{Shared, clusters::given_up_at, connection::Connection};
 use crate::kinds::kind_of;
 
 /// What is known about a Workload, and what to do about it now.
@@ -60,8 +61,9 @@ fn observe(shared: &Shared, key: &Key, local: Option<Arc<Workload>>) -> Observed
     let owner = local.as_deref().and_then(Owner::of);
     let adapter = owner.as_ref().and_then(Owner::adapter);
     let check = local.as_deref().and_then(|local| multikueue_check(shared, local));
-    // What runs here is nobody's to look at.
-    let delegated = owner.as_ref().zip(adapter).filter(|_| check.is_some());
+    // What runs here is nobody's to look at; what may run elsewhere is, also if its queue no longer asks for that.
+    let is_delegated = check.is_some() || local.as_deref().and_then(held).is_some();
+    let delegated = owner.as_ref().zip(adapter).filter(|_| is_delegated);
     let job = delegated.and_then(|(owner, adapter)| {
         let job = local_job(shared, key, adapter, &Key::new(key.namespace.as_str(), owner.name.as_str()))?;
         // One that was deleted and submitted again has nothing to do with what became of the first.
@@ -113,9 +115,10 @@ fn remote(
     is_current: bool,
 ) -> Remote {
     let mut link = connection.link();
-    if let Link::Lost { given_up, .. } = &mut link {
+    if let Link::Lost { since, given_up } = &mut link {
         let object = shared.objects.get(&Key::new("", connection.name.as_str()));
-        *given_up = object.is_some_and(|object| is_given_up(&object));
+        // Whoever came back in between may run something again.
+        *given_up = object.and_then(|object| given_up_at(&object)).is_some_and(|at| at >= *since);
     }
     let worker = connection.worker();
     Remote {

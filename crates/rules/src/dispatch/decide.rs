@@ -12,7 +12,7 @@ use super::{
     local::admitted_on,
     mirror,
     nominate::can_be_asked,
-    observed::{annotation, has_quota, is_elastic, is_evicted, is_finished, link},
+    observed::{annotation, has_quota, held, is_elastic, is_evicted, is_finished, link},
     plan::Pods,
 };
 
@@ -40,15 +40,18 @@ const OUT_OF_SYNC: [&str; 2] = ["OutOfSync", "OwnerNotFound"];
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Plan {
     let Some(local) = seen.local.as_deref() else { return remove_all(seen, Because::Gone) };
     if local.metadata.deletion_timestamp.is_some() {
-        return remove_all(seen, Because::Deleted);
+        return deleted(seen, local, policy, now);
     }
-    let Some(check) = &seen.check else { return Plan::wait(Because::NotDelegated) };
+    if seen.check.is_none() && held(local).is_none() {
+        return Plan::wait(Because::NotDelegated);
+    }
     if is_replaced(local) {
         return Plan::wait(Because::Slice);
     }
     if is_finished(local) {
         return finished(seen, local, now);
     }
+    let Some(check) = &seen.check else { return unchecked(seen, local, policy, now) };
     if check.state == CheckState::Rejected {
         return remove_all(seen, Because::Rejected);
     }
@@ -77,6 +80,44 @@ fn remove_all(seen: &Observed, because: Because) -> Plan {
     let holding = seen.connected().filter(|(_, remote)| remote.holds_anything());
     Plan::of(holding.map(|(cluster, _)| Step::Delete(cluster.clone(), Pods::After)).collect(), because)
 }
+
+/// A Workload goes and its job stays, which may run again by another one: so it is taken back first, and the record keeps
+/// the Workload until then. Nobody waits for pods of a job that goes, too.
+fn deleted(seen: &Observed, local: &Workload, policy: &Policy, now: Timestamp) -> Plan {
+    let job = seen.job.as_deref().filter(|job| job.metadata.deletion_timestamp.is_none());
+    match (Case::of_record(seen, local, policy, now), held(local), job) {
+        (Some(case), Some(holder), Some(job)) if !case.adapter.is_finished(&job.data) => {
+            Plan { because: Because::Deleted, ..case.withdraw(Some(holder)) }
+        }
+        _ => remove_all(seen, Because::Deleted),
+    }
+}
+
+/// Its queue no longer asks for a check. What runs already is shown to its end, and taken back if it is to stop.
+fn unchecked(seen: &Observed, local: &Workload, policy: &Policy, now: Timestamp) -> Plan {
+    let plan = Plan::wait(Because::NotDelegated);
+    let (Some(case), Some(holder)) = (Case::of_record(seen, local, policy, now), held(local)) else {
+        return plan;
+    };
+    if !has_quota(local) {
+        return case.withdraw(Some(holder));
+    }
+    let Some(remote) = seen.remotes.get(&holder).filter(|remote| remote.link == Link::Connected) else {
+        return plan;
+    };
+    let copy = remote.copy_of(local).map(|copy| &**copy);
+    let mirror = remote.mirror_of(local, seen.job.as_deref()).map(|mirror| &**mirror);
+    if let Some(plan) = case.ended(&holder, remote, copy, mirror) {
+        return plan;
+    }
+    if is_evicted(local) {
+        return case.evicted(&holder, remote, copy, mirror);
+    }
+    Plan { steps: case.mirrored(&holder, mirror).into_iter().collect(), ..plan }
+}
+
+/// What is said of a Workload that has a record and no check.
+static UNASKED: Check = Check { name: String::new(), state: CheckState::Ready };
 
 /// The end is recorded on the manager before anything is removed from a worker.
 fn finished(seen: &Observed, local: &Workload, now: Timestamp) -> Plan {
@@ -124,6 +165,19 @@ pub(super) struct Case<'a> {
     pub(super) now: Timestamp,
 }
 
+impl<'a> Case<'a> {
+    /// A Workload of which only the record counts, whatever its check says.
+    fn of_record(
+        seen: &'a Observed,
+        local: &'a Workload,
+        policy: &'a Policy,
+        now: Timestamp,
+    ) -> Option<Case<'a>> {
+        let adapter = Owner::of(local)?.adapter()?;
+        Some(Case { seen, local, check: seen.check.as_ref().unwrap_or(&UNASKED), adapter, policy, now })
+    }
+}
+
 impl Case<'_> {
     /// Without quota nothing of it stays anywhere, and when that is certain it can be tried anew (MK-FLOW-11).
     fn withdraw(&self, holder: Option<ClusterName>) -> Plan {
@@ -163,7 +217,9 @@ impl Case<'_> {
 
     /// No cluster has anything of it any more: that is shown, and then the record goes.
     fn forget(&self, mut plan: Plan) -> Plan {
-        if let Some(status) = self.seen.job.as_deref().and_then(|job| mirror::settled(self.adapter, job)) {
+        if let Some(status) =
+            self.seen.job.as_deref().and_then(|job| mirror::settled(self.adapter, job, self.now))
+        {
             plan.steps.push(Step::Settle(status));
         }
         plan.steps.push(if self.cluster_name().is_some() { Step::Unassign } else { Step::Forget });
@@ -199,6 +255,12 @@ impl Case<'_> {
             if at > self.now {
                 plan = plan.again_at(Some(at));
             } else if self.check.state == CheckState::Ready && self.says() != Some(&says) {
+                plan.steps.push(Step::Say(says));
+            }
+        }
+        if !self.seen.remotes.contains_key(holder) && self.check.state == CheckState::Ready {
+            let says = format!("{}, whose MultiKueueCluster is gone", admitted_on(holder));
+            if self.says() != Some(&says) {
                 plan.steps.push(Step::Say(says));
             }
         }
@@ -329,7 +391,7 @@ impl Case<'_> {
         };
         if remote.job.is_none() {
             // Its pods are gone with it, and nobody else can say so.
-            match self.seen.job.as_deref().and_then(|job| mirror::settled(self.adapter, job)) {
+            match self.seen.job.as_deref().and_then(|job| mirror::settled(self.adapter, job, self.now)) {
                 Some(status) if remote.read_at.is_some() => plan.steps.push(Step::Settle(status)),
                 Some(_) => {
                     plan.steps.push(Step::Look(holder.clone()));

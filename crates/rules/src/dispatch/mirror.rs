@@ -12,6 +12,7 @@ use kube_core::DynamicObject;
 use serde_json::{Value, json};
 
 use super::{Adapter, STOPPING, adapter::Back, condition, observed::annotation};
+use crate::framework::custom::{self, Shape};
 use crate::job::{
     self, COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED, is_finished, is_indexed,
     is_suspended, is_true,
@@ -46,9 +47,10 @@ pub fn status(
 }
 
 /// The status of the manager's job when no cluster has pods of it any more (MK-LOST-07); `None` if it shows none.
-pub fn settled(adapter: &Adapter, local: &DynamicObject) -> Option<Value> {
+pub fn settled(adapter: &Adapter, local: &DynamicObject, now: Timestamp) -> Option<Value> {
     if adapter.back != Back::Job {
-        return None;
+        let of_kind = |shape: &&Shape| (shape.kind.group, shape.kind.kind) == (adapter.group, adapter.kind);
+        return custom::settled(custom::ALL.iter().find(of_kind)?, local, now);
     }
     let job = typed(local)?;
     let mut status = job::status(&job).clone();

@@ -42,7 +42,7 @@ pub use adapter::Adapter;
 pub use decide::{Policy, decide};
 pub use name::ClusterName;
 pub use nominate::Dispatcher;
-pub use observed::{Check, Link, Observed, Owner, Refusal, Remote};
+pub use observed::{Check, Link, Observed, Owner, Refusal, Remote, held};
 pub use plan::{Because, Plan, Step};
 
 /// The controller of MultiKueue checks, and what `managedBy` says of jobs that are theirs.
@@ -65,8 +65,8 @@ pub const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
 pub const REPLACEMENT_FOR: &str = "kueue.x-k8s.io/workload-slice-replacement-for";
 /// The annotation of a job that is just being stopped.
 pub const STOPPING: &str = "kueue.x-k8s.io/stopping";
-/// The annotation of a MultiKueueCluster with which an administrator says that it will not come back and that nothing
-/// runs there any more.
+/// The annotation of a MultiKueueCluster with which an administrator says when he was sure that nothing runs there any
+/// more. It counts for as long as the cluster is out of reach without a break since before that time.
 pub const GIVEN_UP: &str = "ferry.dev/given-up";
 
 /// Condition of a Workload that holds quota.

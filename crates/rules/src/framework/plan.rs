@@ -11,6 +11,7 @@ use super::{
     pod_set::{self, Missing},
     prebuilt_workload, priority, queue_name, same,
 };
+use crate::dispatch;
 use crate::workload::{
     self, ADMISSION_GATED_BY, PODS_READY, QUOTA_RESERVED, change,
     plan::{self as life, Event},
@@ -72,7 +73,7 @@ pub enum Step {
         /// What changes.
         what: &'static str,
     },
-    /// Delete a Workload that is not, or not any more, the one of this Job.
+    /// Delete a Workload that is not, or not any more, the one of this Job. It is let go later.
     Delete(Arc<Workload>),
     /// Write the status of its Workload.
     Status {
@@ -180,9 +181,12 @@ pub fn decide(seen: &Seen<'_>, settings: &Settings, now: Timestamp) -> Plan {
 /// What to do about the Workloads of an earlier Job of the same name: they are let go once they are deleted. Whether that
 /// Job is gone is for the garbage collector to say, who asks the cluster; what is seen here of two kinds may be of two times.
 fn left_behind(workloads: &[Arc<Workload>]) -> Option<Plan> {
-    let leaves =
-        |workload: &&Arc<Workload>| workload.metadata.deletion_timestamp.is_some() && is_held(workload);
+    let leaves = |workload: &&Arc<Workload>| is_leaving(workload) && is_held(workload);
     workloads.iter().find(leaves).map(|workload| Plan::step(Step::Finalize(Arc::clone(workload))))
+}
+
+fn is_leaving(workload: &Workload) -> bool {
+    workload.metadata.deletion_timestamp.is_some()
 }
 
 fn is_held(workload: &Workload) -> bool {
@@ -271,11 +275,12 @@ fn ensure_one(seen: &Seen<'_>, pod_sets: &[PodSet], settings: &Settings) -> Ensu
         }
     }
     let reusable = found.is_none() && job.is_suspended();
-    let kept = others.first().filter(|first| reusable && !state::has_quota(first)).copied();
+    // Whoever was deleted and let go is as good as gone.
+    others.retain(|other| !is_leaving(other) || is_held(other));
+    let is_reusable = |other: &&Arc<Workload>| reusable && !state::has_quota(other) && !is_leaving(other);
+    let kept = others.first().copied().filter(is_reusable);
     if let Some(extra) = others.iter().find(|other| kept.is_none_or(|kept| !Arc::ptr_eq(kept, other))) {
-        let told = format!("Deleted not matching Workload: {}", key(extra));
-        let plan = Plan::step(Step::Delete(Arc::clone(extra))).telling("DeletedWorkload", &told);
-        return Err(Box::new(plan));
+        return Err(Box::new(removed(job, extra)));
     }
     if let Some(kept) = kept {
         let mut built = built(seen, pod_sets.to_vec(), settings)?;
@@ -345,15 +350,33 @@ fn ended(job: &dyn Observed, workload: &Arc<Workload>) -> Option<Plan> {
         let told = format!("Workload '{}' is declared finished", key(workload));
         return Some(Plan::step(Step::Finalize(Arc::clone(workload))).telling("FinishedWorkload", &told));
     }
-    workload.metadata.deletion_timestamp.as_ref()?;
-    let stopped = stop(job, Some(originals(workload)), "Workload is deleted");
-    Some(stopped.unwrap_or_else(|| {
-        if held {
-            Plan::step(Step::Finalize(Arc::clone(workload)))
-        } else {
-            Plan::wait("its Workload is being deleted")
-        }
-    }))
+    if !is_leaving(workload) {
+        return None;
+    }
+    let stopped = || stop(job, Some(originals(workload)), "Workload is deleted");
+    let stopped = job.finished().is_none().then(stopped).flatten();
+    Some(stopped.unwrap_or_else(|| let_go(job, workload)))
+}
+
+/// A Workload that is not, or not any more, the one of this Job is deleted, and let go.
+fn removed(job: &dyn Observed, workload: &Arc<Workload>) -> Plan {
+    if is_leaving(workload) {
+        return let_go(job, workload);
+    }
+    let told = format!("Deleted not matching Workload: {}", key(workload));
+    Plan::step(Step::Delete(Arc::clone(workload))).telling("DeletedWorkload", &told)
+}
+
+/// Lets go of a Workload that was deleted. While a worker may run the Job by it, it stays: under another one the Job would
+/// run twice.
+fn let_go(job: &dyn Observed, workload: &Arc<Workload>) -> Plan {
+    if !is_held(workload) {
+        return Plan::wait("its Workload is being deleted");
+    }
+    match dispatch::held(workload).filter(|_| job.finished().is_none()) {
+        Some(cluster) => Plan::wait(format!("{cluster} may still run it")),
+        None => Plan::step(Step::Finalize(Arc::clone(workload))),
+    }
 }
 
 fn finish(workload: &Arc<Workload>, reason: &str, message: &str, now: Timestamp) -> Plan {

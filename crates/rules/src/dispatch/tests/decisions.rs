@@ -324,7 +324,50 @@ fn a_cluster_is_no_longer_configured() {
         "say (The workload was admitted on \"east\", which cannot be reached since 2026-01-02T09:59:00Z), because east is lost",
     );
     removed.0.remotes.remove("east");
-    check_with(removed, &patient(), "wait, because east is lost");
+    let says =
+        "say (The workload was admitted on \"east\", whose MultiKueueCluster is gone), because east is lost";
+    check_with(removed, &patient(), says);
+}
+
+/// Never twice and never lost: a Workload that is deleted without its Job is kept by its record until its worker has
+/// nothing of it any more.
+#[test]
+fn a_workload_is_deleted_and_its_job_is_not() {
+    let deleted = |seen: Seen| seen.local(|local| local.metadata.deletion_timestamp = Some(Time(now())));
+    let ready =
+        || deleted(seen().quota().copy("east", &["Admitted"]).mirror("east", running()).ready("east"));
+    check(ready(), "stop and delete east, because deleted");
+    check(ready().mirror("east", complete()), "mirror east, because deleted");
+    let shown = ready().job(|job| job.data["status"] = running());
+    let empty = shown.clone().remote("east", |east| (east.workload, east.job) = (None, None));
+    check(empty.clone(), "look at east, because deleted");
+    check(empty.read("east"), "settle, unassign, because deleted");
+    check(shown.clone().lost("east", 5000), "wait, because deleted");
+    check_with(shown.clone().lost("east", 5000), &patient(), "settle, unassign, because deleted");
+    // Nobody waits for pods of a Job that has ended, or goes as well.
+    check(ready().job(|job| job.data["status"] = complete()), "delete east, because deleted");
+    check(
+        shown.job(|job| job.metadata.deletion_timestamp = Some(Time(now()))),
+        "delete east, because deleted",
+    );
+    check(deleted(seen().quota().copy("east", &[])), "delete east, because deleted");
+}
+
+/// Never lost: what runs is shown to its end, also if its queue asks for no check any more (AC-4).
+#[test]
+fn the_check_of_what_runs_is_taken_away() {
+    let unchecked = |mut seen: Seen| {
+        seen.0.check = None;
+        seen.local(|local| local.status.as_mut().expect("a status").admission_checks.clear())
+    };
+    let ready = || seen().quota().copy("east", &["Admitted"]).mirror("east", running()).ready("east");
+    check(unchecked(ready()), "mirror east, because not delegated");
+    check(unchecked(ready().mirror("east", complete())), "mirror east, because ended on east");
+    let ended = ready().job(|job| job.data["status"] = complete()).condition("Finished", "Succeeded");
+    check(unchecked(ended), "delete east, because finished");
+    let evicted = ready().condition("Evicted", "Preempted");
+    check(unchecked(evicted), "mirror east, deactivate east, because evicted");
+    check(unchecked(seen().quota().copy("east", &["Admitted"])), "wait, because not delegated");
 }
 
 /// MK-FLOW-18, MK-FLOW-19.

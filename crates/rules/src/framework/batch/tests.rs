@@ -106,7 +106,11 @@ impl Life {
                 Step::Wait(_) | Step::Retry(_) | Step::DeleteJob => break,
                 Step::Create(workload) => self.workloads.push(Arc::from(workload)),
                 Step::Update { of, next, .. } => self.put(&of, *next),
-                Step::Delete(workload) => self.workloads.retain(|it| !Arc::ptr_eq(it, &workload)),
+                Step::Delete(of) => {
+                    let mut next = Workload::clone(&of);
+                    next.metadata.deletion_timestamp = Some(crate::workload::condition::time(self.now));
+                    self.put(&of, next);
+                }
                 Step::Status { of, next, .. } => {
                     let next = Workload { status: Some(*next), ..Workload::clone(&of) };
                     self.put(&of, next);
@@ -351,6 +355,7 @@ fn jf_31_a_running_job_that_changes_starts_over() {
     life.expect(&[
         "stop, because No matching Workload; restoring pod templates according to existent Workload",
         "delete ns/job-name-ef3a1",
+        "let go of ns/job-name-ef3a1",
         CREATE,
         WAITS,
     ]);
@@ -654,6 +659,42 @@ fn a_workload_that_is_deleted_stops_its_job() {
         "let go of ns/job-name-ef3a1",
         "wait, because its Workload is being deleted",
     ]);
+}
+
+/// What has ended is not stopped: its status could not say when it started any more.
+#[test]
+fn a_workload_that_is_deleted_does_not_stop_a_job_that_has_ended() {
+    let mut life = running();
+    life.change(|workload| {
+        workload.metadata.deletion_timestamp = Some(crate::workload::condition::time(Timestamp::UNIX_EPOCH));
+    });
+    life.job.status = Some(from(json!({ "conditions": [{ "type": "Complete", "status": "True" }] })));
+    life.expect(&["let go of ns/job-name-ef3a1", "wait, because its Workload is being deleted"]);
+}
+
+/// Never twice: a Job that a worker may run gets no other Workload, under which it would run elsewhere.
+#[test]
+fn a_workload_stays_while_a_worker_may_run_its_job() {
+    use crate::dispatch::{Step as Dispatched, local};
+    let record = |life: &mut Life, step: Dispatched| {
+        let now = life.now;
+        life.change(|workload| *workload = local::apply(workload, "", &[&step], now));
+    };
+    let held = "wait, because east may still run it";
+    let mut life = running();
+    record(&mut life, Dispatched::Assign("east".into()));
+    life.change(|workload| {
+        workload.metadata.deletion_timestamp = Some(crate::workload::condition::time(Timestamp::UNIX_EPOCH));
+    });
+    life.expect(&["stop, because Workload is deleted", held]);
+    record(&mut life, Dispatched::Unassign);
+    life.expect(&["let go of ns/job-name-ef3a1", "wait, because its Workload is being deleted"]);
+
+    let mut changed = running();
+    record(&mut changed, Dispatched::Assign("east".into()));
+    changed.job.spec.as_mut().expect("a spec").parallelism = Some(1);
+    let stop = "stop, because No matching Workload; restoring pod templates according to existent Workload";
+    changed.expect(&[stop, "delete ns/job-name-ef3a1", held]);
 }
 
 #[test]

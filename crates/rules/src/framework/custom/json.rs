@@ -1,5 +1,6 @@
 //! Reading and writing single fields of objects as they are on the wire.
 
+use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 /// A text; empty if there is none.
@@ -23,6 +24,15 @@ pub(super) fn entries(of: Option<&Value>) -> impl Iterator<Item = &Value> {
     list.into_iter().flatten().chain(map.into_iter().flat_map(Map::values))
 }
 
+/// The same, to be changed.
+pub(super) fn entries_mut(of: Option<&mut Value>) -> Vec<&mut Value> {
+    match of {
+        Some(Value::Array(items)) => items.iter_mut().collect(),
+        Some(Value::Object(entries)) => entries.values_mut().collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// What a condition says.
 pub(super) fn condition<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     find(object, name)?["status"].as_str()
@@ -36,6 +46,15 @@ pub(super) fn condition_message(object: &Value, name: &str) -> String {
 fn find<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
     let conditions = object.pointer("/status/conditions")?.as_array()?;
     conditions.iter().find(|condition| condition["type"] == *name)
+}
+
+/// Says of a condition that it is not so any more.
+pub(super) fn clear_condition(object: &mut Value, name: &str, now: Timestamp) {
+    let conditions = entries_mut(object.pointer_mut("/status/conditions"));
+    for condition in conditions.into_iter().filter(|condition| condition["type"] == *name) {
+        condition["status"] = "False".into();
+        condition["lastTransitionTime"] = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into();
+    }
 }
 
 /// Sets a field, and makes the objects around it if need be. Where something else is in the way nothing happens.

@@ -13,6 +13,7 @@ mod train_job;
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_core::DynamicObject;
 use serde_json::{Value, json};
@@ -76,6 +77,29 @@ impl<'a> Custom<'a> {
     }
 }
 
+/// The status of an object of which no cluster has pods any more; `None` if it shows none, or has ended.
+pub fn settled(shape: &'static Shape, object: &DynamicObject, now: Timestamp) -> Option<Value> {
+    let shown = Custom::new(shape, object, None);
+    if !shown.is_active() || shown.finished().is_some() {
+        return None;
+    }
+    let mut data = object.data.clone();
+    match shape.active {
+        Active::Sum(at) => {
+            for entry in json::entries_mut(data.pointer_mut(at)) {
+                let counts = entry.as_object_mut().into_iter().flatten();
+                counts
+                    .filter(|(name, _)| ["active", "ready"].contains(&name.as_str()))
+                    .for_each(|(_, count)| *count = json!(0));
+            }
+        }
+        Active::Unless(at, idle) => set(&mut data, at, json!(idle.last())),
+        Active::Is { at, idle, .. } => set(&mut data, at, json!(idle)),
+        Active::Condition(name) => json::clear_condition(&mut data, name, now),
+    }
+    data.get("status").cloned()
+}
+
 impl Observed for Custom<'_> {
     fn kind(&self) -> Kind {
         self.shape.kind
@@ -93,7 +117,7 @@ impl Observed for Custom<'_> {
         match self.shape.active {
             Active::Sum(_) => self.jobs_status().any(|entry| number(entry, "/active").unwrap_or(0) > 0),
             Active::Unless(at, values) => !values.contains(&text(self.data, at)),
-            Active::Is(at, value) => text(self.data, at) == value,
+            Active::Is { at, value, .. } => text(self.data, at) == value,
             Active::Condition(name) => condition(self.data, name) == Some("True"),
         }
     }

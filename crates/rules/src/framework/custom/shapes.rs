@@ -53,10 +53,17 @@ pub enum Pods {
 pub enum Active {
     /// One of the entries here has active ones.
     Sum(&'static str),
-    /// A field has none of these values.
+    /// A field has none of these values, the last of which says that it was stopped.
     Unless(&'static str, &'static [&'static str]),
-    /// A field has this value.
-    Is(&'static str, &'static str),
+    /// A field has a value.
+    Is {
+        /// Where it is.
+        at: &'static str,
+        /// This one.
+        value: &'static str,
+        /// And this one when it was stopped.
+        idle: &'static str,
+    },
     /// A condition is true.
     Condition(&'static str),
 }
@@ -134,7 +141,7 @@ const fn ray(kind: Kind, suspend: &'static str, at: &'static str) -> Shape {
         managed_by: "/spec/managedBy",
         controller: "ray.io/kuberay-operator",
         pods: Pods::Ray { at },
-        active: Active::Is("/status/state", "ready"),
+        active: Active::Is { at: "/status/state", value: "ready", idle: "suspended" },
         end: End::Never,
         ready: Ready::Is("/status/state", "ready"),
     }

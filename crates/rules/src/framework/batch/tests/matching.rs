@@ -81,6 +81,6 @@ fn jf_32_only_one_workload_is_kept() {
     extra.metadata.name = Some("extra".into());
     extra.spec.pod_sets[0].count = 7;
     life.workloads.push(Arc::new(extra));
-    life.expect(&["delete ns/extra", RUNS]);
+    life.expect(&["delete ns/extra", "let go of ns/extra", RUNS]);
     assert_eq!(life.told.last().map(String::as_str), Some("DeletedWorkload"));
 }
