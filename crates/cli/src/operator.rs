@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use ::operator::Settings;
 use ::operator::configuration::{Configuration, Lease};
 use ::operator::definitions::{Conversion, install};
-use ::operator::leader::{Leadership, lead};
+use ::operator::leader::{Leadership, ensure_namespace, lead};
 use ::operator::webhooks::server::{Reach, Webhooks};
 use anyhow::Context as _;
 use kube::Config;
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
         tokio::pin!(stopped);
         let wanted = Wanted::of(arguments)?;
         let config = config(arguments).await?;
-        let url = config.cluster_url.clone();
+        let url = config.cluster_url.to_string();
         let client = ::operator::client(config).context("failed to prepare a client")?;
         let clock = Clock::system();
         // Ports are taken first: one that is not free is found before anybody is kept from acting.
@@ -38,52 +38,71 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
             let bound = TcpListener::bind(address).await;
             listeners.push(bound.with_context(|| format!("failed to listen on {address}"))?);
         }
+        // Whoever does not lead yet sees what there is and answers webhooks all the same.
+        let mut tasks = Tasks::new();
+        let operator =
+            ::operator::observe(client.clone(), wanted.settings.clone(), clock.clone(), &mut tasks);
+        let mut served = None;
+        for listener in listeners {
+            let serve = ::operator::serve::serve(operator.clone(), listener, &mut tasks);
+            served = served.or(Some(serve.context("failed to serve")?));
+        }
         let leadership = wanted.leadership();
+        ensure_namespace(&client, &leadership).await?;
+        let mut webhooks = match wanted.webhooks.clone() {
+            Some((address, reach)) => {
+                Some(Webhooks::listen(operator.clone(), address, reach, &mut tasks).await?)
+            }
+            None => None,
+        };
         let mut leader = tokio::select! {
             biased;
             () = &mut stopped => return Ok(ExitCode::SUCCESS),
-            leader = lead(client.clone(), leadership, clock.clone()) => leader?,
+            leader = lead(client.clone(), leadership, clock) => leader?,
         };
-        install(&client, &Conversion::Embedded).await.context("failed to install what the operator needs")?;
-        let mut tasks = Tasks::new();
-        let operator = ::operator::start(client, wanted.settings.clone(), clock, &mut tasks);
-        let mut webhooks = match wanted.webhooks.clone() {
-            None => None,
-            Some((address, reach)) => {
-                operator.ready().await;
-                Some(Webhooks::start(operator.clone(), address, reach, &mut tasks).await?)
-            }
-        };
-        let mut served = None;
-        for listener in listeners {
-            let serve = ::operator::serve::serve(operator.clone(), "leader", listener, &mut tasks);
-            served = served.or(Some(serve.context("failed to serve")?));
-        }
-        let lost = tokio::select! {
+        let mut leads = true;
+        // The Lease is kept from the first moment on, however long it takes to begin.
+        let ended = tokio::select! {
             biased;
-            () = &mut stopped => None,
-            error = leader.keep() => Some(error),
-            () = async {
-                operator.ready().await;
-                match served {
-                    Some(address) => output::announce(format!("operator is ready on {url}, and serves metrics at http://{address}/metrics")),
-                    None => output::announce(format!("operator is ready on {url}")),
-                }
-                std::future::pending::<()>().await;
-            } => None,
+            () = &mut stopped => Ok(()),
+            lost = leader.keep() => {
+                leads = false;
+                Err(anyhow::Error::new(lost).context("somebody else acts now, or nobody can"))
+            }
+            failed = act(&client, &operator, webhooks.as_mut(), &mut tasks, || match served {
+                Some(at) => format!("operator is ready on {url}, and serves metrics at http://{at}/metrics"),
+                None => format!("operator is ready on {url}"),
+            }) => failed,
         };
         if let Some(webhooks) = &mut webhooks
-            && lost.is_none()
+            && ended.is_ok()
         {
             webhooks.leave().await.context("failed to leave the cluster as it was")?;
         }
         tasks.stop().await;
-        if let Some(error) = lost {
-            return Err(error).context("somebody else acts now, or nobody can");
+        if leads {
+            leader.release().await?;
         }
-        leader.release().await?;
-        Ok(ExitCode::SUCCESS)
+        ended.map(|()| ExitCode::SUCCESS)
     })
+}
+
+/// Acts until it is dropped; returns only if it cannot begin.
+async fn act(
+    client: &kube::Client,
+    operator: &::operator::Operator,
+    webhooks: Option<&mut Webhooks>,
+    tasks: &mut Tasks,
+    line: impl Fn() -> String,
+) -> anyhow::Result<()> {
+    install(client, &Conversion::Embedded).await.context("failed to install what the operator needs")?;
+    operator.act(tasks);
+    if let Some(webhooks) = webhooks {
+        webhooks.ask().await?;
+    }
+    operator.ready().await;
+    output::announce(line());
+    std::future::pending().await
 }
 
 /// What is wanted by the configuration file and by the arguments, which count more.
@@ -117,7 +136,7 @@ impl Wanted {
             wanted.lease = file.lease;
         }
         if let Some(namespace) = &arguments.namespace {
-            wanted.settings.namespace.clone_from(namespace);
+            wanted.settings.move_to(namespace);
             if let Some((_, Reach::Service { namespace: of, .. })) = &mut wanted.webhooks {
                 of.clone_from(namespace);
             }

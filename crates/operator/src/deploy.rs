@@ -101,7 +101,8 @@ pub fn operator(wanted: &Deployment) -> Vec<Value> {
     objects
 }
 
-/// One replica, replaced and not added to: a second one waits for the Lease and is not ready before the first is gone.
+/// One replica. The next one is ready, and answers webhooks, before it is its turn to act: the first gives it the Lease when
+/// it goes.
 fn deployment(wanted: &Deployment) -> Value {
     let arguments = [
         "operator".to_owned(),
@@ -144,7 +145,6 @@ fn deployment(wanted: &Deployment) -> Value {
         "metadata": { "name": NAME, "namespace": wanted.namespace },
         "spec": {
             "replicas": 1,
-            "strategy": { "type": "Recreate" },
             "selector": { "matchLabels": labels() },
             "template": template,
         },

@@ -103,38 +103,44 @@ impl Leader {
         let mut renewed = Instant::now();
         loop {
             tokio::time::sleep(self.leadership.period).await;
-            let wanted = self.renewed();
-            let params = PostParams::default();
-            let writing = api.replace(&self.leadership.name, &params, &wanted);
-            let error = match tokio::time::timeout(self.leadership.deadline, writing).await {
+            // All attempts together have this long: whoever waits for the Lease counts from the last one that succeeded.
+            let until = renewed + self.leadership.deadline;
+            let began = Instant::now();
+            let error = match tokio::time::timeout_at(until, self.renew(&api)).await {
                 Ok(Ok(lease)) => {
                     self.lease = lease;
-                    renewed = Instant::now();
+                    renewed = began;
                     continue;
+                }
+                Ok(Err(error)) if crate::error::is_outdated(&error) => {
+                    return failed("keep", &self.leadership)(error);
                 }
                 Ok(Err(error)) => error,
                 Err(_) => kube::Error::Service("the cluster does not answer".into()),
             };
-            if crate::error::is_outdated(&error) {
-                // Somebody wrote to it. It is lost unless it still has our name.
-                match api.get_opt(&self.leadership.name).await {
-                    Ok(Some(lease)) if self.is_ours(&lease) => {
-                        self.lease = lease;
-                        continue;
-                    }
-                    _ => return failed("keep", &self.leadership)(error),
-                }
-            }
             warn!(error = %reconcile::chain(&error), "the lease could not be renewed");
-            if renewed.elapsed() >= self.leadership.deadline {
+            if Instant::now() >= until {
                 return failed("keep", &self.leadership)(error);
             }
         }
     }
 
+    /// Renews the Lease, also if somebody wrote to it and it still has our name.
+    async fn renew(&self, api: &Api<Lease>) -> Result<Lease, kube::Error> {
+        let (name, params) = (&self.leadership.name, PostParams::default());
+        let outdated = match api.replace(name, &params, &self.renewed(&self.lease)).await {
+            Err(error) if crate::error::is_outdated(&error) => error,
+            done => return done,
+        };
+        match api.get_opt(name).await? {
+            Some(lease) if self.is_ours(&lease) => api.replace(name, &params, &self.renewed(&lease)).await,
+            _ => Err(outdated),
+        }
+    }
+
     /// Gives the Lease back, so that the next one need not wait for its end.
     pub async fn release(self) -> Result<(), Error> {
-        let mut wanted = self.renewed();
+        let mut wanted = self.renewed(&self.lease);
         if let Some(spec) = &mut wanted.spec {
             spec.holder_identity = Some(String::new());
             spec.lease_duration_seconds = Some(1);
@@ -153,8 +159,8 @@ impl Leader {
         holder == Some(&self.leadership.identity)
     }
 
-    fn renewed(&self) -> Lease {
-        let mut lease = self.lease.clone();
+    fn renewed(&self, lease: &Lease) -> Lease {
+        let mut lease = lease.clone();
         lease.spec.get_or_insert_default().renew_time = Some(MicroTime(self.clock.now()));
         lease
     }
@@ -188,7 +194,7 @@ fn api(client: &Client, leadership: &Leadership) -> Api<Lease> {
 }
 
 /// Makes the namespace of the Lease, if it is missing.
-async fn ensure_namespace(client: &Client, leadership: &Leadership) -> Result<(), Error> {
+pub async fn ensure_namespace(client: &Client, leadership: &Leadership) -> Result<(), Error> {
     let api: Api<Namespace> = Api::all(client.clone());
     let name = &leadership.namespace;
     if api.get_opt(name).await.map_err(failed("find a namespace for", leadership))?.is_some() {
@@ -205,4 +211,66 @@ async fn ensure_namespace(client: &Client, leadership: &Leadership) -> Result<()
 fn failed(doing: &'static str, leadership: &Leadership) -> impl FnOnce(kube::Error) -> Error + use<> {
     let name = Key::new(leadership.namespace.as_str(), leadership.name.as_str());
     move |source| Error::Lease { doing, name, source: Box::new(source) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll};
+
+    use futures::future::{BoxFuture, FutureExt as _};
+    use http::{Method, Request, Response, StatusCode};
+    use kube::client::Body;
+    use tower_service::Service;
+
+    use super::*;
+
+    /// A cluster that refuses a few renewals, and then no longer answers.
+    #[derive(Clone, Default)]
+    struct Failing(Arc<AtomicUsize>);
+
+    impl Service<Request<Body>> for Failing {
+        type Response = Response<Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<'static, Result<Response<Body>, Self::Error>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<Body>) -> Self::Future {
+            let renewals = Arc::clone(&self.0);
+            async move {
+                let name = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+                let (code, object) = match *request.method() {
+                    Method::GET if name == LEASE => (StatusCode::NOT_FOUND, serde_json::json!({"code": 404})),
+                    Method::PUT if renewals.fetch_add(1, Ordering::SeqCst) < 3 => {
+                        (StatusCode::INTERNAL_SERVER_ERROR, serde_json::json!({"code": 500}))
+                    }
+                    Method::PUT => std::future::pending().await,
+                    _ => (StatusCode::OK, serde_json::json!({"metadata": {"name": name}})),
+                };
+                let answer =
+                    Response::builder().status(code).body(Body::from(object.to_string().into_bytes()));
+                Ok(answer.expect("a code and a body"))
+            }
+            .boxed()
+        }
+    }
+
+    /// SM-44: whoever cannot renew stops before anybody else may begin, however his attempts fail.
+    #[tokio::test(start_paused = true)]
+    async fn sm_44_who_cannot_renew_stops_before_the_lease_ends() {
+        let cluster = Failing::default();
+        let client = Client::new(cluster.clone(), "default");
+        let mut leader =
+            lead(client, Leadership::new("n", "we"), Clock::system()).await.expect("nobody else leads");
+        let began = Instant::now();
+        let lost = leader.keep().await;
+        assert!(lost.to_string().contains(LEASE), "{lost}");
+        assert!(cluster.0.load(Ordering::SeqCst) > 3, "it was tried until the end");
+        assert!(began.elapsed() <= leader.leadership.deadline, "{:?}", began.elapsed());
+        assert!(leader.leadership.deadline < leader.leadership.duration);
+    }
 }

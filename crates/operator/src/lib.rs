@@ -29,7 +29,10 @@ mod work;
 mod workloads;
 mod write;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use kube::Client;
 use reconcile::{Clock, Tasks};
@@ -55,11 +58,20 @@ pub(crate) struct Context {
     metrics: Arc<metrics::Metrics>,
     admission: admission::Handle,
     dispatch: dispatch::Handle,
+    acts: AtomicBool,
 }
 
 /// Starts an operator on the cluster of `client`, for as long as `tasks` live. It acts as soon as it has seen what
 /// there is.
 pub fn start(client: Client, settings: Settings, clock: Clock, tasks: &mut Tasks) -> Operator {
+    let operator = observe(client, settings, clock, tasks);
+    operator.act(tasks);
+    operator
+}
+
+/// An operator that sees what there is and answers webhooks, for as long as `tasks` live, but does nothing of itself until
+/// it is told to [act](Operator::act): one of several, of whom another leads (MK-HA-01).
+pub fn observe(client: Client, settings: Settings, clock: Clock, tasks: &mut Tasks) -> Operator {
     let client = client::in_time(client, settings.deadline);
     let work = Arc::new(work::Work::default());
     let caches = caches::Caches::start(&client, &settings, &work, tasks);
@@ -69,21 +81,28 @@ pub fn start(client: Client, settings: Settings, clock: Clock, tasks: &mut Tasks
         metrics,
         admission: admission::Handle::default(),
         dispatch: dispatch::Handle::default(),
+        acts: AtomicBool::new(false),
         client,
         clock,
         settings,
         caches,
         work,
     });
-    admission::start(&context, tasks);
-    workloads::start(&context, tasks);
-    jobs::start(&context, tasks);
-    queues::start(&context, tasks);
-    dispatch::start(&context, tasks);
     Operator { context }
 }
 
 impl Operator {
+    /// Acts from now on. To be called once.
+    pub fn act(&self, tasks: &mut Tasks) {
+        let context = &self.context;
+        context.acts.store(true, Ordering::Relaxed);
+        admission::start(context, tasks);
+        workloads::start(context, tasks);
+        jobs::start(context, tasks);
+        queues::start(context, tasks);
+        dispatch::start(context, tasks);
+    }
+
     /// Waits until everything that there is was seen.
     pub async fn ready(&self) {
         self.context.caches.ready().await;
@@ -94,9 +113,9 @@ impl Operator {
         self.context.caches.is_ready()
     }
 
-    /// What it counted, in the format of Prometheus. `role` is what it is among its like: `leader`, `follower` or
-    /// `standalone`.
-    pub fn metrics(&self, role: &str) -> String {
-        self.context.metrics.text(role)
+    /// What it counted, in the format of Prometheus, and whether it leads or follows.
+    pub fn metrics(&self) -> String {
+        let acts = self.context.acts.load(Ordering::Relaxed);
+        self.context.metrics.text(if acts { "leader" } else { "follower" })
     }
 }

@@ -48,6 +48,16 @@ pub struct Settings {
     pub dispatch: dispatch::Settings,
 }
 
+impl Settings {
+    /// Makes the operator at home in another namespace, in which no Jobs are managed unless that was asked for.
+    pub fn move_to(&mut self, namespace: &str) {
+        if self.managed_namespaces == all_but(&["kube-system", &self.namespace]) {
+            self.managed_namespaces = all_but(&["kube-system", namespace]);
+        }
+        namespace.clone_into(&mut self.namespace);
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         let namespace = "kueue-system".to_owned();

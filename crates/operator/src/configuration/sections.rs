@@ -18,7 +18,6 @@ use super::{
     Configuration, Version, address,
     reader::{Problems, Section},
 };
-use crate::settings::all_but;
 
 /// Kinds that Kueue manages and we do not.
 const NOT_MANAGED: [&str; 5] = [
@@ -38,8 +37,7 @@ impl Configuration {
     /// Where the operator is at home, and by which Lease.
     pub(super) fn home(&mut self, file: &mut Section, problems: &mut Problems) {
         if let Some(namespace) = file.value::<String>("namespace", problems) {
-            self.settings.managed_namespaces = all_but(&["kube-system", &namespace]);
-            self.settings.namespace = namespace;
+            self.settings.move_to(&namespace);
             self.names_namespace = true;
         }
         let Some(mut election) = file.section("leaderElection", problems) else { return };

@@ -11,9 +11,10 @@ use std::io::Read as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceDefinitionStatus,
 };
-use kube::api::{ApiResource, NotUsed, Object, Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, Object, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::info;
 
@@ -24,6 +25,8 @@ static FACTS: &[u8] = include_bytes!("kueue-v0.19.2.json.gz");
 const RELEASE: u32 = 1902;
 /// The annotation that says which of our releases a definition is of.
 const MARK: &str = "ferry.dev/definitions";
+/// The annotation that says how a definition of somebody else's converted before we were asked.
+const BEFORE: &str = "ferry.dev/converted-before";
 
 /// Every kind, by the name of its definition.
 const NAMES: [&str; 11] = [
@@ -41,7 +44,14 @@ const NAMES: [&str; 11] = [
 ];
 
 /// A definition as it is read: without its schemas, which take more memory than all else that an operator holds.
-type Definition = Object<NotUsed, CustomResourceDefinitionStatus>;
+type Definition = Object<Spec, CustomResourceDefinitionStatus>;
+
+/// What is read of what a definition says.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Spec {
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    conversion: Value,
+}
 
 /// How a cluster gets from one version of an object to the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,27 +170,45 @@ fn is_established(definition: Option<&Definition>) -> bool {
     conditions.into_iter().flatten().any(|it| it.type_ == "Established" && it.status == "True")
 }
 
-/// Has those definitions that are ours convert in this way from now on.
+/// Has all definitions convert in this way from now on. Where Kueue was before, nobody answers any more whom its definitions
+/// ask; they ask him again once we leave.
 pub async fn convert_by(client: &Client, conversion: &Conversion) -> Result<(), Error> {
     let api = definitions(client);
     for definition in all(conversion).iter().filter(|definition| is_converted(definition)) {
         let name = definition["metadata"]["name"].as_str().expect("the table has names");
         let failed = |source| Error::Install { name: name.to_owned(), source };
         let there = api.get_opt(name).await.map_err(failed)?;
-        if there.is_some_and(|there| mark(&there).is_some()) {
-            let none = json!({ "strategy": "None", "webhook": null });
-            let mut wanted = definition["spec"].get("conversion").unwrap_or(&none).clone();
-            // One that was reached in the one way is reached in the other from now on.
-            if let Some(client) = wanted.pointer_mut("/webhook/clientConfig").and_then(Value::as_object_mut) {
-                for way in ["url", "service"] {
-                    client.entry(way).or_insert(Value::Null);
-                }
-            }
-            let patch = Patch::Merge(json!({ "spec": { "conversion": wanted } }));
-            api.patch(name, &PatchParams::default(), &patch).await.map_err(failed)?;
+        let patch = there.and_then(|there| converting(&there, definition["spec"].get("conversion")));
+        if let Some(patch) = patch {
+            api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map_err(failed)?;
         }
     }
     Ok(())
+}
+
+/// The patch that has a definition convert by `webhook`, or as it would without us; `None` if it was never changed.
+fn converting(there: &Definition, webhook: Option<&Value>) -> Option<Value> {
+    let before = annotation(there, BEFORE);
+    let (mut conversion, mut patch) = match (webhook, mark(there).is_some()) {
+        (Some(webhook), true) => (webhook.clone(), json!({})),
+        (Some(webhook), false) => {
+            let before = before.map_or_else(|| there.spec.conversion.to_string(), str::to_owned);
+            (webhook.clone(), json!({ "metadata": { "annotations": { BEFORE: before } } }))
+        }
+        (None, true) => (json!({ "strategy": "None", "webhook": null }), json!({})),
+        (None, false) => {
+            let before = serde_json::from_str(before?).ok()?;
+            (before, json!({ "metadata": { "annotations": { BEFORE: null } } }))
+        }
+    };
+    // One that was reached in the one way is reached in the other from now on.
+    if let Some(client) = conversion.pointer_mut("/webhook/clientConfig").and_then(Value::as_object_mut) {
+        for way in ["url", "service"] {
+            client.entry(way).or_insert(Value::Null);
+        }
+    }
+    patch["spec"] = json!({ "conversion": conversion });
+    Some(patch)
 }
 
 fn is_ours_and_older(definition: &Definition) -> bool {
@@ -189,7 +217,11 @@ fn is_ours_and_older(definition: &Definition) -> bool {
 
 /// Which of our releases a definition is of, if it is ours.
 fn mark(definition: &Definition) -> Option<u32> {
-    definition.metadata.annotations.as_ref()?.get(MARK)?.parse().ok()
+    annotation(definition, MARK)?.parse().ok()
+}
+
+fn annotation<'a>(definition: &'a Definition, name: &str) -> Option<&'a str> {
+    definition.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 
 #[cfg(test)]
@@ -233,7 +265,7 @@ mod tests {
     fn only_what_is_ours_and_older_is_replaced() {
         let definition = |mark: Option<&str>| {
             let kind = ApiResource::erase::<CustomResourceDefinition>(&());
-            let mut there = Definition::new("workloads", &kind, NotUsed {});
+            let mut there = Definition::new("workloads", &kind, Spec::default());
             there.metadata.annotations = mark.map(|mark| [(MARK.to_owned(), mark.to_owned())].into());
             is_ours_and_older(&there)
         };

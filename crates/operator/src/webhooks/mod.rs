@@ -95,7 +95,7 @@ impl Operator {
 
     /// What a new object becomes.
     pub async fn default(&self, kind: Kind, namespace: &str, object: &Value) -> Result<Value, Error> {
-        let around = self.context.around(kind, namespace, object).await?;
+        let around = self.context.around_new(kind, namespace, object).await?;
         Ok(webhook::default(&Review { kind, object, old: None, around })?)
     }
 
@@ -107,20 +107,32 @@ impl Operator {
         object: &Value,
         old: Option<&Value>,
     ) -> Result<(Vec<field::Error>, Vec<String>), Error> {
-        let around = self.context.around(kind, namespace, object).await?;
+        let around = self.context.around(kind, namespace, object)?;
         Ok(webhook::validate(&Review { kind, object, old, around })?)
     }
 }
 
 impl Context {
-    /// What around an object decides about it; only of Jobs it is asked (JF-6).
-    async fn around(&self, kind: Kind, namespace: &str, object: &Value) -> Result<Surroundings, Error> {
+    /// What around a new object decides about it, the Jobs included that it may be part of. Only of Jobs it is asked (JF-6).
+    async fn around_new(&self, kind: Kind, namespace: &str, object: &Value) -> Result<Surroundings, Error> {
+        let mut around = self.around(kind, namespace, object)?;
+        if matches!(kind, Kind::Job | Kind::Custom(_)) {
+            let metadata = metadata_of(object, namespace)?;
+            let may_wait = queue_name(&metadata).is_some() || around.manages_without_queue_name;
+            // Whoever is leaving is not asked where he belongs (JF-7).
+            if metadata.deletion_timestamp.is_none() && may_wait {
+                around.has_managed_ancestor = self.ancestor(&metadata).await?.is_some();
+            }
+        }
+        Ok(around)
+    }
+
+    /// What is at hand of it.
+    fn around(&self, kind: Kind, namespace: &str, object: &Value) -> Result<Surroundings, Error> {
         if !matches!(kind, Kind::Job | Kind::Custom(_)) {
             return Ok(Surroundings::default());
         }
-        let metadata = ObjectMeta::deserialize(&object["metadata"]).map_err(webhook::Unreadable::from)?;
-        // The namespace of the request counts: the object need not name it.
-        let metadata = ObjectMeta { namespace: Some(namespace.to_owned()), ..metadata };
+        let metadata = metadata_of(object, namespace)?;
         let labels = self.caches.namespaces.get(&Key::new("", namespace));
         let labels = labels.and_then(|namespace| namespace.metadata.labels.clone()).unwrap_or_default();
         let mut around = Surroundings {
@@ -132,15 +144,16 @@ impl Context {
             has_managed_ancestor: false,
             is_dispatched: false,
         };
-        let may_wait = queue_name(&metadata).is_some() || around.manages_without_queue_name;
-        // Whoever is leaving is not asked where he belongs (JF-7).
-        if metadata.deletion_timestamp.is_none() && may_wait {
-            around.has_managed_ancestor = self.ancestor(&metadata).await?.is_some();
-        }
         let queue = job::queue_name(&metadata, &around);
         let queue = queue.and_then(|queue| self.caches.local_queues.get(&Key::new(namespace, queue)));
         let queue = queue.and_then(|queue| self.caches.cluster_queue(&queue.spec.cluster_queue));
         around.is_dispatched = queue.is_some_and(|queue| self.caches.sends_elsewhere(&queue));
         Ok(around)
     }
+}
+
+/// The metadata of an object. The namespace of the request counts: the object need not name it.
+fn metadata_of(object: &Value, namespace: &str) -> Result<ObjectMeta, webhook::Unreadable> {
+    let metadata = ObjectMeta::deserialize(&object["metadata"])?;
+    Ok(ObjectMeta { namespace: Some(namespace.to_owned()), ..metadata })
 }

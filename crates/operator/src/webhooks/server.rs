@@ -17,7 +17,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use jiff::Timestamp;
-use kube::Client;
 use reconcile::Tasks;
 use rules::conversion::{self, Version};
 use rules::webhook;
@@ -85,22 +84,35 @@ pub enum Error {
 
 /// Webhooks that a cluster asks.
 pub struct Webhooks {
-    client: Client,
+    operator: Operator,
     reach: Reach,
     address: SocketAddr,
+    /// The certificates by which the cluster knows that it is us.
+    bundle: String,
     /// What keeps the configurations as they are to be.
     keeping: Tasks,
 }
 
 impl Webhooks {
-    /// Listens, and tells the cluster to ask from now on: about writes, and how to get from one version to the other.
+    /// Listens, and has the cluster ask.
     pub async fn start(
         operator: Operator,
         listen: SocketAddr,
         reach: Reach,
         tasks: &mut Tasks,
     ) -> Result<Self, Error> {
-        let client = operator.context.client.clone();
+        let mut webhooks = Webhooks::listen(operator, listen, reach, tasks).await?;
+        webhooks.ask().await?;
+        Ok(webhooks)
+    }
+
+    /// Listens. Among several, everyone does.
+    pub async fn listen(
+        operator: Operator,
+        listen: SocketAddr,
+        reach: Reach,
+        tasks: &mut Tasks,
+    ) -> Result<Self, Error> {
         let failed = |source| Error::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -108,47 +120,49 @@ impl Webhooks {
             Reach::Url => (Authority::new()?, vec![address.ip().to_string(), "localhost".to_owned()]),
             Reach::Service { namespace, name } => {
                 let names = ["", ".svc", ".svc.cluster.local"].map(|end| format!("{name}.{namespace}{end}"));
-                (Authority::shared(&client, namespace).await?, names.to_vec())
+                (Authority::shared(&operator.context.client, namespace).await?, names.to_vec())
             }
         };
         let clock = operator.context.clock.clone();
         let made = clock.now();
         let serving = Arc::new(ArcSwap::from(authority.serving(&names, made)?));
-        let bundle = authority.bundle().to_owned();
-        let asked = operator.asked();
-        tasks.spawn("webhooks", accept(listener, Arc::clone(&serving), operator));
+        let bundle = BASE64.encode(authority.bundle());
+        tasks.spawn("webhooks", accept(listener, Arc::clone(&serving), operator.clone()));
         let now = move || clock.now();
         let renewing = Renewing { authority, names, made, serving };
         tasks.spawn("webhook certificate", renewing.run(LOOK, now));
+        Ok(Webhooks { operator, reach, address, bundle, keeping: Tasks::new() })
+    }
 
-        let to = |path: &str| {
-            let mut to = match &reach {
-                Reach::Url => json!({ "url": format!("https://{address}{path}") }),
-                Reach::Service { namespace, name } => {
-                    json!({ "service": { "namespace": namespace, "name": name, "path": path } })
-                }
-            };
-            to["caBundle"] = json!(BASE64.encode(&bundle));
-            to
-        };
-        definitions::convert_by(&client, &Conversion::Webhook(to(CONVERT))).await?;
-        let own = match &reach {
-            Reach::Service { namespace, .. } => namespace.as_str(),
-            Reach::Url => "kueue-system",
-        };
-        let mut kept = Vec::new();
+    /// Tells the cluster to ask from now on: how to get from one version to the other, without which not even we can read
+    /// what is there; and about writes, once everything was seen. Among several, who leads does.
+    pub async fn ask(&mut self) -> Result<(), Error> {
+        let context = &self.operator.context;
+        let client = &context.client;
+        definitions::convert_by(client, &Conversion::Webhook(self.client_config(CONVERT))).await?;
+        self.operator.ready().await;
+        let not_in = ["kube-system", context.settings.namespace.as_str()];
         for mode in Mode::BOTH {
-            let configuration = configurations::configuration(mode, &asked, to, &["kube-system", own]);
-            let written = configurations::write(&client, mode, &configuration).await;
+            let to = |path: &str| self.client_config(path);
+            let configuration = configurations::configuration(mode, &self.operator.asked(), to, &not_in);
+            let written = configurations::write(client, mode, &configuration).await;
             written.map_err(|source| Error::Configure { doing: "write", source })?;
-            kept.push((mode, configuration));
+            let keep = configurations::keep(client.clone(), mode, configuration);
+            self.keeping.spawn("webhook configuration", keep);
         }
-        // They end before the configurations are taken away.
-        let mut keeping = Tasks::new();
-        for (mode, configuration) in kept {
-            keeping.spawn("webhook configuration", configurations::keep(client.clone(), mode, configuration));
-        }
-        Ok(Webhooks { client, reach, address, keeping })
+        Ok(())
+    }
+
+    /// How the cluster reaches a path.
+    fn client_config(&self, path: &str) -> Value {
+        let mut to = match &self.reach {
+            Reach::Url => json!({ "url": format!("https://{}{path}", self.address) }),
+            Reach::Service { namespace, name } => {
+                json!({ "service": { "namespace": namespace, "name": name, "path": path } })
+            }
+        };
+        to["caBundle"] = json!(self.bundle);
+        to
     }
 
     /// Where they are served.
@@ -163,11 +177,12 @@ impl Webhooks {
         if self.reach != Reach::Url {
             return Ok(());
         }
+        let client = &self.operator.context.client;
         for mode in Mode::BOTH {
-            let removed = configurations::remove(&self.client, mode).await;
+            let removed = configurations::remove(client, mode).await;
             removed.map_err(|source| Error::Configure { doing: "remove", source })?;
         }
-        Ok(definitions::convert_by(&self.client, &Conversion::Embedded).await?)
+        Ok(definitions::convert_by(client, &Conversion::Embedded).await?)
     }
 }
 
@@ -256,7 +271,11 @@ async fn answer(operator: &Operator, request: Request<Incoming>) -> Response<Ful
         Err(error) => return text(StatusCode::BAD_REQUEST, &format!("the review is no JSON: {error}\n")),
     };
     let response = match asked {
-        Some((mode, asked)) => review_of(operator, mode, asked, &review["request"]).await,
+        Some((mode, asked)) => {
+            // Who is asked before he has seen anything says nothing wrong, and nothing for the moment.
+            operator.ready().await;
+            review_of(operator, mode, asked, &review["request"]).await
+        }
         None => converted(&review["request"]),
     };
     let answer = json!({ "apiVersion": review["apiVersion"], "kind": review["kind"], "response": response });

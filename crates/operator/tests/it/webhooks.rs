@@ -11,7 +11,7 @@ use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
 };
 use kube::{Api, Client};
-use operator::definitions::{Conversion, install};
+use operator::definitions::{Conversion, all, install};
 use operator::webhooks::server::{Reach, Webhooks};
 use reconcile::{Clock, Tasks};
 use serde_json::{Value, json};
@@ -173,7 +173,25 @@ async fn wh_1_configurations_are_kept_right() -> anyhow::Result<()> {
     ];
     let Some(cluster) = ControlPlane::builder().for_test().await else { return Ok(()) };
     let client = cluster.client();
+    // Kueue's definitions convert by asking Kueue, who is no longer there.
+    let definitions: Api<DynamicObject> = Api::all_with(
+        client.clone(),
+        &ApiResource::from_gvk(&GroupVersionKind::gvk(
+            "apiextensions.k8s.io",
+            "v1",
+            "CustomResourceDefinition",
+        )),
+    );
+    let kueue = json!({ "service": { "namespace": "kueue-system", "name": "kueue-webhook-service", "path": "/convert" } });
+    for mut definition in all(&Conversion::Webhook(kueue.clone())) {
+        definition["metadata"]["annotations"] = json!({});
+        definitions.create(&PostParams::default(), &serde_json::from_value(definition)?).await?;
+    }
     install(&client, &Conversion::Embedded).await?;
+    let converts = async |name: &str| -> anyhow::Result<Value> {
+        let name = format!("{name}.kueue.x-k8s.io");
+        Ok(definitions.get(&name).await?.data["spec"]["conversion"]["webhook"]["clientConfig"].take())
+    };
     let home = json!({ "metadata": { "name": "kueue-system" } });
     Api::<Namespace>::all(client.clone())
         .create(&PostParams::default(), &serde_json::from_value(home)?)
@@ -196,7 +214,6 @@ async fn wh_1_configurations_are_kept_right() -> anyhow::Result<()> {
     let mut tasks = Tasks::new();
     let operator =
         operator::start(client.clone(), operator::Settings::default(), Clock::system(), &mut tasks);
-    operator.ready().await;
     let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let service = Reach::Service { namespace: "kueue-system".to_owned(), name: "ferry-webhooks".to_owned() };
     let inside = Webhooks::start(operator.clone(), anywhere, service, &mut tasks).await?;
@@ -212,6 +229,14 @@ async fn wh_1_configurations_are_kept_right() -> anyhow::Result<()> {
             |it: &Value| it["clientConfig"]["url"].as_str().is_some_and(|url| url.starts_with(&start));
         all.len() > 3 && all.iter().all(leads_here)
     };
+    let leads = converts("localqueues").await?;
+    assert!(leads["url"].as_str().is_some_and(|url| url.starts_with(&start)), "{leads}");
+    create(&client, "LocalQueue", Some("kueue-system"), "q", json!({ "clusterQueue": "c" })).await?;
+    let old = api(&client, "v1beta1", "LocalQueue", Some("kueue-system"));
+    eventually("API-2: a queue is shown in the older version by asking us", async || {
+        Ok(old.get_opt("q").await.ok().flatten().map(drop))
+    })
+    .await?;
     for (kind, name) in NAMES {
         assert!(ours(&of(kind).get(name).await?), "{kind}");
         let patch = json!({ "webhooks": left_by_kueue(kind, name)["webhooks"] });
@@ -229,6 +254,13 @@ async fn wh_1_configurations_are_kept_right() -> anyhow::Result<()> {
     webhooks.leave().await?;
     for (kind, name) in NAMES {
         assert!(of(kind).get_opt(name).await?.is_none(), "{kind} is not made again by one that left");
+    }
+    for name in ["localqueues", "workloads"] {
+        assert_eq!(
+            converts(name).await?["service"]["name"],
+            "kueue-webhook-service",
+            "{name} asks whom it asked"
+        );
     }
     Ok(())
 }

@@ -193,7 +193,7 @@ async fn dispatch_is_counted() -> anyhow::Result<()> {
     fleet.submit("counted", json!({})).await?;
     fleet.condition("counted", "Complete").await?;
     let cluster = {
-        let text = fleet.operator.as_ref().expect("an operator").metrics("leader");
+        let text = fleet.operator.as_ref().expect("an operator").metrics();
         let admitted = text.lines().find(|line| line.starts_with("multikueue_workloads_admitted_total{"));
         let admitted = admitted.expect("an admission was counted").to_owned();
         assert!(
@@ -203,7 +203,7 @@ async fn dispatch_is_counted() -> anyhow::Result<()> {
         WORKERS.into_iter().find(|name| admitted.contains(&format!("cluster=\"{name}\""))).expect("a cluster")
     };
     let has = |line: &str| {
-        let text = fleet.operator.as_ref().expect("an operator").metrics("leader");
+        let text = fleet.operator.as_ref().expect("an operator").metrics();
         assert!(text.lines().any(|it| it == line), "{line} is missing in\n{text}");
     };
     has(&format!(
