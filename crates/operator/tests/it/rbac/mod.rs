@@ -243,9 +243,10 @@ async fn what_is_installed_is_enough_and_not_too_much() -> anyhow::Result<()> {
     let _webhooks = Webhooks::start(operator, anywhere, reach, &mut worker.tasks).await?;
     eventually("the configurations are looked at", async || {
         let asked = worker.recorder.asked();
-        let watched =
-            |verb: &str| asked.iter().any(|it| it.0 == verb && it.2.ends_with("webhookconfigurations"));
-        Ok((watched("list") && watched("watch")).then_some(()))
+        let both = |verb: &str| {
+            asked.iter().filter(|it| it.0 == verb && it.2.ends_with("webhookconfigurations")).count() == 2
+        };
+        Ok((both("list") && both("watch")).then_some(()))
     })
     .await?;
     assert_eq!(refused(&worker), BTreeSet::new(), "the webhooks ask for more than they may");

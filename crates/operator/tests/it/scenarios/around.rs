@@ -201,7 +201,8 @@ pub(super) async fn cq_10_statuses_are_written_together(world: &World) -> anyhow
     submitted?;
     seen?;
     let (written, seconds) = (versions.lock().expect("nobody panics here").len(), began.elapsed().as_secs());
-    let most = usize::try_from(seconds)? + 3; // as it was, the second that began, and the last one
+    // As it was, the second that began, and the last one; and twice that, for seconds of a busy machine are not even.
+    let most = 2 * (usize::try_from(seconds)? + 3);
     assert!(written <= most, "{written} versions in {seconds} s");
     Ok(())
 }
