@@ -67,6 +67,17 @@ pub(crate) fn expect_create(context: &Context<'_>) -> Result<(), Refusal> {
 }
 
 /// The answer to a request that is not allowed (2.62).
+/// Whoever talks to a container needs to be allowed to `create`, by whichever method he asks (2.74): a WebSocket begins with
+/// a GET, and must not need less than a POST.
+pub(crate) fn expect_create_too(context: &Context<'_>) -> Result<(), Refusal> {
+    if context.target.verb == Verb::Create {
+        return Ok(());
+    }
+    let asked = Asked::Resource(context.target.clone());
+    let decision = context.cluster.authorizer().decide(&attributes::of(context.user, "create", &asked, None));
+    if decision.allowed { Ok(()) } else { Err(Refusal::forbidden(context.about(), &decision.reason)) }
+}
+
 pub(crate) fn forbidden(asked: &Attributes<'_>, reason: &str) -> Refusal {
     let (about, what) = match &asked.what {
         What::Path(path) => {

@@ -6,7 +6,7 @@
 use crate::answer::Answer;
 use crate::apply::filter::Pattern;
 use crate::apply::{Filter, PathElement, Set};
-use crate::auth::token_request;
+use crate::auth::{self, token_request};
 use crate::cluster::Context;
 use crate::registry::Resource;
 use crate::request::Verb;
@@ -38,6 +38,7 @@ pub(crate) async fn answer(context: &Context<'_>, name: &str, body: &[u8]) -> Re
         ("log", Verb::Get) => logs::get(context).await,
         ("exec" | "attach", _) => {
             connect::expect_admitted(context, name).await?;
+            auth::expect_create_too(context)?;
             streams::connect(context, name)
         }
         ("proxy", _) if matches!(context.resource.plural.as_str(), "pods" | "services" | "nodes") => {
@@ -46,6 +47,7 @@ pub(crate) async fn answer(context: &Context<'_>, name: &str, body: &[u8]) -> Re
         }
         ("portforward", _) => {
             connect::expect_admitted(context, name).await?;
+            auth::expect_create_too(context)?;
             forward::connect(context)
         }
         ("scale", _) => verbs::scale::scale(context, body).await,
