@@ -53,7 +53,8 @@ pub(crate) fn admitted(
 ) -> Result<Arc<User>, Refusal> {
     let user = impersonate::user(&head.headers, sender, authorizer)?;
     if !user.is_in(user::MASTERS) {
-        let (verb, name) = (attributes::verb(asked, &head.method), attributes::selected_name(asked, query));
+        let verb = attributes::verb(asked, &head.method);
+        let name = attributes::selected_name(asked, head.uri.path(), query);
         authorizer.expect(&attributes::of(&user, &verb, asked, name.as_deref()))?;
     }
     Ok(user)
@@ -66,7 +67,6 @@ pub(crate) fn expect_create(context: &Context<'_>) -> Result<(), Refusal> {
     context.cluster.authorizer().expect(&attributes::of(context.user, "create", &asked, None))
 }
 
-/// The answer to a request that is not allowed (2.62).
 /// Whoever talks to a container needs to be allowed to `create`, by whichever method he asks (2.74): a WebSocket begins with
 /// a GET, and must not need less than a POST.
 pub(crate) fn expect_create_too(context: &Context<'_>) -> Result<(), Refusal> {
@@ -78,6 +78,7 @@ pub(crate) fn expect_create_too(context: &Context<'_>) -> Result<(), Refusal> {
     if decision.allowed { Ok(()) } else { Err(Refusal::forbidden(context.about(), &decision.reason)) }
 }
 
+/// The answer to a request that is not allowed (2.62).
 pub(crate) fn forbidden(asked: &Attributes<'_>, reason: &str) -> Refusal {
     let (about, what) = match &asked.what {
         What::Path(path) => {
