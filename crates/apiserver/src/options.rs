@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use http::{Method, Uri, request};
 use rules::field::{Errors, Path, Value};
 
-use crate::request::{Query, Verb};
+use crate::request::{Asked, Query, Verb};
 use crate::status::{About, Refusal};
 
 const DRY_RUN: [&str; 1] = ["All"];
@@ -12,18 +13,52 @@ const FIELD_VALIDATION: [&str; 4] = ["", "Ignore", "Strict", "Warn"];
 
 /// Refuses options that mean nothing.
 pub(crate) fn expect(verb: Verb, query: &Query) -> Result<(), Refusal> {
-    // A watch has a parameter of its own for how long it lasts.
-    if let Some(text) = query.get("timeout").filter(|text| !text.is_empty() && verb != Verb::Watch) {
-        duration(text).map_err(|why| {
-            Refusal::bad_request(format!("invalid timeout specified in the request URL - {why}"))
-        })?;
-    }
     let kind = match verb {
         Verb::Create => "CreateOptions",
         Verb::Update => "UpdateOptions",
-        Verb::Patch => "PatchOptions",
+        // Those of a patch depend on what kind of one it is.
         _ => return Ok(()),
     };
+    judged(kind, write_errors(query))
+}
+
+/// Refuses options of a patch that mean nothing. Only an apply can be forced, and only it must say by whom it is made.
+pub(crate) fn expect_of_patch(query: &Query, is_apply: bool) -> Result<(), Refusal> {
+    let mut errors = Errors::new();
+    if is_apply && query.get("fieldManager").unwrap_or("").is_empty() {
+        errors.push(Path::new("fieldManager").required("is required for apply patch"));
+    }
+    if !is_apply && query.get("force").is_some() {
+        errors.push(Path::new("force").forbidden("may not be specified for non-apply patch"));
+    }
+    errors.extend(write_errors(query));
+    judged("PatchOptions", errors)
+}
+
+/// Refuses a time that is none, whatever is asked for. What lasts has other ways to say for how long.
+pub(crate) fn expect_timeout(head: &request::Parts, query: &Query) -> Result<(), Refusal> {
+    let Some(text) = query.get("timeout").filter(|text| !text.is_empty()) else { return Ok(()) };
+    match duration(text) {
+        Err(why) if !lasts(&head.method, &head.uri) => {
+            Err(Refusal::bad_request(format!("invalid timeout specified in the request URL - {why}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a request goes on for as long as it likes: a watch, or a connection to a container.
+pub(crate) fn lasts(method: &Method, uri: &Uri) -> bool {
+    match Asked::read(method, uri.path(), &Query::read(uri.query().unwrap_or(""))) {
+        Some(Asked::Resource(target)) => {
+            let part = target.subresource.as_deref().unwrap_or("");
+            target.verb == Verb::Watch || matches!(part, "attach" | "exec" | "log" | "portforward" | "proxy")
+        }
+        _ => false,
+    }
+}
+
+/// What is wrong with the options that all writes have.
+fn write_errors(query: &Query) -> Errors {
     let mut errors: Errors = Vec::new();
     if let Some(manager) = query.get("fieldManager") {
         errors.extend(rules::meta::field_manager(manager, &Path::new("fieldManager")));
@@ -32,6 +67,10 @@ pub(crate) fn expect(verb: Verb, query: &Query) -> Result<(), Refusal> {
     if let Some(validation) = query.get("fieldValidation").filter(|value| !FIELD_VALIDATION.contains(value)) {
         errors.push(Path::new("fieldValidation").not_supported(validation, &FIELD_VALIDATION));
     }
+    errors
+}
+
+fn judged(kind: &str, errors: Errors) -> Result<(), Refusal> {
     if errors.is_empty() {
         return Ok(());
     }
@@ -257,6 +296,20 @@ mod tests {
         check("sendInitialEvents=true", true, "resourceVersionMatch");
         check("resourceVersionMatch=Exact", true, "resourceVersionMatch resourceVersionMatch");
         check("sendInitialEvents=true", false, "sendInitialEvents");
+    }
+
+    #[test]
+    fn rule_2_59_all_that_is_wrong_with_a_patch_is_said_at_once() {
+        let check = |query: &str, is_apply: bool, expected: &str| {
+            let refused = expect_of_patch(&Query::read(query), is_apply).err();
+            let causes = refused.map(|refusal| refusal.to_status()["details"]["causes"].clone());
+            let fields = causes.iter().filter_map(serde_json::Value::as_array).flatten();
+            let fields: Vec<_> = fields.filter_map(|cause| cause["field"].as_str()).collect();
+            assert_eq!(fields.join(" "), expected, "{query}");
+        };
+        check("force=true&fieldManager=m", true, "");
+        check("force=true&dryRun=Some&fieldValidation=Loud", false, "force dryRun fieldValidation");
+        check("dryRun=Some", true, "fieldManager dryRun");
     }
 
     #[test]

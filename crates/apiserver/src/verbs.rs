@@ -11,7 +11,7 @@ pub(crate) mod watch;
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use http::{HeaderMap, StatusCode, header};
 use rules::write::Refused;
 use serde_json::Value;
 use store::Object;
@@ -19,6 +19,8 @@ use store::Object;
 use crate::answer::{self, Answer};
 use crate::cluster::Context;
 use crate::object;
+use crate::registry::Resource;
+use crate::request::{Target, Verb};
 use crate::service::LeavesOutManagers;
 use crate::status::{About, Refusal};
 
@@ -82,6 +84,18 @@ fn without_repeated_owners(object: &mut Value, when: &str) -> Option<String> {
     let owners = object.get_mut("metadata")?.get_mut("ownerReferences")?.as_array_mut()?;
     let mut repeated: Vec<String> = Vec::new();
     let mut kept: Vec<Value> = Vec::new();
+/// Whether what is posted is in a form that nobody reads, which is said before anything about options.
+pub(crate) fn is_unread(resource: &Resource, target: &Target, headers: &HeaderMap) -> bool {
+    let content = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let content = content.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    let is_read = match content.as_str() {
+        "" | "application/json" | "application/yaml" => true,
+        "application/vnd.kubernetes.protobuf" => resource.custom.is_none(),
+        _ => false,
+    };
+    target.verb == Verb::Create && !is_read
+}
+
     for owner in owners.drain(..) {
         if kept.contains(&owner) {
             let uid = owner["uid"].as_str().unwrap_or("").to_owned();

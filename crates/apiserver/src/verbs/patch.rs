@@ -16,7 +16,7 @@ use crate::registry::Resource;
 use crate::status::{About, Refusal};
 use crate::verbs::create;
 use crate::verbs::update::{change, same_but_for};
-use crate::{auth, managed, object, verbs};
+use crate::{auth, managed, object, options, verbs};
 
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
@@ -87,32 +87,13 @@ impl Patching {
                 Refusal::unsupported_media_type(accepted)
             });
         }
-        expect_options(context, content == APPLY)?;
+        options::expect_of_patch(context.query, content == APPLY)?;
         if content == APPLY {
             let (config, repeated) = configuration(bytes)?;
             Ok(Patching::Apply(config, repeated))
         } else {
             Sent::read(context, content, bytes).map(Patching::Document)
         }
-    }
-}
-
-/// Only an apply can be forced, and only it must say by whom it is made.
-fn expect_options(context: &Context<'_>, is_apply: bool) -> Result<(), Refusal> {
-    let path = rules::field::Path::new;
-    let error = if is_apply {
-        let manager = context.query.get("fieldManager").unwrap_or("");
-        manager.is_empty().then(|| path("fieldManager").required("is required for apply patch"))
-    } else {
-        let force = context.query.get("force");
-        force.map(|_| path("force").forbidden("may not be specified for non-apply patch"))
-    };
-    match error {
-        Some(error) => {
-            let about = About { group: "meta.k8s.io", resource: "PatchOptions", name: "" };
-            Err(Refusal::invalid(about, &vec![error]))
-        }
-        None => Ok(()),
     }
 }
 
