@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use crate::admission::{Chain, Plugin};
 use crate::aggregator::{self, Aggregator, availability};
 use crate::answer::{self, Answer, accept, form};
+use crate::auth::authn::Authenticator;
 use crate::auth::rbac::{Authorizer, aggregation};
 use crate::auth::signer::Signer;
 use crate::auth::tokens::Tokens;
@@ -49,6 +50,8 @@ struct Inner {
     authorizer: Arc<Authorizer>,
     admission: Chain,
     tokens: Arc<Tokens>,
+    /// Who finds out who asks from outside of this process, if anybody can.
+    authenticator: OnceLock<Arc<Authenticator>>,
     nodes: Nodes,
     /// Whoever in this process does not say who he is.
     server: Arc<User>,
@@ -126,6 +129,7 @@ impl Cluster {
             admission: Chain::of(&store, &authorizer, service_accounts, plugins),
             authorizer,
             tokens: Arc::new(Tokens::new(store.clone(), signer)),
+            authenticator: OnceLock::new(),
             nodes: Nodes::default(),
             server: Arc::new(User::server()),
             store: store.clone(),
@@ -428,6 +432,15 @@ impl Cluster {
     }
 
     pub(crate) fn aggregator(&self) -> &Aggregator {
+    /// Says who finds out who asks from outside. The first one to say so is right.
+    pub(crate) fn authenticated_by(&self, authenticator: &Arc<Authenticator>) {
+        self.0.authenticator.get_or_init(|| authenticator.clone());
+    }
+
+    pub(crate) fn authenticator(&self) -> Option<&Authenticator> {
+        self.0.authenticator.get().map(|authenticator| &**authenticator)
+    }
+
         &self.0.aggregator
     }
 

@@ -121,6 +121,7 @@ impl Server {
         let acceptor = TlsAcceptor::from(Arc::new(tls(&credentials, provider, &authenticator)?));
         if let Err(refusal) = published::publish(&cluster, &credentials, address, outward).await {
             tracing::warn!(%refusal, "the cluster does not tell where its API is");
+        cluster.authenticated_by(&authenticator);
         }
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(accept(socket, acceptor, Gate { cluster, authenticator, limits }, stopped));

@@ -1,5 +1,6 @@
 //! Who sends a request (6.1): by the certificate of his connection, by a token, or nobody knows.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::tokens::{ISSUER, Tokens};
+use super::tokens::{ISSUER, Invalid, Tokens, Verified};
 use super::user::{CREDENTIAL_ID, MASTERS, User};
 use crate::credentials::Credentials;
 use crate::status::Refusal;
@@ -92,6 +93,20 @@ impl Authenticator {
         }
     }
 
+    /// Who shows a token that is meant for one of these audiences: a service account, or whoever has the kubeconfig. His
+    /// token is for the cluster itself.
+    pub(crate) fn verify(
+        &self,
+        token: &str,
+        audiences: &[String],
+        now: Timestamp,
+    ) -> Result<Verified, Invalid> {
+        if audiences.iter().any(|audience| audience == ISSUER) && self.credentials.admits(token) {
+            return Ok(Verified { user: self.administrator.clone(), audiences: vec![ISSUER.to_owned()] });
+        }
+        self.tokens.verify(token, audiences, now)
+    }
+
     /// Who sends a request; 401 if what he shows is no good and nothing else he shows is better.
     pub(crate) fn sender(
         &self,
@@ -102,10 +117,9 @@ impl Authenticator {
             return Ok(user.clone());
         }
         match (bearer(headers), certificate) {
-            (Some(token), _) if self.credentials.admits(token) => Ok(self.administrator.clone()),
             (Some(token), _) => {
-                let verified = self.tokens.verify(token, &[ISSUER.to_owned()], Timestamp::now());
-                verified.map(|verified| Arc::new(verified.user)).map_err(|why| {
+                let verified = self.verify(&token, &[ISSUER.to_owned()], Timestamp::now());
+                verified.map(|verified| verified.user).map_err(|why| {
                     tracing::debug!(%why, "a token was refused");
                     Refusal::unauthorized()
                 })
@@ -116,12 +130,13 @@ impl Authenticator {
     }
 }
 
-/// The token in an `Authorization` header, if one is there and says that it is a token.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let text = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
-    let mut parts = text.split(' ');
-    let is_token = parts.next()?.eq_ignore_ascii_case("bearer");
-    parts.next().filter(|token| is_token && !token.is_empty())
+/// The token in an `Authorization` header, if one is there and says that it is a token. One that is no text is a token, too,
+/// and not a good one.
+fn bearer(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    let text = headers.get(AUTHORIZATION)?.as_bytes().trim_ascii();
+    let mut parts = text.split(|byte| *byte == b' ');
+    let is_token = parts.next()?.eq_ignore_ascii_case(b"bearer");
+    parts.next().filter(|token| is_token && !token.is_empty()).map(String::from_utf8_lossy)
 }
 
 /// Takes every certificate whose owner has its key. What it is worth is judged later.
@@ -184,7 +199,9 @@ mod tests {
             ("", None),
         ] {
             let headers = HeaderMap::from_iter([(AUTHORIZATION, text.parse().expect("a value"))]);
-            assert_eq!(bearer(&headers), expected, "{text}");
+            assert_eq!(bearer(&headers).as_deref(), expected, "{text}");
         }
+        let no_text = http::HeaderValue::from_bytes(b"Bearer \xff").expect("a value");
+        assert!(bearer(&HeaderMap::from_iter([(AUTHORIZATION, no_text)])).is_some());
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn user(
     sender: &Arc<User>,
     authorizer: &Authorizer,
 ) -> Result<Arc<User>, Refusal> {
-    let wanted = Wanted::read(headers);
+    let wanted = Wanted::read(headers)?;
     if wanted.is_nothing() {
         return Ok(sender.clone());
     }
@@ -42,19 +42,24 @@ pub(crate) fn user(
 }
 
 impl<'a> Wanted<'a> {
-    fn read(headers: &'a HeaderMap) -> Self {
-        let texts = |name: &str| headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    /// A header that says no text must not be passed over: the request would be made as its sender.
+    fn read(headers: &'a HeaderMap) -> Result<Self, Refusal> {
+        let texts = |name: &str| -> Result<Vec<&'a str>, Refusal> {
+            let values = headers.get_all(name).iter().map(|value| std::str::from_utf8(value.as_bytes()));
+            let no_text = |_| Refusal::bad_request(format!("the header {name} is not valid UTF-8"));
+            values.collect::<Result<_, _>>().map_err(no_text)
+        };
         let mut wanted = Wanted {
-            user: texts(USER).next().unwrap_or(""),
-            groups: texts(GROUP).collect(),
-            uid: texts(UID).next().unwrap_or(""),
+            user: texts(USER)?.first().copied().unwrap_or(""),
+            groups: texts(GROUP)?,
+            uid: texts(UID)?.first().copied().unwrap_or(""),
             extra: BTreeMap::new(),
         };
         for name in headers.keys().filter_map(|name| name.as_str().strip_prefix(EXTRA)) {
             let key = percent_encoding::percent_decode_str(name).decode_utf8_lossy().into_owned();
-            wanted.extra.entry(key).or_default().extend(texts(&format!("{EXTRA}{name}")));
+            wanted.extra.entry(key).or_default().extend(texts(&format!("{EXTRA}{name}"))?);
         }
-        wanted
+        Ok(wanted)
     }
 
     fn is_nothing(&self) -> bool {
@@ -122,5 +127,28 @@ impl<'a> Wanted<'a> {
         let extra =
             extra.map(|(key, values)| (key.clone(), values.iter().map(|&value| value.to_owned()).collect()));
         User { name: self.user.to_owned(), uid: self.uid.to_owned(), groups, extra: extra.collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn rule_6_4_names_that_are_not_ascii_are_heard() {
+        let headers = |name: &'static str, bytes: &[u8]| {
+            HeaderMap::from_iter([(
+                http::HeaderName::from_static(name),
+                HeaderValue::from_bytes(bytes).expect("a value"),
+            )])
+        };
+        let wanted = headers(USER, "jürgen".as_bytes());
+        assert_eq!(Wanted::read(&wanted).expect("text").user, "jürgen");
+        for name in [USER, GROUP, UID, "impersonate-extra-scope"] {
+            let refusal = Wanted::read(&headers(name, b"\xff")).err().expect("no text");
+            assert_eq!(refusal.code(), http::StatusCode::BAD_REQUEST, "{name}");
+        }
     }
 }

@@ -94,7 +94,7 @@ pub(crate) enum Invalid {
 
 /// Somebody who showed a good token.
 pub(crate) struct Verified {
-    pub(crate) user: User,
+    pub(crate) user: Arc<User>,
     /// For whom the token is, of those who were asked about.
     pub(crate) audiences: Vec<String>,
 }
@@ -147,7 +147,7 @@ impl Tokens {
             )));
         }
         self.check(&claims, now).map_err(Invalid::Refused)?;
-        Ok(Verified { user: user(&claims), audiences: meant })
+        Ok(Verified { user: Arc::new(user(&claims)), audiences: meant })
     }
 
     fn signed_claims(&self, token: &str) -> Result<Arc<Claims>, Invalid> {

@@ -18,7 +18,12 @@ pub(super) fn review(context: &Context<'_>, mut review: Value) -> Result<Value, 
         Some(list) if !list.is_empty() => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => vec![ISSUER.to_owned()],
     };
-    review["status"] = match context.cluster.tokens().verify(token, &audiences, Timestamp::now()) {
+    let now = Timestamp::now();
+    let verified = match context.cluster.authenticator() {
+        Some(authenticator) => authenticator.verify(token, &audiences, now),
+        None => context.cluster.tokens().verify(token, &audiences, now),
+    };
+    review["status"] = match verified {
         Ok(verified) => json!({
             "authenticated": true, "user": user_info(&verified.user), "audiences": verified.audiences,
         }),

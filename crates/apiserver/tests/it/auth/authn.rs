@@ -161,3 +161,44 @@ async fn rule_8_9_the_tokens_of_one_cluster_are_nothing_to_another() {
     assert_eq!(name, "system:serviceaccount:default:bot");
     assert_eq!(get(&west.with_token(Some(token)).await, "/healthz").await, Err(401));
 }
+
+#[tokio::test]
+async fn rule_6_8_the_token_of_the_kubeconfig_is_known_to_reviews() {
+    let served = serve().await;
+    let mut token = Value::Null;
+    let client = served.client(|credentials, path, server| {
+        credentials.write_kubeconfig(path, "c", server).expect("written");
+        let config: Value =
+            serde_json::from_slice(&std::fs::read(path).expect("read")).expect("a kubeconfig");
+        token = config["users"][0]["user"]["token"].clone();
+    });
+    let client = client.await;
+    assert!(token.is_string(), "a kubeconfig has a token");
+    let review = async |audiences: Value| {
+        let spec = json!({"token": token, "audiences": audiences});
+        let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec});
+        let request = Request::post("/apis/authentication.k8s.io/v1/tokenreviews")
+            .body(body.to_string().into_bytes())
+            .expect("a request");
+        let text = client.request_text(request).await.expect("a review");
+        serde_json::from_str::<Value>(&text).expect("JSON")["status"].clone()
+    };
+    let known = review(json!(null)).await;
+    assert_eq!(
+        (&known["authenticated"], &known["user"]["username"]),
+        (&json!(true), &json!("kubernetes-admin"))
+    );
+    let other = review(json!(["others"])).await;
+    assert_eq!(other["error"], "invalid bearer token", "it is not meant for others: {other}");
+}
+
+#[tokio::test]
+async fn rule_6_1_a_token_that_is_no_text_is_no_good_token() {
+    let served = serve().await;
+    let client = served.with_token(None).await;
+    let token = http::HeaderValue::from_bytes(b"Bearer \xff").expect("a value");
+    let request =
+        Request::get("/healthz").header("Authorization", token).body(Vec::new()).expect("a request");
+    let refused = client.request_text(request).await.expect_err("it is no good");
+    assert!(matches!(&refused, kube::Error::Api(status) if status.code == 401), "{refused}");
+}
