@@ -168,9 +168,9 @@ impl Query {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A switch: on unless it is absent, `0` or `false` (§9, 2.6).
+    /// A switch: on unless it is absent, `0` or `false`, however that is spelled (§9, 2.6).
     pub fn is_on(&self, name: &str) -> bool {
-        self.get(name).is_some_and(|value| !matches!(value, "0" | "false"))
+        self.get(name).is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 
     fn watches(&self) -> bool {
@@ -240,7 +240,7 @@ mod tests {
         for query in ["watch=true", "watch=1", "watch", "watch=yes"] {
             check("GET", &format!("/api/v1/pods?{query}"), "watch /v1 - pods - -");
         }
-        for query in ["watch=false", "watch=0", ""] {
+        for query in ["watch=false", "watch=False", "watch=FALSE", "watch=0", ""] {
             check("GET", &format!("/api/v1/pods?{query}"), "list /v1 - pods - -");
         }
         check("GET", "/api/v1/namespaces/a/pods/p?watch=true", "get /v1 a pods p -");

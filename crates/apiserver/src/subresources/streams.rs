@@ -106,7 +106,7 @@ pub(super) fn send(
 }
 
 fn options(context: &Context<'_>, name: &str) -> StreamOptions {
-    let is_on = |name: &str| context.query.get(name).is_some_and(|text| text != "0" && text != "false");
+    let is_on = |name: &str| context.query.is_on(name);
     let mut options = StreamOptions {
         command: context.query.all("command").map(str::to_owned).collect(),
         stdin: is_on("stdin"),
