@@ -171,6 +171,11 @@ impl Refusal {
         Refusal::about(StatusCode::CONFLICT, "AlreadyExists", about, message)
     }
 
+    /// Whether it is because an object of this name exists. There are other conflicts, and webhooks may refuse with any code.
+    pub(crate) fn is_already_exists(&self) -> bool {
+        self.reason.as_deref() == Some("AlreadyExists")
+    }
+
     /// The same for a name that the server made up, time and again.
     pub(crate) fn no_unique_name(mut self) -> Self {
         self.message.push_str(", the server was not able to generate a unique name for the object");

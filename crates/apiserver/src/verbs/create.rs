@@ -42,12 +42,10 @@ pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer
     let object = managed::followed(context, None, std::mem::take(&mut body.object), false);
     loop {
         match attempt(context, &object, &body.warnings).await {
-            Err(refusal)
-                if generates && attempts < NAME_ATTEMPTS && refusal.code() == StatusCode::CONFLICT =>
-            {
+            Err(refusal) if generates && attempts < NAME_ATTEMPTS && refusal.is_already_exists() => {
                 attempts += 1;
             }
-            Err(refusal) if generates && refusal.code() == StatusCode::CONFLICT => {
+            Err(refusal) if generates && refusal.is_already_exists() => {
                 return Err(refusal.no_unique_name().or_warning(&body.warnings));
             }
             done => return done.map_err(|refusal| refusal.or_warning(&body.warnings)),

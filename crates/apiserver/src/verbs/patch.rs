@@ -477,7 +477,7 @@ async fn apply(
         let created = create::attempt(context, &read.object, &read.warnings).await;
         match created {
             // Somebody else was quicker; his object is changed then.
-            Err(refusal) if refusal.code() == StatusCode::CONFLICT => {}
+            Err(refusal) if refusal.is_already_exists() => {}
             done => return done.map_err(|why| why.or_warning(&read.warnings)),
         }
     }

@@ -34,7 +34,7 @@ pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) ->
         if context.cluster.store().get(&key).is_none() {
             match create(context, &body).await {
                 // Somebody else was quicker; his object is changed then.
-                Err(refusal) if refusal.code() == StatusCode::CONFLICT => {}
+                Err(refusal) if refusal.is_already_exists() => {}
                 done => return done,
             }
         }
