@@ -18,11 +18,13 @@ use crate::status::Refusal;
 use crate::verbs::list::{Selection, wait_for};
 use frames::Frames;
 
-/// How often an idle watch is told how far it has come, so that it can resume from there.
+/// How often a watch is told how far it has come, so that it can resume from there: also where much happens that it has not
+/// selected (2.18).
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// So long before the end a client is told how far it has come.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
-/// How long a watch lasts at least, if the client does not say.
+/// How long a watch lasts at least, if the client does not say; at most twice as long, so that those that begin together do
+/// not end together (2.19).
 const LASTS: Duration = Duration::from_secs(30 * 60);
 /// As many bytes as are gathered into one write.
 const WRITE: usize = 64 * 1024;
@@ -80,6 +82,7 @@ pub(crate) async fn watch(context: &Context<'_>) -> Result<Answer, Refusal> {
         resource: context.resource.clone(),
         frames,
         ends: Instant::now() + lasts(context)?,
+        next_bookmark: Instant::now() + BOOKMARK_EVERY,
         done: false,
     };
     if let Some(revision) = begins.filter(|_| follower.bookmarks) {
@@ -132,7 +135,13 @@ impl Start {
 /// How long the stream lasts.
 fn lasts(context: &Context<'_>) -> Result<Duration, Refusal> {
     let seconds = ListOptions::read(context.query, true)?.timeout;
-    Ok(seconds.map_or(LASTS, Duration::from_secs))
+    Ok(seconds.map_or_else(|| LASTS.mul_f64(1.0 + random()), Duration::from_secs))
+}
+
+/// A number from 0 to 1.
+fn random() -> f64 {
+    let (number, _) = uuid::Uuid::new_v4().as_u64_pair();
+    f64::from(u32::try_from(number >> 32).unwrap_or(0)) / f64::from(u32::MAX)
 }
 
 /// A watch on its way to a client.
@@ -145,12 +154,12 @@ struct Follower {
     resource: Arc<Resource>,
     frames: Frames,
     ends: Instant,
+    next_bookmark: Instant,
     done: bool,
 }
 
 impl Follower {
-    /// The next bytes: everything that is ready, or a bookmark after a while of silence or before the end. `None` ends the
-    /// stream.
+    /// The next bytes: everything that is ready, or a bookmark after a while or before the end. `None` ends the stream.
     async fn next(&mut self) -> Option<Bytes> {
         let mut out = BytesMut::new();
         while out.is_empty() {
@@ -160,15 +169,15 @@ impl Follower {
             let now = Instant::now();
             // Once the last moments have begun, no bookmark is due any more.
             let before_end = self.ends.checked_sub(LAST_BOOKMARK).filter(|time| *time > now);
-            let due = before_end.map(|time| time.min(now + BOOKMARK_EVERY));
+            let due = before_end.map(|time| time.min(self.next_bookmark));
             tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(self.ends) => self.done = true,
                 () = ended(&self.resource) => self.done = true,
-                next = self.watch.next() => self.take(next, &mut out).await,
                 () = tokio::time::sleep_until(due.unwrap_or(self.ends)), if self.bookmarks && due.is_some() => {
-                    self.bookmark(&mut out);
+                    self.bookmark(&mut out).await;
                 }
+                next = self.watch.next() => self.take(next, &mut out).await,
             }
         }
         while out.len() < WRITE
@@ -180,16 +189,21 @@ impl Follower {
         Some(out.freeze())
     }
 
-    fn bookmark(&mut self, out: &mut BytesMut) {
+    /// Tells how far the client has come, after what it has not heard of yet.
+    async fn bookmark(&mut self, out: &mut BytesMut) {
+        self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
         if !self.frames.can_tell() {
             self.done = true;
             return;
         }
-        if self.bookmarks
-            && let Some(revision) = self.watch.bookmark()
-        {
-            self.frames.bookmark(out, revision.max(self.after), false);
+        while out.len() < WRITE && !self.done {
+            if let Some(revision) = self.watch.bookmark() {
+                return self.frames.bookmark(out, revision.max(self.after), false);
+            }
+            let Some(next) = self.watch.try_next() else { return };
+            self.take(Some(next), out).await;
         }
+        self.next_bookmark = Instant::now(); // as soon as this is sent
     }
 
     async fn take(&mut self, next: Option<Result<Arc<Event>, store::error::Watch>>, out: &mut BytesMut) {
