@@ -172,10 +172,13 @@ impl Scope {
         }
     }
 
-    /// Where a path stands relative to the paths of the scope's namespace.
+    /// Where a path stands relative to the paths of the scope's namespace, or to the one of its object.
     fn position(&self, key: &Key) -> Ordering {
         let Some(namespace) = &self.namespace else { return Ordering::Equal };
         let path = key.path().as_bytes();
+        if let Some(name) = &self.name {
+            return path.iter().copied().cmp(namespace.bytes().chain([b'/']).chain(name.bytes()));
+        }
         let common = path.len().min(namespace.len());
         let (start, rest) = path.split_at(common);
         start.cmp(&namespace.as_bytes()[..common]).then_with(|| match rest.first() {
@@ -239,6 +242,10 @@ mod tests {
             let end = keys.partition_point(|key| !scope.ends_before(key));
             let inside: Vec<_> = keys.iter().filter(|key| scope.contains_key(key)).collect();
             assert_eq!(keys[start..end].iter().collect::<Vec<_>>(), inside, "{namespace}");
+            let object = scope.name("x");
+            let range = |key: &&Key| !object.starts_after(key) && !object.ends_before(key);
+            let inside: Vec<_> = keys.iter().filter(|key| object.contains_key(key)).collect();
+            assert_eq!(keys.iter().filter(range).collect::<Vec<_>>(), inside, "{namespace}/x");
         }
     }
 }

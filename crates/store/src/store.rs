@@ -155,9 +155,14 @@ impl Store {
             _ => 0,
         };
         if remaining > 0 {
-            self.0.present.history.hold(&view, Instant::now());
+            self.hold(&view);
         }
         Ok(List { revision: view.revision(), objects, remaining })
+    }
+
+    /// Holds a state for a while for whoever has read a part of it, as [`Store::page`] does.
+    pub fn hold(&self, view: &View) {
+        self.0.present.history.hold(view, Instant::now());
     }
 
     /// Watches what happens in a scope after a revision. An error tells that the watcher has to list first.

@@ -15,7 +15,7 @@ use crate::cluster::Context;
 use crate::crd::Custom;
 use crate::object;
 use crate::options::ListOptions;
-use crate::selector::{Fields, Labels};
+use crate::selector::{FieldRequirement, Fields, Labels};
 use crate::status::Refusal;
 use crate::strategy::traits::Traits;
 
@@ -64,18 +64,32 @@ impl Selection {
         Ok(Selection { labels, fields, custom })
     }
 
-    /// The narrowest part of the store that holds everything selected.
+    /// The narrowest part of the store that holds everything selected. Whoever watches it is not woken by the rest (8.20).
     pub(crate) fn scope(&self, context: &Context<'_>) -> Scope {
-        let mut scope = Scope::resource(&object::storage_name(context.resource));
-        if !context.namespace().is_empty() {
-            scope = scope.namespace(context.namespace());
+        let scope = Scope::resource(&object::storage_name(context.resource));
+        self.narrowed(scope, context.resource.namespaced, context.namespace(), context.name())
+    }
+
+    fn narrowed(&self, mut scope: Scope, namespaced: bool, namespace: &str, name: &str) -> Scope {
+        let said = |text: &'_ str, field: &str| {
+            let exact = || self.fields.exact(field).filter(|value| !value.is_empty()).map(str::to_owned);
+            Some(text.to_owned()).filter(|text| !text.is_empty()).or_else(exact)
+        };
+        if !namespaced {
+            scope = scope.namespace("");
+        } else if let Some(namespace) = said(namespace, "metadata.namespace") {
+            scope = scope.namespace(&namespace);
         }
         // A watch by the deprecated path names its object there.
-        let name = Some(context.name())
-            .filter(|name| !name.is_empty())
-            .or_else(|| self.fields.exact("metadata.name"));
-        match name {
-            Some(name) => scope.name(name),
+        if let Some(name) = said(name, "metadata.name") {
+            return scope.name(&name);
+        }
+        // The index knows the fields of built-in kinds. That a field is empty, or not there, it may leave open.
+        let is_indexed = |wanted: &&FieldRequirement| {
+            wanted.equal && !wanted.value.is_empty() && !wanted.field.starts_with("metadata.")
+        };
+        match self.fields.iter().find(is_indexed).filter(|_| self.custom.is_none()) {
+            Some(FieldRequirement { field, value, .. }) => scope.field(field, value),
             None => scope,
         }
     }
@@ -174,23 +188,27 @@ pub(crate) async fn listed(
     let all = || view.list_after(&scope, page.after.as_deref().unwrap_or(""));
     let selected = selection.among(all()).await?;
     let mut objects = Vec::new();
-    let mut rest = 0;
+    let mut is_more = false;
     for object in all() {
         if page.limit.is_some_and(|limit| objects.len() >= limit) {
             // Whether more of them are selected is for the next page to find out.
-            rest += 1;
-            if !selection.is_everything() {
-                break;
-            }
-        } else if selected.has(object) {
+            is_more = true;
+            break;
+        }
+        if selected.has(object) {
             objects.push(object.clone());
         }
     }
-    let token = objects.last().filter(|_| rest > 0).map(|last| {
+    let last = objects.last().filter(|_| is_more);
+    if is_more {
+        context.cluster.store().hold(&view);
+    }
+    let token = last.map(|last| {
         let after = after_key(context, last);
         token(i64::try_from(view.revision().0).unwrap_or(i64::MAX), &after)
     });
-    let remaining = (rest > 0 && selection.is_everything()).then_some(rest);
+    let remaining = last.filter(|_| selection.is_everything());
+    let remaining = remaining.map(|last| view.count(&scope, Some(last.key.path())));
     Ok(Listed { revision: view.revision(), objects, token, remaining })
 }
 
@@ -340,4 +358,38 @@ fn from_base64url(text: &str) -> Result<Vec<u8>, usize> {
         // Go tells where the group began that is not whole.
         base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len() / 4 * 4,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule_5_14_selectors_narrow_what_is_watched() {
+        let check = |fields: &str, namespaced: bool, namespace: &str, name: &str, expected: Scope| {
+            let fields = Fields::parse(fields).expect("a selector");
+            let selection =
+                Selection { labels: Labels::parse("").expect("a selector"), fields, custom: None };
+            let scope = selection.narrowed(Scope::resource("r"), namespaced, namespace, name);
+            assert_eq!(scope, expected);
+        };
+        let all = || Scope::resource("r");
+        check("", true, "", "", all());
+        check("", true, "n", "", all().namespace("n"));
+        check("", false, "", "", all().namespace(""));
+        check("", false, "", "x", all().namespace("").name("x"));
+        check("metadata.name=x", false, "", "", all().namespace("").name("x"));
+        check("metadata.name=x", true, "n", "", all().namespace("n").name("x"));
+        check("metadata.namespace=n,metadata.name=x", true, "", "", all().namespace("n").name("x"));
+        check("spec.nodeName=a", true, "", "", all().field("spec.nodeName", "a"));
+        check(
+            "status.phase!=b,spec.nodeName=a",
+            true,
+            "n",
+            "",
+            all().namespace("n").field("spec.nodeName", "a"),
+        );
+        check("spec.nodeName=", true, "", "", all());
+        check("spec.nodeName!=a", true, "", "", all());
+    }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use apiserver::Cluster;
 use futures::{AsyncBufReadExt as _, StreamExt as _, TryStreamExt as _};
 use http::Method;
+use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams, WatchEvent, WatchParams};
 use kube::runtime::watcher::{self, Config, Event};
@@ -304,4 +305,94 @@ async fn clients_that_do_not_ask_who_manages_fields_are_told_everything_else() {
             assert_eq!(told, whole);
         }
     }
+}
+
+/// A watch that is not read while others are written must not lose its place among theirs.
+#[tokio::test]
+async fn rule_8_20_what_is_not_selected_does_not_concern_a_watch() {
+    let mut options = Options::ephemeral();
+    options.window = Window { events: 4, age: Duration::ZERO, bytes: 0 };
+    let cluster = Cluster::open(Store::open(options).expect("a store"), Settings::default());
+    let cluster = cluster.await.expect("a cluster");
+    let (nodes, pods) = ("/api/v1/nodes", "/api/v1/namespaces/default/pods");
+    let pod = |name: String, node: &str| {
+        let spec = json!({"nodeName": node, "containers": [{"name": "c", "image": "i"}]});
+        json!({"metadata": {"name": name}, "spec": spec})
+    };
+    for (path, selector, mine, other) in [
+        (nodes, "metadata.name=mine", json!({"metadata": {"name": "mine"}}), nodes),
+        ("/api/v1/pods", "spec.nodeName=a", pod("mine".to_owned(), "a"), pods),
+    ] {
+        let version = ask(&cluster, Method::GET, path, None).await.1["metadata"]["resourceVersion"].clone();
+        let version = version.as_str().expect("a version");
+        let watch = format!("{path}?watch=1&fieldSelector={selector}&resourceVersion={version}");
+        let request = http::Request::get(&watch).body(bytes::Bytes::new()).expect("a request");
+        let mut stream = cluster.answer(request).await.into_body().into_data_stream();
+        for number in 0..20 {
+            let name = format!("other-{number}");
+            let body = if path == nodes { json!({"metadata": {"name": name}}) } else { pod(name, "b") };
+            assert_eq!(ask(&cluster, Method::POST, other, Some(&body)).await.0, 201);
+        }
+        assert_eq!(ask(&cluster, Method::POST, other, Some(&mine)).await.0, 201);
+        let first = tokio::time::timeout(Duration::from_secs(60), stream.next()).await.expect("an event");
+        let first: Value =
+            serde_json::from_slice(&first.expect("not the end").expect("bytes")).expect("JSON");
+        assert_eq!((&first["type"], &first["object"]["metadata"]["name"]), (&json!("ADDED"), &json!("mine")));
+    }
+}
+
+#[tokio::test]
+async fn rule_2_10_a_state_is_held_for_the_rest_of_a_list() {
+    let mut options = Options::ephemeral();
+    options.history.bytes = 0;
+    let cluster = Cluster::open(Store::open(options).expect("a store"), Settings::default());
+    let cluster = cluster.await.expect("a cluster");
+    let maps = "/api/v1/namespaces/default/configmaps";
+    for name in ["a", "b", "c"] {
+        let map = json!({"metadata": {"name": name}});
+        assert_eq!(ask(&cluster, Method::POST, maps, Some(&map)).await.0, 201);
+    }
+    let (_, first, _) = ask(&cluster, Method::GET, &format!("{maps}?limit=1"), None).await;
+    assert_eq!(first["metadata"]["remainingItemCount"], 2);
+    let token = first["metadata"]["continue"].as_str().expect("a token");
+    assert_eq!(ask(&cluster, Method::DELETE, &format!("{maps}/c"), None).await.0, 200);
+    let (code, rest, _) = ask(&cluster, Method::GET, &format!("{maps}?continue={token}"), None).await;
+    let names: Vec<_> =
+        rest["items"].as_array().into_iter().flatten().map(|map| &map["metadata"]["name"]).collect();
+    assert_eq!((code, names), (200, vec![&json!("b"), &json!("c")]), "{rest}");
+}
+
+/// Without a bookmark, a client whose watch breaks after a while of others' events begins too far back.
+#[tokio::test(start_paused = true)]
+async fn rule_2_18_bookmarks_come_though_others_are_written() {
+    // Time passes only when it is told to.
+    let busy = tokio::spawn(async {
+        loop {
+            tokio::task::yield_now().await;
+        }
+    });
+    let cluster = cluster().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let version = ask(&cluster, Method::GET, maps, None).await.1["metadata"]["resourceVersion"].clone();
+    let version = version.as_str().expect("a version");
+    let watch = format!("{maps}?watch=1&labelSelector=l&allowWatchBookmarks=true&resourceVersion={version}");
+    let request = http::Request::get(&watch).body(bytes::Bytes::new()).expect("a request");
+    let mut stream = cluster.answer(request).await.into_body().into_data_stream();
+    let reader = tokio::spawn(async move { stream.next().await });
+    for number in 0..9 {
+        let map = json!({"metadata": {"name": format!("m{number}")}});
+        assert_eq!(ask(&cluster, Method::POST, maps, Some(&map)).await.0, 201);
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::advance(Duration::from_secs(20)).await;
+    }
+    let since = std::time::Instant::now();
+    while !reader.is_finished() {
+        assert!(since.elapsed() < Duration::from_secs(60), "no bookmark has come");
+        tokio::task::yield_now().await;
+    }
+    let first = reader.await.expect("it reads").expect("not the end").expect("bytes");
+    assert_eq!(serde_json::from_slice::<Value>(&first).expect("JSON")["type"], "BOOKMARK");
+    busy.abort();
 }
