@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::aggregator::Groups;
 use crate::answer::{self, Answer};
 use crate::cluster::Cluster;
+use crate::health;
 use crate::registry::{Registry, Resource, preference};
 use crate::status::Refusal;
 use crate::{metrics, openapi};
@@ -54,7 +55,9 @@ pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Re
             let text = format!("Internal Server Error: {}: {why}, {path}\n", types::go::quote(path));
             Ok(answer::text(StatusCode::INTERNAL_SERVER_ERROR, text))
         }
-        ["healthz" | "livez" | "readyz"] => Ok(health(cluster)),
+        [place @ ("healthz" | "livez" | "readyz"), rest @ ..] => {
+            Ok(health::answer(cluster, place, rest, head))
+        }
         ["metrics"] if is_read => Ok(metrics::answer(cluster, head)),
         ["openapi", path @ ..] => openapi::answer(cluster, path, head),
         ["version"] => Ok(answer::value(StatusCode::OK, &version())),
@@ -105,13 +108,6 @@ fn is_served(registry: &Registry, group: &str, version: &str) -> bool {
 fn server_address(head: &request::Parts) -> &str {
     let host = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
     head.uri.authority().map(http::uri::Authority::as_str).or(host).unwrap_or("127.0.0.1")
-}
-
-fn health(cluster: &Cluster) -> Answer {
-    match cluster.store().readiness() {
-        store::Readiness::Ready => answer::text(StatusCode::OK, "ok"),
-        other => answer::text(StatusCode::INTERNAL_SERVER_ERROR, format!("[-]store failed: {other:?}\n")),
-    }
 }
 
 fn version() -> Value {

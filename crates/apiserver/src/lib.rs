@@ -33,6 +33,7 @@ mod discovery;
 mod flow_schemas;
 pub mod jsonpath;
 mod managed;
+mod health;
 mod metrics;
 pub mod node;
 pub mod object;
