@@ -31,7 +31,7 @@ use crate::request::{Asked, Query, Target, Verb};
 use crate::status::Refusal;
 use crate::strategy::traits::Traits;
 use crate::strategy::{self, Strategy, forms};
-use crate::{bootstrap, discovery, flow_schemas, options, subresources, verbs};
+use crate::{bootstrap, discovery, expiry, flow_schemas, options, subresources, verbs};
 
 /// The largest body that is read (1.2).
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -151,7 +151,8 @@ impl Cluster {
         flow_schemas::tell(&cluster).await;
         background.spawn(aggregation::run(handle.clone()));
         background.spawn(availability::run(handle.clone()));
-        background.spawn(flow_schemas::run(handle));
+        background.spawn(flow_schemas::run(handle.clone()));
+        background.spawn(expiry::run(handle));
         cluster.0.background.get_or_init(|| background);
         Ok(cluster)
     }
