@@ -233,8 +233,8 @@ impl Cluster {
         }
         let strategy = self.strategy(resource).ok_or_else(Refusal::method_not_allowed)?;
         // What is passed on is for somebody else to read.
-        let passed_on = target.subresource.as_deref() == Some("proxy");
-        let form = if passed_on {
+        let form = if subresources::connect::is_connection(resource, &target) {
+            subresources::connect::expect_real(&query)?;
             accept::Form::PLAIN
         } else {
             let form = accept::negotiate(&head.headers, &query, accept::Offer::of(resource, &target))?;

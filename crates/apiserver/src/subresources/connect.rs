@@ -4,7 +4,28 @@ use serde_json::{Map, Value, json};
 
 use crate::admission;
 use crate::cluster::Context;
+use crate::registry::Resource;
+use crate::request::{Query, Target};
 use crate::status::Refusal;
+
+/// Subresources that are connections.
+const CONNECTIONS: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
+
+/// Whether a request is for a connection, whose bytes are the business of its two ends. What a resource does not have, or
+/// not by this method, is none.
+pub(crate) fn is_connection(resource: &Resource, target: &Target) -> bool {
+    let name = target.subresource.as_deref().filter(|name| CONNECTIONS.contains(name));
+    let subresource = name.and_then(|name| resource.subresource(name));
+    subresource.is_some_and(|known| known.verbs.iter().any(|verb| verb == target.verb.word()))
+}
+
+/// Nobody can connect only to see what would happen.
+pub(crate) fn expect_real(query: &Query) -> Result<(), Refusal> {
+    match query.get("dryRun") {
+        Some(_) => Err(Refusal::bad_request("dryRun is not supported")),
+        None => Ok(()),
+    }
+}
 
 /// Asks admission about a connection by a subresource.
 pub(super) async fn expect_admitted(context: &Context<'_>, subresource: &str) -> Result<(), Refusal> {

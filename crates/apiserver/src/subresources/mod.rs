@@ -14,7 +14,7 @@ use crate::status::Refusal;
 use crate::verbs;
 
 pub(crate) mod binding;
-mod connect;
+pub(crate) mod connect;
 mod eviction;
 mod forward;
 mod links;
