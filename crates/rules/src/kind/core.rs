@@ -185,7 +185,9 @@ impl Kind for Pods {
         let ip = text(&object["status"]["podIPs"][0], "ip").to_owned();
         let value = |name: &'static str| match name {
             "spec.hostNetwork" => at(object, name).as_bool().unwrap_or(false).to_string(),
-            "status.podIP" | "status.podIPs" => ip.clone(),
+            "status.podIP" => ip.clone(),
+            // Upstream takes it in selectors and knows no value of it.
+            "status.podIPs" => String::new(),
             name => text(object, name).to_owned(),
         };
         self.selectable().iter().map(|name| (*name, value(name))).collect()
