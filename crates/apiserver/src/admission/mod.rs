@@ -5,7 +5,10 @@
 //!
 //! Nothing here knows who is authenticated how, or what the kind's own rules are.
 
+mod certificates;
 mod chain;
+mod claims;
+mod classes;
 pub(crate) mod compiled;
 mod conditions;
 mod criteria;

@@ -37,6 +37,21 @@ impl Kind for Ingresses {
         errors
     }
 
+    fn warn(&self, new: &Value) -> Vec<String> {
+        let is_only_annotated = !new["metadata"]["annotations"][CLASS_ANNOTATION].is_null()
+            && at(new, "spec.ingressClassName").is_null();
+        let why = || {
+            format!(
+                "annotation \"{CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead"
+            )
+        };
+        is_only_annotated.then(why).into_iter().collect()
+    }
+
+    fn warn_update(&self, _: &Value, _: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
     fn validate_subresource(&self, _: &str, it: &It<'_>) -> Errors {
         let mut errors = it.metadata_update();
         let (new, old) = (items(it.new, BALANCERS), items(it.old, BALANCERS));

@@ -76,6 +76,27 @@ impl Kind for Claims {
         errors
     }
 
+    fn warn(&self, new: &Value) -> Vec<String> {
+        let mut found = Vec::new();
+        if !new["metadata"]["annotations"][BETA_CLASS].is_null() {
+            let why = "deprecated since v1.8; use \"storageClassName\" attribute instead";
+            found.push(format!("metadata.annotations[{BETA_CLASS}]: {why}"));
+        }
+        for part in ["requests", "limits"] {
+            let value = text(&new["spec"]["resources"][part], "storage");
+            if value
+                .parse::<Quantity>()
+                .is_ok_and(|value| value.millis().is_some_and(|value| value % 1000 != 0))
+            {
+                found.push(format!(
+                    "spec.resources.{part}[storage]: fractional byte value {} is invalid, must be an integer",
+                    types::go::quote(value)
+                ));
+            }
+        }
+        found
+    }
+
     fn validate_update(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata_update();
         errors.extend(self.validate(it));

@@ -1,11 +1,12 @@
-//! What every pod gets, or must have, before its own rules look at it: a service account, a priority, tolerations, and
-//! resources within the limits of its namespace.
+//! What every pod gets, or must have, before its own rules look at it: a service account, a priority, tolerations, labels
+//! that tell where it is, and resources within the limits of its namespace.
 
 pub(super) mod limits;
 pub(super) mod priority;
 pub(super) mod runtime_class;
 pub(super) mod service_account;
 pub(super) mod tolerations;
+pub(super) mod topology;
 
 use store::Store;
 
@@ -15,7 +16,13 @@ use crate::registry::Registry;
 use crate::status::{About, Refusal};
 
 /// An object that is stored.
-fn find(store: &Store, group: &str, plural: &str, namespace: &str, name: &str) -> Option<serde_json::Value> {
+pub(super) fn find(
+    store: &Store,
+    group: &str,
+    plural: &str,
+    namespace: &str,
+    name: &str,
+) -> Option<serde_json::Value> {
     let resource = Registry::built_in().get(group, "v1", plural)?;
     Some(object::read(&*store.get(&object::key(resource, namespace, name))?))
 }
