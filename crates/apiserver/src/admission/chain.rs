@@ -10,7 +10,7 @@ use super::certificates::Certificates;
 use super::claims::ClaimResize;
 use super::classes::DefaultClasses;
 use super::marks::Marks;
-use super::plugin::{Again, Operation, Plugin, Request};
+use super::plugin::{Again, Operation, Plugin, Request, whole};
 use super::pods::limits::LimitRanger;
 use super::pods::priority::Priority;
 use super::pods::runtime_class::RuntimeClasses;
@@ -21,9 +21,13 @@ use super::policies::Policies;
 use super::quotas::Quotas;
 use super::webhooks::{Mutating, Validating};
 use crate::auth::rbac::{Authorizer, Escalation};
+use crate::body::DeleteOptions;
 use crate::cluster::Context;
 use crate::object;
+use crate::registry::Resource;
 use crate::status::Refusal;
+use crate::verbs::create;
+use crate::verbs::scale::Shown;
 use crate::webhook::Caller;
 
 /// The plugins of a cluster, in their order.
@@ -46,15 +50,15 @@ impl Chain {
         plugins.push(Arc::new(Marks));
         plugins.push(Arc::new(Priority(store.clone())));
         plugins.push(Arc::new(DefaultTolerationSeconds));
+        plugins.push(Arc::new(DefaultClasses(store.clone())));
+        plugins.push(Arc::new(ClaimResize(store.clone())));
         plugins.push(Arc::new(RuntimeClasses(store.clone())));
+        plugins.push(Arc::new(Certificates(authorizer.clone())));
+        plugins.push(Arc::new(TopologyLabels(store.clone())));
         plugins.extend(others);
         let caller = Caller::new(store.clone());
         plugins.push(Arc::new(Mutating::new(store, &caller)));
-        plugins.push(Arc::new(DefaultClasses(store.clone())));
-        plugins.push(Arc::new(ClaimResize(store.clone())));
         plugins.push(Arc::new(Policies::new(store)));
-        plugins.push(Arc::new(Certificates(authorizer.clone())));
-        plugins.push(Arc::new(TopologyLabels(store.clone())));
         plugins.push(Arc::new(Validating::new(store, &caller)));
         plugins.push(Arc::new(Escalation(authorizer.clone())));
         plugins.push(Arc::new(Quotas::new(store)));
@@ -84,21 +88,22 @@ pub(crate) async fn mutated<'a>(
     if plugins.is_empty() {
         return Ok(Cow::Borrowed(body));
     }
+    let options = options(context, operation);
+    if let Some(Shown { of, new, old }) = Shown::of(context, body, old) {
+        let mut request =
+            Request { of, ..request(context, operation, &options, Some(new.clone()), Some(&old)) };
+        in_rounds(&plugins, &mut request).await?;
+        warnings.append(&mut request.warnings.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let changed = request.object.filter(|scale| *scale != new);
+        let changed = changed.and_then(|scale| Shown::applied(context, body, &scale));
+        return Ok(changed.map_or(Cow::Borrowed(body), Cow::Owned));
+    }
     let mut sent = context.canonical(body, old);
     if !context.namespace().is_empty() && object::text(&sent, &["metadata", "namespace"]).is_empty() {
         sent["metadata"]["namespace"] = json!(context.namespace());
     }
-    let options = options(context, operation);
     let mut request = request(context, operation, &options, Some(sent.clone()), old);
-    for plugin in &plugins {
-        plugin.mutate(&mut request).await?;
-    }
-    if request.again.is_wanted {
-        request.again.is_second_round = true;
-        for plugin in &plugins {
-            plugin.mutate(&mut request).await?;
-        }
-    }
+    in_rounds(&plugins, &mut request).await?;
     let (object, said) = (request.object.take(), request.warnings);
     warnings.append(&mut said.into_inner().unwrap_or_else(PoisonError::into_inner));
     match object.filter(|object| *object != sent) {
@@ -150,6 +155,14 @@ pub(crate) async fn validated(
         return Ok(object);
     }
     let options = options(context, operation);
+    if let Some(Shown { of, new, old }) = Shown::of(context, &object, old) {
+        let request = Request { of, ..request(context, operation, &options, Some(new), Some(&old)) };
+        for plugin in plugins {
+            plugin.validate(&request).await?;
+        }
+        warnings.append(&mut request.warnings.into_inner().unwrap_or_else(PoisonError::into_inner));
+        return Ok(object);
+    }
     let request = request(context, operation, &options, Some(object), old);
     for plugin in plugins {
         plugin.validate(&request).await?;
@@ -158,11 +171,73 @@ pub(crate) async fn validated(
     Ok(request.object.unwrap_or_default())
 }
 
+/// What is posted to a subresource, such as a Binding, as the plugins leave it. Its place has to be there, as for everything
+/// that is made (2.28).
+pub(crate) async fn mutated_part(
+    context: &Context<'_>,
+    of: &Resource,
+    object: Value,
+    warnings: &mut Vec<String>,
+) -> Result<Value, Refusal> {
+    create::expect_place(context, context.name())?;
+    let chain = context.cluster.admission();
+    let plugins: Vec<_> =
+        chain.wanting(context, Operation::Create).filter(|plugin| plugin.mutates()).collect();
+    if plugins.is_empty() {
+        return Ok(object);
+    }
+    let mut object = whole(of, object);
+    if object::text(&object, &["metadata", "namespace"]).is_empty() {
+        object["metadata"]["namespace"] = json!(context.namespace());
+    }
+    let options = options(context, Operation::Create);
+    let mut request = Request { of, ..request(context, Operation::Create, &options, Some(object), None) };
+    in_rounds(&plugins, &mut request).await?;
+    warnings.append(&mut request.warnings.into_inner().unwrap_or_else(PoisonError::into_inner));
+    Ok(request.object.unwrap_or_default())
+}
+
+/// Asks the plugins about what is posted to a subresource, once it is known to be good.
+pub(crate) async fn validated_part(
+    context: &Context<'_>,
+    of: &Resource,
+    object: &Value,
+    warnings: &mut Vec<String>,
+) -> Result<(), Refusal> {
+    let chain = context.cluster.admission();
+    let plugins: Vec<_> = chain.wanting(context, Operation::Create).collect();
+    if plugins.is_empty() {
+        return Ok(());
+    }
+    let object = whole(of, object.clone());
+    let options = options(context, Operation::Create);
+    let request = Request { of, ..request(context, Operation::Create, &options, Some(object), None) };
+    for plugin in plugins {
+        plugin.validate(&request).await?;
+    }
+    warnings.append(&mut request.warnings.into_inner().unwrap_or_else(PoisonError::into_inner));
+    Ok(())
+}
+
+/// Asks plugins that change objects, and those again who want to be when others changed something after them.
+async fn in_rounds(plugins: &[&Arc<dyn Plugin>], request: &mut Request<'_>) -> Result<(), Refusal> {
+    for plugin in plugins {
+        plugin.mutate(request).await?;
+    }
+    if request.again.is_wanted {
+        request.again.is_second_round = true;
+        for plugin in plugins {
+            plugin.mutate(request).await?;
+        }
+    }
+    Ok(())
+}
+
 /// Asks the plugins about a removal.
 pub(crate) async fn deleted(
     context: &Context<'_>,
     old: &Value,
-    options: &Value,
+    asked: &DeleteOptions,
     warnings: &mut Vec<String>,
 ) -> Result<(), Refusal> {
     let chain = context.cluster.admission();
@@ -170,7 +245,12 @@ pub(crate) async fn deleted(
     if plugins.is_empty() {
         return Ok(());
     }
-    let mut request = request(context, Operation::Delete, options, None, Some(old));
+    let mut options = if asked.value.is_object() { asked.value.clone() } else { json!({}) };
+    options["kind"] = json!("DeleteOptions");
+    options["apiVersion"] = json!("meta.k8s.io/v1");
+    // Whether nothing is to be stored is often said in the body, which the query does not tell (2.59).
+    let mut request =
+        Request { dry_run: asked.dry_run, ..request(context, Operation::Delete, &options, None, Some(old)) };
     for plugin in &plugins {
         plugin.mutate(&mut request).await?;
     }
@@ -208,6 +288,7 @@ fn request<'a>(
     Request {
         operation,
         resource: context.resource,
+        of: context.resource,
         subresource: context.target.subresource.as_deref().unwrap_or(""),
         namespace: context.namespace(),
         name: name(context, object.as_ref()),

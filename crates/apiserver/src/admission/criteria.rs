@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use store::Store;
 
 use super::plugin::{Operation, Request};
@@ -10,6 +10,7 @@ use crate::crd::Custom;
 use crate::object;
 use crate::registry::{Registry, Resource};
 use crate::status::{About, Refusal};
+use crate::strategy::forms;
 
 /// What a webhook or a policy wants to be asked about.
 #[derive(Debug, Clone, Default)]
@@ -37,11 +38,56 @@ pub(super) struct Rule {
 
 /// How it is asked about a request.
 pub(super) struct Asked {
-    /// Another version of the custom resource than the one that was requested.
-    pub(super) instead: Option<Custom>,
+    /// Another resource that holds the same objects than the one that was requested.
+    pub(super) instead: Option<Instead>,
     /// The object and the stored one, in the version that it wants.
     pub(super) object: Value,
     pub(super) old: Value,
+}
+
+/// A resource that holds the same objects as another one.
+pub(super) enum Instead {
+    /// Another version of a custom resource.
+    Version(Box<Custom>),
+    /// A built-in resource.
+    BuiltIn(&'static Resource),
+}
+
+impl Instead {
+    /// Group and version.
+    pub(super) fn of<'a>(&'a self, resource: &'a Resource) -> (&'a str, &'a str) {
+        match self {
+            Instead::Version(custom) => (&resource.group, &custom.version().version),
+            Instead::BuiltIn(other) => (&other.group, &other.version),
+        }
+    }
+
+    /// An object of the requested resource as this one shows it.
+    async fn seen(&self, requested: &Resource, object: Value) -> Result<Value, Refusal> {
+        match self {
+            _ if object.is_null() => Ok(object),
+            Instead::Version(custom) => custom.read(object).await,
+            Instead::BuiltIn(other) => Ok(converted(requested, other, object)),
+        }
+    }
+
+    /// An object as the requested resource shows it again.
+    pub(super) async fn back(&self, requested: &Resource, object: Value) -> Result<Value, Refusal> {
+        match (self, &requested.custom) {
+            (Instead::BuiltIn(other), _) => Ok(converted(other, requested, object)),
+            (Instead::Version(_), Some(custom)) => custom.read(object).await,
+            (Instead::Version(_), None) => Ok(object),
+        }
+    }
+}
+
+/// An object of one built-in resource as another one shows it.
+fn converted(from: &Resource, to: &Resource, object: Value) -> Value {
+    let kept = forms::of(from).map_or(object.clone(), |form| form.kept(&object));
+    let mut seen = forms::of(to).map_or(kept.clone(), |form| form.seen(&kept));
+    seen["apiVersion"] = json!(to.api_version());
+    seen["kind"] = json!(to.kind);
+    seen
 }
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -62,31 +108,31 @@ impl Criteria {
         if resource.group == GROUP {
             return false;
         }
-        let others = self.takes_equivalents.then(|| other_versions(resource)).into_iter().flatten();
-        let others: Vec<String> = others.map(|other| other.version().version.clone()).collect();
-        let mut versions = std::iter::once(&resource.version).chain(&others);
-        versions.any(|version| {
-            self.rules.iter().any(|rule| rule_matches(rule, operation, resource, version, subresource))
-        })
+        let matches = |of: (&str, &str)| {
+            self.rules.iter().any(|rule| rule_matches(rule, operation, resource, of, subresource))
+        };
+        matches((&resource.group, &resource.version))
+            || self.takes_equivalents && others(resource).any(|other| matches(other.of(resource)))
     }
 
     /// How it is to be asked about a request; `None` if that is no concern.
     pub(super) async fn asked(&self, request: &Request<'_>, store: &Store) -> Result<Option<Asked>, Refusal> {
         let (operation, resource, subresource) = (request.operation, request.resource, request.subresource);
-        let matches = |rules: &[Rule], version: &str| {
+        let matches = |rules: &[Rule], of: (&str, &str)| {
             rules.iter().any(|rule| {
-                rule_matches(rule, operation, resource, version, subresource)
+                rule_matches(rule, operation, resource, of, subresource)
                     && (rule.resource_names.is_empty() || rule.resource_names.contains(&request.name))
             })
         };
-        if matches(&self.excluded, &resource.version) {
+        let requested = (resource.group.as_str(), resource.version.as_str());
+        if matches(&self.excluded, requested) {
             return Ok(None);
         }
-        let instead = if matches(&self.rules, &resource.version) {
+        let instead = if matches(&self.rules, requested) {
             None
         } else {
-            let mut others = other_versions(resource).filter(|_| self.takes_equivalents);
-            match others.find(|other| matches(&self.rules, &other.version().version)) {
+            let mut others = others(resource).filter(|_| self.takes_equivalents);
+            match others.find(|other| matches(&self.rules, other.of(resource))) {
                 Some(other) => Some(other),
                 None => return Ok(None),
             }
@@ -99,8 +145,8 @@ impl Criteria {
         Ok(Some(match instead {
             None => Asked { instead: None, object, old },
             Some(other) => {
-                let object = if object.is_null() { object } else { other.read(object).await? };
-                let old = if old.is_null() { old } else { other.read(old).await? };
+                let object = other.seen(resource, object).await?;
+                let old = other.seen(resource, old).await?;
                 Asked { instead: Some(other), object, old }
             }
         }))
@@ -121,16 +167,30 @@ impl Criteria {
     }
 }
 
-fn other_versions(resource: &Resource) -> impl Iterator<Item = Custom> {
+/// The other resources that hold the same objects.
+fn others(resource: &Resource) -> impl Iterator<Item = Instead> {
     let served = resource.custom.iter().flat_map(|custom| custom.kind().served());
-    served.filter(|other| other.version().version != resource.version)
+    let versions = served.filter(|other| other.version().version != resource.version);
+    let own = (resource.group.as_str(), resource.version.as_str(), resource.plural.as_str());
+    let other = match own {
+        ("", "v1", "events") => Some(("events.k8s.io", "v1")),
+        ("events.k8s.io", "v1", "events") => Some(("", "v1")),
+        ("autoscaling", "v1", "horizontalpodautoscalers") => Some(("autoscaling", "v2")),
+        ("autoscaling", "v2", "horizontalpodautoscalers") => Some(("autoscaling", "v1")),
+        _ => None,
+    };
+    let other = other.filter(|_| resource.custom.is_none());
+    let built_in = other.and_then(|(group, version)| {
+        Registry::built_in().get(group, version, &resource.plural).map(|found| Instead::BuiltIn(found))
+    });
+    versions.map(|custom| Instead::Version(Box::new(custom))).chain(built_in)
 }
 
 fn rule_matches(
     rule: &Rule,
     operation: Operation,
     resource: &Resource,
-    version: &str,
+    (group, version): (&str, &str),
     subresource: &str,
 ) -> bool {
     let has = |list: &[String], wanted: &str| list.iter().any(|known| known == "*" || known == wanted);
@@ -142,7 +202,7 @@ fn rule_matches(
     };
     scope
         && has(&rule.operations, &operation.to_string())
-        && has(&rule.api_groups, &resource.group)
+        && has(&rule.api_groups, group)
         && has(&rule.api_versions, version)
         && rule.resources.iter().any(|known| {
             let (of, sub) = known.split_once('/').unwrap_or((known, ""));

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use futures::future::{BoxFuture, ready};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::auth::User;
 use crate::cluster::Context;
@@ -44,6 +44,8 @@ pub struct Request<'a> {
     pub resource: &'a Resource,
     /// With which part of it; empty for the whole.
     pub subresource: &'a str,
+    /// What kind `object` is of. What is posted to a subresource is of another kind than the resource.
+    pub of: &'a Resource,
     /// In which namespace; empty for objects without one.
     pub namespace: &'a str,
     /// The name of the object; empty if it is to be generated.
@@ -93,18 +95,34 @@ impl Request<'_> {
 
     /// An object that somebody else wrote, in the form in which the others expect to see it: with its defaults.
     pub(super) fn settled(&self, object: Value) -> Result<Value, Refusal> {
-        if self.resource.custom.is_some() {
+        if self.of.custom.is_some() {
             return Ok(object);
         }
-        let decoded = schema::decode_value(self.resource.of_type(), &object);
+        let decoded = schema::decode_value(self.of.of_type(), &object);
         let decoded = decoded.map_err(|why| Refusal::internal(why.to_string()))?;
+        if self.is_foreign() {
+            return Ok(whole(self.of, decoded.value));
+        }
         Ok(self.context.canonical(&decoded.value, self.old))
+    }
+
+    /// Whether the object is of another kind than the resource.
+    fn is_foreign(&self) -> bool {
+        (&self.of.group, &self.of.kind) != (&self.resource.group, &self.resource.kind)
     }
 
     /// Whether the request is about objects of this resource, and not about a part of them.
     pub fn is_about(&self, group: &str, resource: &str) -> bool {
         self.subresource.is_empty() && self.resource.group == group && self.resource.plural == resource
     }
+}
+
+/// An object that has no rules of its own, with everything that says what it is.
+pub(super) fn whole(of: &Resource, mut object: Value) -> Value {
+    schema::settle(of.of_type(), &mut object);
+    object["apiVersion"] = json!(of.api_version());
+    object["kind"] = json!(of.kind);
+    object
 }
 
 /// Somebody who has a say in writes. Plugins in the same process are asked in the order in which they were added, after

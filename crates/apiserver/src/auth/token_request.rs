@@ -10,7 +10,7 @@ use crate::answer::{self, Answer};
 use crate::cluster::Context;
 use crate::registry::{Registry, Resource};
 use crate::status::{About, Refusal};
-use crate::{body, object};
+use crate::{admission, body, object, verbs};
 
 const GROUP: &str = "authentication.k8s.io";
 const KIND: &str = "TokenRequest";
@@ -20,13 +20,16 @@ const USUAL_SECONDS: i64 = 3600;
 const WARN_SECONDS: i64 = 3607;
 const EXTENDED_SECONDS: i64 = 365 * 24 * 60 * 60;
 
-pub(crate) fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refusal> {
-    let sent = body::read(&token_requests(), &context.head.headers, context.query, bytes)?;
-    answer::warned(issue(context, sent.object), &sent.warnings)
+pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refusal> {
+    let body::Read { object, mut warnings } =
+        body::read(&token_requests(), &context.head.headers, context.query, bytes)?;
+    answer::warned(issue(context, object, &mut warnings).await, &warnings)
 }
 
-fn issue(context: &Context<'_>, request: Value) -> Result<Answer, Refusal> {
+async fn issue(context: &Context<'_>, sent: Value, warnings: &mut Vec<String>) -> Result<Answer, Refusal> {
     let (namespace, name) = (context.namespace(), context.name());
+    verbs::expect_namespace(context, &sent)?;
+    let request = admission::mutated_part(context, &token_requests(), sent, warnings).await?;
     expect_same(context, &request)?;
     let tokens = context.cluster.tokens();
     let account =
@@ -45,13 +48,21 @@ fn issue(context: &Context<'_>, request: Value) -> Result<Answer, Refusal> {
         Some(list) if !list.is_empty() => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => vec![ISSUER.to_owned()],
     };
+    let now = Timestamp::now();
+    let mut request = request;
+    let meta = &mut request["metadata"];
+    (meta["name"], meta["namespace"], meta["uid"]) = (json!(name), json!(namespace), json!(uid));
+    meta["creationTimestamp"] = json!(object::time(now));
+    request["spec"]["audiences"] = json!(audiences);
+    request["spec"]["expirationSeconds"] = json!(seconds);
+    request["status"] = json!({});
+    admission::validated_part(context, &token_requests(), &request, warnings).await?;
     let mut claims = Kubernetes {
         namespace: namespace.to_owned(),
         serviceaccount: Reference { name: name.to_owned(), uid: uid.to_owned() },
         ..Kubernetes::default()
     };
     bind(tokens, &request["spec"]["boundObjectRef"], &mut claims)?;
-    let now = Timestamp::now();
     let is_for_us = audiences.iter().all(|audience| audience == ISSUER);
     let lives = if claims.pod.is_some() && seconds == WARN_SECONDS && is_for_us {
         claims.warnafter = Some(now.as_second() + seconds);
@@ -61,11 +72,6 @@ fn issue(context: &Context<'_>, request: Value) -> Result<Answer, Refusal> {
     };
     let token = tokens.issue(claims, &audiences, now, lives);
     let mut answer = request;
-    let meta = &mut answer["metadata"];
-    (meta["name"], meta["namespace"], meta["uid"]) = (json!(name), json!(namespace), json!(uid));
-    meta["creationTimestamp"] = json!(object::time(now));
-    answer["spec"]["audiences"] = json!(audiences);
-    answer["spec"]["expirationSeconds"] = json!(seconds);
     answer["status"] = json!({
         "token": token, "expirationTimestamp": object::time(now + SignedDuration::from_secs(seconds)),
     });
@@ -87,14 +93,9 @@ fn token_requests() -> Resource {
     }
 }
 
-/// Name and namespace in the body are those of the path, if they are there.
+/// The name in the body is that of the path, if it is there.
 fn expect_same(context: &Context<'_>, request: &Value) -> Result<(), Refusal> {
-    let (name, namespace) =
-        (object::text(request, &["metadata", "name"]), object::text(request, &["metadata", "namespace"]));
-    if !namespace.is_empty() && namespace != context.namespace() {
-        let why = "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(Refusal::bad_request(why));
-    }
+    let name = object::text(request, &["metadata", "name"]);
     if !name.is_empty() && name != context.name() {
         let why = "must match the service account name if specified";
         let error = Path::new("metadata").child("name").invalid(name, why);

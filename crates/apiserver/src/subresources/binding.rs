@@ -17,16 +17,14 @@ use crate::registry::Registry;
 use crate::request::{Query, Target};
 use crate::status::{About, Refusal};
 use crate::verbs::update::precondition_failed;
+use crate::{admission, verbs};
 
 /// Binds the pod that the path names.
 pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refusal> {
     let bindings = Registry::built_in().get("", "v1", "bindings").expect("bindings are served");
-    let binding = body::read(bindings, &context.head.headers, context.query, bytes)?;
-    if object::text(&binding.object, &["metadata", "name"]) != context.name() {
-        let refusal = Refusal::bad_request("name in URL does not match name in Binding object");
-        return Err(refusal.warning(&binding.warnings));
-    }
-    answer::warned(bind(context, &binding.object).await, &binding.warnings)
+    let body::Read { object, mut warnings } =
+        body::read(bindings, &context.head.headers, context.query, bytes)?;
+    answer::warned(bind(context, context, object, &mut warnings).await, &warnings)
 }
 
 /// Binds the pod that the binding names.
@@ -48,16 +46,31 @@ pub(crate) async fn create_legacy(
     let form = accept::Form::PLAIN;
     let context =
         Context { cluster, target: &target, resource, strategy: &*strategy, query, user, head, form };
-    answer::warned(bind(&context, &binding.object).await, &binding.warnings)
+    let asked = Context { resource: bindings, ..context };
+    let mut warnings = binding.warnings;
+    answer::warned(bind(&context, &asked, binding.object, &mut warnings).await, &warnings)
 }
 
-async fn bind(context: &Context<'_>, binding: &Value) -> Result<Answer, Refusal> {
+/// Binds a pod, as `asked`: at the pod, or by a binding of its own.
+async fn bind(
+    context: &Context<'_>,
+    asked: &Context<'_>,
+    sent: Value,
+    warnings: &mut Vec<String>,
+) -> Result<Answer, Refusal> {
+    let bindings = Registry::built_in().get("", "v1", "bindings").expect("bindings are served");
+    verbs::expect_namespace(context, &sent)?;
+    let binding = &admission::mutated_part(asked, bindings, sent, warnings).await?;
+    if object::text(binding, &["metadata", "name"]) != context.name() {
+        return Err(Refusal::bad_request("name in URL does not match name in Binding object"));
+    }
     let errors = judge(binding);
     if !errors.is_empty() {
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         let text = if let [one] = texts.as_slice() { one.clone() } else { format!("[{}]", texts.join(", ")) };
         return Err(Refusal::unknown(text));
     }
+    admission::validated_part(asked, bindings, binding, warnings).await?;
     let name = context.name();
     let key = object::key(context.resource, context.namespace(), name);
     loop {
@@ -82,7 +95,7 @@ async fn bind(context: &Context<'_>, binding: &Value) -> Result<Answer, Refusal>
         match context.cluster.store().commit(write).await {
             Ok(_) => break,
             Err(store::error::Commit::Conflict { .. }) => {}
-            Err(error) => return Err(crate::verbs::not_committed(context, name, error)),
+            Err(error) => return Err(verbs::not_committed(context, name, error)),
         }
     }
     Ok(success())

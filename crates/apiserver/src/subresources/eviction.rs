@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use store::{Scope, Write};
 
 use super::binding::{now, success};
+use crate::admission;
 use crate::answer::{self, Answer};
 use crate::body;
 use crate::body::DeleteOptions;
@@ -19,7 +20,7 @@ use crate::cluster::Context;
 use crate::object;
 use crate::registry::{Registry, Resource};
 use crate::status::{About, Refusal};
-use crate::verbs::delete::delete_in;
+use crate::verbs::delete;
 
 /// How often somebody else may come between.
 const ATTEMPTS: usize = 20;
@@ -52,22 +53,29 @@ pub(super) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer
     };
     let read_as = if is_beta(bytes) { &BETA_EVICTIONS } else { &EVICTIONS };
     let sent = body::read(read_as, &context.head.headers, context.query, bytes)?;
-    answer::warned(evict(context, &sent.object).await, &sent.warnings)
+    let mut warnings = sent.warnings;
+    answer::warned(evict(context, sent.object, &mut warnings).await, &warnings)
 }
 
-async fn evict(context: &Context<'_>, eviction: &Value) -> Result<Answer, Refusal> {
-    crate::verbs::expect_namespace(context, eviction)?;
+async fn evict(context: &Context<'_>, sent: Value, warnings: &mut Vec<String>) -> Result<Answer, Refusal> {
+    crate::verbs::expect_namespace(context, &sent)?;
+    let mut eviction = admission::mutated_part(context, &EVICTIONS, sent, warnings).await?;
     let name = context.name();
-    if object::text(eviction, &["metadata", "name"]) != name {
+    if object::text(&eviction, &["metadata", "name"]) != name {
         return Err(Refusal::bad_request("name in URL does not match name in Eviction object"));
     }
-    let options =
-        if eviction["deleteOptions"].is_null() { json!({}) } else { eviction["deleteOptions"].clone() };
-    let asks_version = options["preconditions"]["resourceVersion"].is_string();
-    let is_dry_run = context.is_dry_run() || options["dryRun"].as_array().is_some_and(|all| !all.is_empty());
+    let is_said = |options: &Value| options["dryRun"].as_array().is_some_and(|all| !all.is_empty());
+    if context.is_dry_run() && !is_said(&eviction["deleteOptions"]) {
+        eviction["deleteOptions"]["dryRun"] = json!(["All"]);
+    }
+    admission::validated_part(context, &EVICTIONS, &eviction, warnings).await?;
+    let asked = eviction["deleteOptions"].take();
+    let asked = if asked.is_null() { json!({}) } else { asked };
+    let asks_version = asked["preconditions"]["resourceVersion"].is_string();
+    let is_dry_run = is_said(&asked);
     for _ in 0..ATTEMPTS {
         let pod = read(context)?;
-        let mut options = options.clone();
+        let mut options = asked.clone();
         let guard = guard(&wire::typed(&pod), &budgets(context)?);
         let budget = match &guard {
             Guard::None => None,
@@ -86,10 +94,9 @@ async fn evict(context: &Context<'_>, eviction: &Value) -> Result<Answer, Refusa
         if let Some(budget) = budget {
             take_disruption(context, budget, is_dry_run).await?;
         }
-        if is_dry_run {
-            return Ok(success());
-        }
-        match remove(context, options).await {
+        // What the client asks for himself does not come true by asking again.
+        delete::expect_preconditions(context, name, &DeleteOptions::of(asked.clone())?, &pod)?;
+        match remove(context, options, is_dry_run).await {
             // Whoever did not ask for a version is not told that it was another one: he is asked again, or may come back.
             Err(refusal)
                 if refusal.code() == http::StatusCode::CONFLICT && !asks_version && budget.is_none() => {}
@@ -154,25 +161,29 @@ fn denied(why: &Denied, budget: &str) -> Refusal {
     }
 }
 
-/// Notes on the pod why it goes, and removes it.
-async fn remove(context: &Context<'_>, mut options: Value) -> Result<(), Refusal> {
+/// Removes the pod. Whoever may evict it needs not be asked whether it may be removed.
+async fn remove(context: &Context<'_>, mut options: Value, is_dry_run: bool) -> Result<(), Refusal> {
+    if !is_dry_run {
+        note_why(context, &mut options).await?;
+    }
+    delete::delete_admitted(context, &DeleteOptions::of(options)?).await
+}
+
+/// Notes on the pod why it goes. Options that ask for its version ask for the one with the note then.
+async fn note_why(context: &Context<'_>, options: &mut Value) -> Result<(), Refusal> {
     let key = object::key(context.resource, context.namespace(), context.name());
+    let asked = DeleteOptions::of(options.clone())?;
     loop {
         let current = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
         let old = object::read(&current);
-        crate::verbs::delete::expect_preconditions(
-            context,
-            context.name(),
-            &DeleteOptions::of(options.clone())?,
-            &old,
-        )?;
+        delete::expect_preconditions(context, context.name(), &asked, &old)?;
         let mut pod: Pod = wire::typed(&old);
         mark_evicted(&mut pod, Time(now()));
         let mut new = schema::encode(context.resource.of_type(), &wire::untyped(&pod, &Value::Null));
         new["apiVersion"] = json!(context.resource.api_version());
         new["kind"] = json!(context.resource.kind);
         if crate::verbs::update::same(&new, &old) {
-            break;
+            return Ok(());
         }
         let write = Write::put(key.clone(), context.draft(&new).await?).if_revision(current.revision);
         match context.cluster.store().commit(write).await {
@@ -180,11 +191,10 @@ async fn remove(context: &Context<'_>, mut options: Value) -> Result<(), Refusal
                 if options["preconditions"]["resourceVersion"].is_string() {
                     options["preconditions"]["resourceVersion"] = json!(done.revision().to_string());
                 }
-                break;
+                return Ok(());
             }
             Err(store::error::Commit::Conflict { .. }) => {}
             Err(error) => return Err(crate::verbs::not_committed(context, context.name(), error)),
         }
     }
-    delete_in(context, context.namespace(), context.name(), &DeleteOptions::of(options)?).await.map(drop)
 }

@@ -51,7 +51,7 @@ pub(crate) async fn answer(context: &Context<'_>, name: &str, body: &[u8]) -> Re
             forward::connect(context)
         }
         ("scale", _) => verbs::scale::scale(context, body).await,
-        ("token", Verb::Create) => token_request::create(context, body),
+        ("token", Verb::Create) => token_request::create(context, body).await,
         _ => Err(Refusal::unknown_resource()),
     }
 }

@@ -52,6 +52,21 @@ pub(crate) async fn delete_in(
     name: &str,
     options: &DeleteOptions,
 ) -> Result<Answer, Refusal> {
+    remove(context, namespace, name, options, true).await
+}
+
+/// The same for who was admitted already, to something that includes it.
+pub(crate) async fn delete_admitted(context: &Context<'_>, options: &DeleteOptions) -> Result<(), Refusal> {
+    remove(context, context.namespace(), context.name(), options, false).await.map(drop)
+}
+
+async fn remove(
+    context: &Context<'_>,
+    namespace: &str,
+    name: &str,
+    options: &DeleteOptions,
+    asks: bool,
+) -> Result<Answer, Refusal> {
     let key = object::key(context.resource, namespace, name);
     let store = context.cluster.store();
     if context.resource.plural == "namespaces" && IMMORTAL.contains(&name) {
@@ -67,7 +82,9 @@ pub(crate) async fn delete_in(
         let old = object::read(&current);
         expect_preconditions(context, name, options, &old)?;
         let mut warnings = Vec::new();
-        admission::deleted(context, &old, &options.value, &mut warnings).await?;
+        if asks {
+            admission::deleted(context, &old, options, &mut warnings).await?;
+        }
         let step = next_step(context, options, &old, Timestamp::now());
         let (write, then_removes) = match &step {
             // Whoever asked before may have asked for less time, but not for more.

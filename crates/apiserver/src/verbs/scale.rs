@@ -105,6 +105,40 @@ fn selector(selector: &Value) -> String {
     rules::meta::selector::printed(&wire::typed(&selector))
 }
 
+/// What plugins are shown of a change through a Scale: the Scale, before and after (3.15).
+pub(crate) struct Shown {
+    pub(crate) of: &'static Resource,
+    pub(crate) new: Value,
+    pub(crate) old: Value,
+}
+
+impl Shown {
+    /// `None` for requests that are not about a Scale.
+    pub(crate) fn of(context: &Context<'_>, new: &Value, old: Option<&Value>) -> Option<Self> {
+        context.target.subresource.as_deref().filter(|name| *name == "scale")?;
+        let scaled = Scaled::of(context.resource)?;
+        let seen = |object: &Value| {
+            let mut scale = scaled.get(object).ok()?;
+            scale["apiVersion"] = json!(SCALES.api_version());
+            scale["kind"] = json!(SCALES.kind);
+            Some(scale)
+        };
+        let old = old.and_then(seen).unwrap_or_default();
+        Some(Shown { of: &SCALES, new: seen(new)?, old })
+    }
+
+    /// The object with as many replicas as plugins left in its Scale.
+    pub(crate) fn applied(context: &Context<'_>, object: &Value, scale: &Value) -> Option<Value> {
+        let mut object = object.clone();
+        scale::set(
+            &mut object,
+            &Scaled::of(context.resource)?.paths,
+            scale["spec"]["replicas"].as_i64().unwrap_or(0),
+        );
+        Some(object)
+    }
+}
+
 /// Reads or changes the Scale of an object.
 pub(crate) async fn scale(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refusal> {
     let custom = &Scaled::of(context.resource).ok_or_else(Refusal::unknown_resource)?;

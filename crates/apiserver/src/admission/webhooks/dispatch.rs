@@ -130,9 +130,9 @@ impl Mutating {
         }
         let patched = operations.apply(asked.object.clone()).map_err(|why| internal(told(&why)))?;
         // Back to the version that was requested, if the webhook saw another.
-        let patched = match (&asked.instead, &request.resource.custom) {
-            (Some(_), Some(requested)) => requested.read(patched).await.map_err(Failed::Refused)?,
-            _ => patched,
+        let patched = match &asked.instead {
+            Some(other) => other.back(request.resource, patched).await.map_err(Failed::Refused)?,
+            None => patched,
         };
         let patched = request.settled(patched).map_err(Failed::Refused)?;
         let changed = request.object.as_ref() != Some(&patched);

@@ -16,22 +16,23 @@ pub(in crate::admission) fn request(
     asked: &Asked,
     with_objects: bool,
 ) -> Value {
-    let resource = request.resource;
-    let version = asked.instead.as_ref().map_or(&resource.version, |other| &other.version().version);
+    let (resource, of) = (request.resource, request.of);
+    let requested = (resource.group.as_str(), resource.version.as_str());
+    let shown = asked.instead.as_ref().map(|other| other.of(resource));
     // Whoever connects sends options, which have a kind of their own.
     let own = request.object.as_ref().filter(|_| request.operation == Operation::Connect);
-    let kind = own.and_then(|object| object["kind"].as_str()).unwrap_or(&resource.kind);
-    let kind = |version: &str| json!({"group": resource.group, "version": version, "kind": kind});
-    let plural =
-        |version: &str| json!({"group": resource.group, "version": version, "resource": resource.plural});
+    let kind = own.and_then(|object| object["kind"].as_str()).unwrap_or(&of.kind);
+    let own_kind = (of.group.as_str(), of.version.as_str());
+    let kind = |(group, version): (&str, &str)| json!({"group": group, "version": version, "kind": kind});
+    let plural = |(group, version): (&str, &str)| json!({"group": group, "version": version, "resource": resource.plural});
     let is_namespace = resource.group.is_empty() && resource.plural == "namespaces";
     let namespace = if is_namespace { &request.name } else { request.namespace };
     let mut body = json!({
         "uid": uid,
-        "kind": kind(version),
-        "resource": plural(version),
-        "requestKind": kind(&resource.version),
-        "requestResource": plural(&resource.version),
+        "kind": kind(shown.unwrap_or(own_kind)),
+        "resource": plural(shown.unwrap_or(requested)),
+        "requestKind": kind(own_kind),
+        "requestResource": plural(requested),
         "operation": request.operation.to_string(),
         "userInfo": user_info(request.user),
         "dryRun": request.dry_run,
