@@ -14,7 +14,7 @@ use std::sync::Arc;
 use http::{HeaderMap, StatusCode, header};
 use rules::write::Refused;
 use serde_json::Value;
-use store::Object;
+use store::{Draft, Object};
 
 use crate::answer::{self, Answer};
 use crate::cluster::Context;
@@ -45,6 +45,34 @@ fn refused(context: &Context<'_>, object: &Value, name: &str, refused: Refused) 
     }
 }
 
+/// About as much as the storage of a real server takes of one object (2.49).
+const LARGEST: usize = 1536 * 1024;
+
+/// An object ready to be stored. One that is too large goes without saying who manages its fields, or not at all; only
+/// definitions may be as large as a body can be (8.24).
+async fn draft_within(context: &Context<'_>, object: &Value) -> Result<Draft, Refusal> {
+    let draft = context.draft(object).await?;
+    let is_small =
+        |draft: &Draft, object: &Value| draft.size() <= LARGEST || stored_size(context, object) <= LARGEST;
+    if is_small(&draft, object) || context.resource.plural == "customresourcedefinitions" {
+        return Ok(draft);
+    }
+    let too_large = || Refusal::unknown("etcdserver: request is too large");
+    let mut unmanaged = object.clone();
+    let meta = unmanaged["metadata"].as_object_mut().filter(|_| !patch::is_apply(context));
+    meta.and_then(|meta| meta.remove("managedFields")).ok_or_else(too_large)?;
+    let draft = context.draft(&unmanaged).await?;
+    if is_small(&draft, &unmanaged) { Ok(draft) } else { Err(too_large()) }
+}
+
+/// How much an object takes where it is stored in the most compact form that its kind has.
+fn stored_size(context: &Context<'_>, object: &Value) -> usize {
+    if context.resource.custom.is_some() {
+        return serde_json::to_vec(object).map_or(usize::MAX, |bytes| bytes.len());
+    }
+    schema::protobuf::encode(context.resource.of_type(), object).len()
+}
+
 /// A write that the store did not take.
 pub(crate) fn not_committed(context: &Context<'_>, name: &str, error: store::error::Commit) -> Refusal {
     use store::error::Commit;
@@ -54,6 +82,18 @@ pub(crate) fn not_committed(context: &Context<'_>, name: &str, error: store::err
         Commit::Conflict { .. } => Refusal::modified(context.about_name(name)),
         other => Refusal::unavailable(other.to_string()),
     }
+}
+
+/// Whether what is posted is in a form that nobody reads, which is said before anything about options.
+pub(crate) fn is_unread(resource: &Resource, target: &Target, headers: &HeaderMap) -> bool {
+    let content = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let content = content.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    let is_read = match content.as_str() {
+        "" | "application/json" | "application/yaml" => true,
+        "application/vnd.kubernetes.protobuf" => resource.custom.is_none(),
+        _ => false,
+    };
+    target.verb == Verb::Create && !is_read
 }
 
 /// The object as it is stored.
@@ -84,18 +124,6 @@ fn without_repeated_owners(object: &mut Value, when: &str) -> Option<String> {
     let owners = object.get_mut("metadata")?.get_mut("ownerReferences")?.as_array_mut()?;
     let mut repeated: Vec<String> = Vec::new();
     let mut kept: Vec<Value> = Vec::new();
-/// Whether what is posted is in a form that nobody reads, which is said before anything about options.
-pub(crate) fn is_unread(resource: &Resource, target: &Target, headers: &HeaderMap) -> bool {
-    let content = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
-    let content = content.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
-    let is_read = match content.as_str() {
-        "" | "application/json" | "application/yaml" => true,
-        "application/vnd.kubernetes.protobuf" => resource.custom.is_none(),
-        _ => false,
-    };
-    target.verb == Verb::Create && !is_read
-}
-
     for owner in owners.drain(..) {
         if kept.contains(&owner) {
             let uid = owner["uid"].as_str().unwrap_or("").to_owned();

@@ -83,7 +83,8 @@ impl Draft {
         Draft { revision_at: Some(offset), ..self }
     }
 
-    pub(crate) fn size(&self) -> usize {
+    /// About how many bytes it takes.
+    pub fn size(&self) -> usize {
         self.value.len() + self.index.size()
     }
 

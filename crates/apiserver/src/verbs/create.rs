@@ -109,7 +109,7 @@ async fn store(
         }
         verbs::unstored(StatusCode::CREATED, &object)
     } else {
-        let draft = context.draft(&object).await?;
+        let draft = verbs::draft_within(context, &object).await?;
         let write = Write::put(key.clone(), draft).if_absent();
         match context.cluster.store().commit(write).await {
             Ok(done) => verbs::stored(context, StatusCode::CREATED, &done.object).await?,

@@ -13,6 +13,7 @@ use crate::patch::json::{Patch, Reading};
 use crate::patch::text::{self, Reached};
 use crate::patch::{self, Error};
 use crate::registry::Resource;
+use crate::request::Verb;
 use crate::status::{About, Refusal};
 use crate::verbs::create;
 use crate::verbs::update::{change, same_but_for};
@@ -59,6 +60,11 @@ pub(crate) fn missing_first(context: &Context<'_>, refusal: Refusal) -> Refusal 
         return Refusal::not_found(context.about());
     }
     refusal
+}
+
+/// Whether a configuration is applied.
+pub(crate) fn is_apply(context: &Context<'_>) -> bool {
+    context.target.verb == Verb::Patch && content_type(context) == APPLY
 }
 
 fn content_type<'a>(context: &'a Context<'_>) -> &'a str {

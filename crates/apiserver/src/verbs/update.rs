@@ -148,7 +148,7 @@ pub(crate) async fn change(
             let write = if is_let_go {
                 Write::delete(key.clone())
             } else {
-                Write::put(key.clone(), context.draft(&object).await?)
+                Write::put(key.clone(), verbs::draft_within(context, &object).await?)
             };
             match context.cluster.store().commit(write.if_revision(current.revision)).await {
                 // Whoever took the last finalizer sees the object without it, as it was before it went (2.55).
