@@ -276,7 +276,10 @@ impl Gate {
     async fn answer(&self, certificate: &Certificate, mut request: Request<Incoming>) -> Answer {
         let sender = match self.authenticator.sender(certificate, request.headers()) {
             Ok(sender) => sender,
-            Err(refusal) => return answer::refusal(&refusal),
+            Err(refusal) => {
+                let (head, _) = request.into_parts();
+                return answer::finish::refused(&head, &refusal).await;
+            }
         };
         request.extensions_mut().insert(sender);
         request.extensions_mut().insert(BodyWithin(self.limits.body));

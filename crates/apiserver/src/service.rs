@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
+use crate::answer::finish::{finished, refused};
 use crate::answer::{self, Answer, Body};
 use crate::cluster::{Cluster, MAX_BODY};
 use crate::status::Refusal;
@@ -41,16 +42,17 @@ where
             let patience = head.extensions.get::<BodyWithin>().map_or(PATIENCE, |within| within.0);
             let body = tokio::time::timeout(patience, Limited::new(body, MAX_BODY).collect());
             let Ok(body) = body.await else {
-                let why = "the request was not sent in time";
-                return Ok(answer::text(StatusCode::REQUEST_TIMEOUT, why));
+                let late = answer::text(StatusCode::REQUEST_TIMEOUT, "the request was not sent in time");
+                return Ok(finished(&head, late).await);
             };
             Ok(match body {
                 Ok(body) => cluster.answer(Request::from_parts(head, body.to_bytes())).await,
                 Err(error) if error.is::<LengthLimitError>() => {
-                    answer::refusal(&Refusal::too_large(MAX_BODY))
+                    refused(&head, &Refusal::too_large(MAX_BODY)).await
                 }
                 Err(error) => {
-                    answer::text(StatusCode::BAD_REQUEST, format!("failed to read the body: {error}"))
+                    let why = format!("failed to read the body: {error}");
+                    finished(&head, answer::text(StatusCode::BAD_REQUEST, why)).await
                 }
             })
         })

@@ -5,11 +5,13 @@ use std::io::Write as _;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::{HeaderName, HeaderValue, StatusCode, header, request};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header, request};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, Full};
 
 use super::Answer;
+use crate::request::Query;
+use crate::status::Refusal;
 
 /// Shorter answers are not worth the time.
 const LONG: u64 = 128 * 1024;
@@ -30,6 +32,16 @@ pub(crate) async fn finished(head: &request::Parts, mut answer: Answer) -> Answe
     let is_done = headers.contains_key(header::CONTENT_ENCODING) || answer.status() != StatusCode::OK;
     let is_long = answer.body().size_hint().exact().is_some_and(|size| size > LONG);
     if is_long && !is_done && takes_gzip(head) { gzipped(answer).await } else { answer }
+}
+
+/// A refusal as it is sent, in a form that the client asked for.
+pub(crate) async fn refused(head: &request::Parts, refusal: &Refusal) -> Answer {
+    let query = Query::read(head.uri.query().unwrap_or(""));
+    let mut answer = super::refusal_in(super::accept::for_refusal(&head.headers, &query), refusal);
+    if head.method == Method::HEAD {
+        *answer.body_mut() = super::Body::default();
+    }
+    finished(head, answer).await
 }
 
 fn takes_gzip(head: &request::Parts) -> bool {
