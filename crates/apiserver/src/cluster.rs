@@ -185,6 +185,14 @@ impl Cluster {
         &self.0.metrics
     }
 
+    /// Whether its sender may make a request, as far as its head tells.
+    pub(crate) fn may_ask(&self, head: &request::Parts) -> bool {
+        let query = Query::read(head.uri.query().unwrap_or(""));
+        let sender = head.extensions.get::<Arc<User>>().unwrap_or(&self.0.server);
+        let asked = Asked::read(&head.method, head.uri.path(), &query);
+        asked.is_none_or(|asked| auth::admitted(self.authorizer(), sender, head, &asked, &query).is_ok())
+    }
+
     /// What the cluster asks of itself, as anybody may ask it.
     pub(crate) async fn asked_by_itself(&self, request: Request<Bytes>) -> Result<Answer, Refusal> {
         let (head, body) = request.into_parts();
@@ -198,6 +206,8 @@ impl Cluster {
         labels: &mut Labels,
     ) -> Result<Answer, Refusal> {
         let query = Query::read(head.uri.query().unwrap_or(""));
+        options::expect_timeout(head, &query)?;
+        let sender = head.extensions.get::<Arc<User>>().unwrap_or(&self.0.server);
         let Some(asked) = Asked::read(&head.method, head.uri.path(), &query) else {
             return self.without_verb(head, sender, &query);
         };
@@ -210,8 +220,6 @@ impl Cluster {
             Asked::Path(path) => {
                 let openid = openid::answer(self.tokens(), &path, head);
                 return openid.map_or_else(|| discovery::answer(self, &path, head), Ok);
-        options::expect_timeout(head, &query)?;
-        let sender = head.extensions.get::<Arc<User>>().unwrap_or(&self.0.server);
             }
         };
         let resource = self.registry().get(&target.group, &target.version, &target.resource).cloned();
@@ -424,15 +432,6 @@ impl Cluster {
         &self.0.tokens
     }
 
-    pub(crate) fn shared_tokens(&self) -> Arc<Tokens> {
-        self.0.tokens.clone()
-    }
-
-    pub(crate) fn nodes(&self) -> &Nodes {
-        &self.0.nodes
-    }
-
-    pub(crate) fn aggregator(&self) -> &Aggregator {
     /// Says who finds out who asks from outside. The first one to say so is right.
     pub(crate) fn authenticated_by(&self, authenticator: &Arc<Authenticator>) {
         self.0.authenticator.get_or_init(|| authenticator.clone());
@@ -442,6 +441,15 @@ impl Cluster {
         self.0.authenticator.get().map(|authenticator| &**authenticator)
     }
 
+    pub(crate) fn shared_tokens(&self) -> Arc<Tokens> {
+        self.0.tokens.clone()
+    }
+
+    pub(crate) fn nodes(&self) -> &Nodes {
+        &self.0.nodes
+    }
+
+    pub(crate) fn aggregator(&self) -> &Aggregator {
         &self.0.aggregator
     }
 

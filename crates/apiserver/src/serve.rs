@@ -1,5 +1,6 @@
 //! A cluster on a port: TLS, HTTP/1.1 and HTTP/2 (1.1), and who is at the other end.
 
+mod in_flight;
 mod limits;
 
 use std::convert::Infallible;
@@ -8,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, StatusCode};
+use http::{HeaderValue, Request, StatusCode, header, request};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -24,10 +25,12 @@ use tower_service::Service as _;
 
 use crate::answer::{self, Answer};
 use crate::auth::authn::{Authenticator, Certificate};
+use crate::auth::user::MASTERS;
 use crate::cluster::Cluster;
 use crate::credentials::Credentials;
-use crate::published;
 use crate::service::BodyWithin;
+use crate::{options, published};
+use in_flight::InFlight;
 pub use limits::Limits;
 use limits::{Activity, Crowd, Patient};
 
@@ -118,13 +121,18 @@ impl Server {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let authenticator = Authenticator::new(credentials.clone(), cluster.shared_tokens(), &provider);
         let authenticator = Arc::new(authenticator.map_err(Error::Tls)?);
+        cluster.authenticated_by(&authenticator);
         let acceptor = TlsAcceptor::from(Arc::new(tls(&credentials, provider, &authenticator)?));
         if let Err(refusal) = published::publish(&cluster, &credentials, address, outward).await {
             tracing::warn!(%refusal, "the cluster does not tell where its API is");
-        cluster.authenticated_by(&authenticator);
         }
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(accept(socket, acceptor, Gate { cluster, authenticator, limits }, stopped));
+        let task = tokio::spawn(accept(
+            socket,
+            acceptor,
+            Gate { cluster, authenticator, limits, in_flight: Arc::default() },
+            stopped,
+        ));
         Ok(Server { address, stop, task })
     }
 
@@ -270,6 +278,15 @@ struct Gate {
     cluster: Cluster,
     authenticator: Arc<Authenticator>,
     limits: Limits,
+    in_flight: Arc<InFlight>,
+}
+
+/// 429 as a client of a real server gets it.
+async fn come_back(head: &request::Parts) -> Answer {
+    let why = "Too many requests, please try again later.\n";
+    let mut answer = answer::text(StatusCode::TOO_MANY_REQUESTS, why);
+    answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    answer::finish::finished(head, answer).await
 }
 
 impl Gate {
@@ -281,9 +298,18 @@ impl Gate {
                 return answer::finish::refused(&head, &refusal).await;
             }
         };
+        let mut place = None;
+        if !sender.is_in(MASTERS) && !options::lasts(request.method(), request.uri()) {
+            place = self.in_flight.begin(&sender.name, self.limits.requests);
+            if place.is_none() {
+                let (head, _) = request.into_parts();
+                return come_back(&head).await;
+            }
+        }
         request.extensions_mut().insert(sender);
         request.extensions_mut().insert(BodyWithin(self.limits.body));
         let Ok(answer) = self.cluster.clone().call(request).await;
+        drop(place);
         answer
     }
 }

@@ -39,6 +39,10 @@ where
         let cluster = self.clone();
         Box::pin(async move {
             let (head, body) = request.into_parts();
+            // Whoever may not do it needs not send it: the answer is the same.
+            if !body.is_end_stream() && !cluster.may_ask(&head) {
+                return Ok(cluster.answer(Request::from_parts(head, Bytes::new())).await);
+            }
             let patience = head.extensions.get::<BodyWithin>().map_or(PATIENCE, |within| within.0);
             let body = tokio::time::timeout(patience, Limited::new(body, MAX_BODY).collect());
             let Ok(body) = body.await else {

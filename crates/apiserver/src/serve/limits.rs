@@ -30,6 +30,8 @@ pub struct Limits {
     pub idle_in_a_crowd: Duration,
     /// Connections at one time. More of them wait until one ends.
     pub connections: usize,
+    /// Requests at one time, without those that last; more of them are told to come back. Masters are never told so.
+    pub requests: usize,
 }
 
 impl Default for Limits {
@@ -41,6 +43,8 @@ impl Default for Limits {
             idle: Duration::from_secs(90),
             idle_in_a_crowd: Duration::from_secs(2),
             connections: 8192,
+            // As many as kube-apiserver answers at one time.
+            requests: 600,
         }
     }
 }

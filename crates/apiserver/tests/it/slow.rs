@@ -29,7 +29,15 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Limits that nobody reaches.
 fn generous() -> Limits {
-    Limits { hello: NEVER, head: NEVER, body: NEVER, idle: NEVER, idle_in_a_crowd: NEVER, connections: 4096 }
+    Limits {
+        hello: NEVER,
+        head: NEVER,
+        body: NEVER,
+        idle: NEVER,
+        idle_in_a_crowd: NEVER,
+        connections: 4096,
+        requests: 4096,
+    }
 }
 
 /// A server with these limits, and what its clients need to know.
@@ -168,11 +176,54 @@ async fn a_connection_that_rests_too_long_is_closed() {
 async fn a_body_that_does_not_come_is_not_waited_for() {
     let under = Under::start(Limits { body: Duration::from_millis(300), ..generous() }).await;
     let mut stream = under.connect(b"http/1.1").await;
-    let head = "POST /api/v1/namespaces HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{";
-    stream.write_all(head.as_bytes()).await.expect("a head");
+    stream.write_all(UNFINISHED.as_bytes()).await.expect("a head");
     let answered = String::from_utf8(until_end(&mut stream).await).expect("text");
     assert!(answered.starts_with("HTTP/1.1 408"), "{answered}");
     under.serves_others().await;
+}
+
+/// A request that anybody may make, of whose body only the beginning comes.
+const UNFINISHED: &str = "GET /version HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{";
+
+#[tokio::test]
+async fn the_body_of_who_may_not_is_not_read() {
+    let under = Under::start(generous()).await;
+    let mut stream = under.connect(b"http/1.1").await;
+    let head = "POST /api/v1/namespaces HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{";
+    stream.write_all(head.as_bytes()).await.expect("a head");
+    let answered = answer(&mut stream, "cannot create resource").await;
+    assert!(answered.starts_with("HTTP/1.1 403"), "{answered}");
+}
+
+#[tokio::test]
+async fn rule_3_2_who_asks_too_much_at_once_comes_back_later() {
+    let under = Under::start(Limits { requests: 3, ..generous() }).await;
+    let version = "GET /version HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut busy = Vec::new();
+    // One client has two thirds of the places. When both are taken is not told, so it is asked until it is so.
+    for _ in 0..2 {
+        let mut stream = under.connect(b"http/1.1").await;
+        stream.write_all(UNFINISHED.as_bytes()).await.expect("a head");
+        busy.push(stream);
+    }
+    let refused = timeout(PATIENCE, async {
+        loop {
+            let mut stream = under.connect(b"http/1.1").await;
+            stream.write_all(version.as_bytes()).await.expect("a request");
+            let answered = answer(&mut stream, "\r\n\r\n").await;
+            if answered.starts_with("HTTP/1.1 429") {
+                return answered.to_ascii_lowercase();
+            }
+        }
+    });
+    let refused = refused.await.expect("it is too much");
+    assert!(refused.contains("retry-after: 1\r\n"), "{refused}");
+    under.serves_others().await; // a master
+    for mut stream in busy {
+        stream.write_all(&[b' '; 99]).await.expect("the rest");
+        let answered = answer(&mut stream, "\r\n\r\n").await;
+        assert!(!answered.starts_with("HTTP/1.1 429"), "{answered}");
+    }
 }
 
 #[tokio::test]
