@@ -1,13 +1,14 @@
 //! SubjectAccessReview, SelfSubjectAccessReview and LocalSubjectAccessReview: whether somebody may do something.
 
 use ::rules::field::{Errors, Path, Value as Printed};
-use ::rules::wire;
+use ::rules::{names, wire};
 use serde_json::{Value, json};
 
 use crate::auth::attributes::{Attributes, What};
 use crate::auth::user::User;
 use crate::cluster::Context;
 use crate::object;
+use crate::selector::{Fields, Labels};
 use crate::status::{About, Refusal};
 
 pub(super) fn review(context: &Context<'_>, mut review: Value) -> Result<Value, Refusal> {
@@ -38,18 +39,37 @@ pub(super) fn review(context: &Context<'_>, mut review: Value) -> Result<Value, 
     if !decision.reason.is_empty() {
         status["reason"] = json!(decision.reason);
     }
-    if !has_known_operators(&spec["resourceAttributes"]["labelSelector"]) {
-        let why = "spec.resourceAttributes.labelSelector ignored due to parse error";
-        status["evaluationError"] = json!(why);
+    let attributes = &spec["resourceAttributes"];
+    let ignored: Vec<String> = SELECTORS.iter().filter_map(|name| ignored(name, &attributes[name])).collect();
+    if !ignored.is_empty() {
+        status["evaluationError"] = json!(ignored.join("; "));
     }
     review["status"] = status;
     Ok(review)
 }
 
-fn has_known_operators(selector: &Value) -> bool {
-    let known = |operator: &str| matches!(operator, "In" | "NotIn" | "Exists" | "DoesNotExist");
-    let requirements = selector["requirements"].as_array().into_iter().flatten();
-    requirements.into_iter().all(|requirement| known(object::text(requirement, &["operator"])))
+const SELECTORS: [&str; 2] = ["fieldSelector", "labelSelector"];
+
+/// What is said of a selector that was not understood, or not all of it: the decision is one without it.
+fn ignored(name: &str, selector: &Value) -> Option<String> {
+    let is_of_fields = name == "fieldSelector";
+    let raw = object::text(selector, &["rawSelector"]);
+    let is_readable = if is_of_fields { Fields::parse(raw).is_ok() } else { Labels::parse(raw).is_ok() };
+    let is_understood = |requirement: &&Value| {
+        let values = requirement["values"].as_array().map_or(0, Vec::len);
+        match object::text(requirement, &["operator"]) {
+            "In" | "NotIn" => !is_of_fields || values == 1,
+            "Exists" | "DoesNotExist" => !is_of_fields,
+            _ => false,
+        }
+    };
+    let requirements = selector["requirements"].as_array().map_or(&[][..], Vec::as_slice);
+    let understood = requirements.iter().filter(is_understood).count();
+    if is_readable && understood == requirements.len() {
+        return None;
+    }
+    let how = if understood > 0 { "partially ignored" } else { "ignored" };
+    Some(format!("spec.resourceAttributes.{name} {how} due to parse error"))
 }
 
 fn subject_of(spec: &Value) -> User {
@@ -155,7 +175,7 @@ fn metadata_error(review: &Value, is_local: bool) -> Option<::rules::field::Erro
 /// Selectors that a request would be confined to: said in one way, and in one way only.
 fn selector_errors(resource: &Value) -> Errors {
     let mut errors = Errors::new();
-    for name in ["fieldSelector", "labelSelector"] {
+    for name in SELECTORS {
         let selector = &resource[name];
         if selector.is_null() {
             continue;
@@ -173,6 +193,41 @@ fn selector_errors(resource: &Value) -> Errors {
             );
             errors.push(path.child("requirements").required(why));
         }
+        let requirements = selector["requirements"].as_array().into_iter().flatten();
+        for (i, requirement) in requirements.enumerate() {
+            let path = path.child("requirements").index(i);
+            errors.extend(requirement_errors(name == "fieldSelector", requirement, &path));
+        }
+    }
+    errors
+}
+
+/// What is wrong with one requirement. An operator that is not known is one of a newer client, who is told otherwise.
+fn requirement_errors(is_of_fields: bool, requirement: &Value, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    let (key, values) = (object::text(requirement, &["key"]), &requirement["values"]);
+    let values: Vec<&str> = values.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if is_of_fields && key.is_empty() {
+        errors.push(path.child("key").required("must be specified"));
+    }
+    match object::text(requirement, &["operator"]) {
+        "In" | "NotIn" if values.is_empty() => {
+            let why = "must be specified when `operator` is 'In' or 'NotIn'";
+            errors.push(path.child("values").required(why));
+        }
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+            errors.push(path.child("values").forbidden(why));
+        }
+        _ => {}
+    }
+    if !is_of_fields {
+        let key_path = path.child("key");
+        errors.extend(names::qualified_name(key).into_iter().map(|why| key_path.invalid(key, why)));
+        for (i, value) in values.iter().enumerate() {
+            let path = path.child("values").index(i);
+            errors.extend(names::label_value(value).into_iter().map(|why| path.invalid(*value, why)));
+        }
     }
     errors
 }
@@ -181,4 +236,44 @@ fn selector_errors(resource: &Value) -> Errors {
 fn printed(other: &Value) -> Printed {
     let text = |field: &str| object::text(other, &[field]);
     Printed::json(&json!({"Path": text("path"), "Verb": text("verb")}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule_6_8_selectors_that_are_not_understood_are_told_of() {
+        let check = |name: &str, selector: Value, expected: Option<&str>| {
+            let expected =
+                expected.map(|how| format!("spec.resourceAttributes.{name} {how} due to parse error"));
+            assert_eq!(ignored(name, &selector), expected, "{selector}");
+        };
+        let of = |operator: &str, values: Value| json!({"key": "a", "operator": operator, "values": values});
+        check("labelSelector", json!(null), None);
+        check("labelSelector", json!({"rawSelector": "a=b"}), None);
+        check("labelSelector", json!({"rawSelector": "a in"}), Some("ignored"));
+        check("fieldSelector", json!({"rawSelector": "a"}), Some("ignored"));
+        check("labelSelector", json!({"requirements": [of("Exists", json!([]))]}), None);
+        check("fieldSelector", json!({"requirements": [of("Exists", json!([]))]}), Some("ignored"));
+        let some = json!([of("In", json!(["x"])), of("Newer", json!([]))]);
+        check("fieldSelector", json!({"requirements": some}), Some("partially ignored"));
+    }
+
+    #[test]
+    fn rule_6_8_requirements_are_judged() {
+        let check = |is_of_fields: bool, requirement: Value, expected: &str| {
+            let errors = requirement_errors(is_of_fields, &requirement, &Path::new("r"));
+            let errors: Vec<String> = errors.iter().map(|error| error.path.clone()).collect();
+            assert_eq!(errors.join(" "), expected, "{requirement}");
+        };
+        check(true, json!({"key": "a", "operator": "In"}), "r.values");
+        check(true, json!({"key": "", "operator": "Newer"}), "r.key");
+        check(
+            false,
+            json!({"key": "a b", "operator": "Exists", "values": ["c d"]}),
+            "r.values r.key r.values[0]",
+        );
+        check(false, json!({"key": "a", "operator": "NotIn", "values": ["b"]}), "");
+    }
 }
