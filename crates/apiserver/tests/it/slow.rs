@@ -265,13 +265,14 @@ async fn more_than_is_read_is_refused() {
     let mut bodies = under.connect(b"http/1.1").await;
     let length = 4 * 1024 * 1024;
     let head = format!(
-        "POST /api/v1/namespaces HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\n\
+        "GET /version HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\n\r\n"
     );
     bodies.write_all(head.as_bytes()).await.expect("a head");
     let _ = bodies.write_all(&vec![b' '; length]).await;
     let answered = String::from_utf8(until_end(&mut bodies).await).expect("text");
-    assert!(answered.is_empty() || answered.starts_with("HTTP/1.1 413"), "{answered}");
+    let is_refused = answered.starts_with("HTTP/1.1 413") && answered.contains("\r\naudit-id: ");
+    assert!(answered.is_empty() || is_refused, "{answered}");
     under.serves_others().await;
 }
 
@@ -282,7 +283,7 @@ async fn clients_that_vanish_leave_nothing_behind() {
         let mut stream = under.connect(b"http/1.1").await;
         let head = match i % 2 {
             0 => "GET /livez HTTP/1.1\r\nHo",
-            _ => "POST /api/v1/namespaces HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{",
+            _ => UNFINISHED,
         };
         stream.write_all(head.as_bytes()).await.expect("a part");
         // Gone without a word: the other side gets a reset.
