@@ -22,6 +22,10 @@ use crate::strategy::traits::Traits;
 /// How long a request waits for a state that does not exist yet.
 const CATCH_UP: Duration = Duration::from_secs(3);
 
+/// Fields of which few objects have the same value.
+const FEW: [&str; 4] =
+    ["spec.nodeName", "status.nominatedNodeName", "involvedObject.name", "involvedObject.uid"];
+
 /// What a client selects.
 pub(crate) struct Selection {
     labels: Labels,
@@ -84,9 +88,13 @@ impl Selection {
         if let Some(name) = said(name, "metadata.name") {
             return scope.name(&name);
         }
-        // The index knows the fields of built-in kinds. That a field is empty, or not there, it may leave open.
+        // The index knows the fields of built-in kinds. That a field is empty, or not there, it may leave open. Within a
+        // namespace only a field that few objects share narrows more than the namespace does.
+        let is_within = namespaced && !namespace.is_empty();
         let is_indexed = |wanted: &&FieldRequirement| {
-            wanted.equal && !wanted.value.is_empty() && !wanted.field.starts_with("metadata.")
+            let field = wanted.field.as_str();
+            let is_narrow = if is_within { FEW.contains(&field) } else { !field.starts_with("metadata.") };
+            wanted.equal && !wanted.value.is_empty() && is_narrow
         };
         match self.fields.iter().find(is_indexed).filter(|_| self.custom.is_none()) {
             Some(FieldRequirement { field, value, .. }) => scope.field(field, value),
@@ -389,6 +397,8 @@ mod tests {
             "",
             all().namespace("n").field("spec.nodeName", "a"),
         );
+        check("status.phase=b", true, "n", "", all().namespace("n"));
+        check("status.phase=b", true, "", "", all().field("status.phase", "b"));
         check("spec.nodeName=", true, "", "", all());
         check("spec.nodeName!=a", true, "", "", all());
     }
