@@ -8,7 +8,7 @@ mod apply;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kube::api::{Api, DynamicObject, PartialObjectMeta};
 use reconcile::{Cache, Next, Queue, Tasks};
@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 
 use crate::Run;
 use crate::context::Context;
-use crate::discovery::{Served, discover};
+use crate::discovery::{Discovered, Served, discover};
 
 /// Events are told under this name.
 const SOURCE: &str = "garbage-collector-controller";
@@ -28,6 +28,8 @@ const AT_ONCE: usize = 32;
 const OWNER_PATIENCE: Duration = Duration::from_millis(100);
 /// Kinds of other API servers come and go unseen: the cluster is asked so often what it serves.
 const REDISCOVER: Duration = Duration::from_secs(30);
+/// Whoever waits for all of his dependents waits so long for a kind that cannot be listed, as Kubernetes does.
+const KIND_PATIENCE: Duration = Duration::from_secs(30);
 /// Changes of definitions come in crowds.
 const SETTLE: Duration = Duration::from_millis(200);
 
@@ -49,6 +51,7 @@ struct Shared {
 struct Watched {
     served: Served,
     cache: Cache<Metadata>,
+    since: Instant,
     /// The watch ends with it.
     _task: Tasks,
 }
@@ -96,7 +99,7 @@ impl Collector {
     async fn keep_watching(self) {
         loop {
             match discover(&self.context.client).await {
-                Ok(served) => self.watch(served),
+                Ok(found) => self.watch(found),
                 Err(error) => {
                     warn!(error = reconcile::chain(&error), "failed to ask what the cluster serves");
                 }
@@ -108,29 +111,34 @@ impl Collector {
         }
     }
 
-    fn watch(&self, served: Vec<Served>) {
+    fn watch(&self, found: Discovered) {
+        let Discovered { served, silent } = found;
         let served: BTreeMap<String, Served> = served
             .into_iter()
             .filter(|kind| kind.is_collectable() && !is_ignored(kind))
             .map(|kind| (format!("{}/{}", kind.name(), kind.resource.version), kind))
             .collect();
+        if served.is_empty() {
+            // No cluster serves nothing.
+            return;
+        }
         let mut kinds = self.kinds();
-        let gone: Vec<String> = kinds.keys().filter(|name| !served.contains_key(*name)).cloned().collect();
-        for name in gone {
+        let is_over = |name: &String, kind: &Watched| {
+            !served.contains_key(name) && !silent.contains(&kind.served.resource.api_version)
+        };
+        let over: Vec<String> =
+            kinds.iter().filter(|(name, kind)| is_over(name, kind)).map(|(name, _)| name.clone()).collect();
+        for name in over {
             debug!(kind = name, "no longer served");
             if let Some(kind) = kinds.remove(&name) {
-                // Its objects are gone, as far as anybody can tell; so nothing waits for them.
-                let still = served.values().any(|other| other.name() == kind.served.name());
-                if !still {
-                    self.forget_kind(&kind.served);
-                }
+                self.lose_sight_of(&kind.served);
             }
         }
         for (name, served) in served {
             kinds.entry(name).or_insert_with(|| {
                 let mut task = Tasks::new();
                 let cache = self.follow(&served, &mut task);
-                Watched { served, cache, _task: task }
+                Watched { served, cache, since: Instant::now(), _task: task }
             });
         }
     }
@@ -160,18 +168,21 @@ impl Collector {
             .start(task)
     }
 
-    fn forget_kind(&self, served: &Served) {
+    /// Its objects cannot be watched any more. They may exist, and so own what they own; but nothing waits for them.
+    fn lose_sight_of(&self, served: &Served) {
         let mut graph = self.graph();
         let (group, kind) = (&served.resource.group, &served.resource.kind);
-        let gone: Vec<String> = graph.of_kind(group, kind).map(str::to_owned).collect();
-        let look: BTreeSet<String> = gone.iter().flat_map(|uid| graph.gone(uid)).collect();
+        let lost: Vec<String> = graph.of_kind(group, kind).map(str::to_owned).collect();
+        let look: BTreeSet<String> = lost.iter().flat_map(|uid| graph.lost_sight_of(uid)).collect();
         drop(graph);
         self.enqueue(look);
     }
 
+    /// Whether all objects are known, as far as that can be waited for.
     fn is_ready(&self) -> bool {
         let kinds = self.kinds();
-        !kinds.is_empty() && kinds.values().all(|kind| kind.cache.is_ready())
+        let known = |kind: &Watched| kind.cache.is_ready() || kind.since.elapsed() >= KIND_PATIENCE;
+        !kinds.is_empty() && kinds.values().all(known)
     }
 
     fn seen(&self, object: Object) {
@@ -253,4 +264,41 @@ enum Error {
     Change { object: String, source: kube::Error },
     #[error("failed to delete {object}")]
     Delete { object: String, source: kube::Error },
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::Client;
+    use reconcile::Clock;
+
+    use super::*;
+
+    /// One kind that cannot be listed does not keep all that is deleted in the foreground.
+    #[tokio::test]
+    async fn a_kind_that_cannot_be_listed_is_not_waited_for_for_ever() {
+        let nowhere = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
+        let client = Client::try_from(nowhere).expect("a client");
+        let mut tasks = Tasks::new();
+        let context = Context::new(client, crate::Settings::default(), Clock::system(), &mut tasks);
+        let shared = Shared {
+            graph: Mutex::new(Graph::default()),
+            kinds: Mutex::new(BTreeMap::new()),
+            changed: Notify::new(),
+        };
+        let collector = Collector { context, shared: Arc::new(shared), queue: Queue::new() };
+        assert!(!collector.is_ready(), "nothing is known");
+        collector.watch(Discovered { served: vec![Served::collectable("things")], ..Discovered::default() });
+        assert!(!collector.is_ready(), "its objects may still be told");
+        let long_ago = Instant::now().checked_sub(KIND_PATIENCE).expect("a machine that has run for a while");
+        collector.kinds().values_mut().for_each(|kind| kind.since = long_ago);
+        assert!(collector.is_ready());
+        // Nothing served at all is a mistake, and a server that does not answer has not lost its objects.
+        collector.watch(Discovered::default());
+        let other = || vec![Served::collectable("others")];
+        let silent = BTreeSet::from(["example.com/v1".to_owned()]);
+        collector.watch(Discovered { served: other(), silent });
+        assert_eq!(collector.kinds().len(), 2);
+        collector.watch(Discovered { served: other(), ..Discovered::default() });
+        assert_eq!(collector.kinds().len(), 1);
+    }
 }

@@ -106,8 +106,8 @@ async fn report(context: &Context, namespace: &Namespace, progress: &Progress) -
 
 async fn delete_content(context: &Context, namespace: &str) -> Progress {
     let mut progress = Progress::default();
-    let served = match discover(&context.client).await {
-        Ok(served) => served,
+    let found = match discover(&context.client).await {
+        Ok(found) => found,
         Err(error) => {
             progress.discovery_error = Some(reconcile::chain(&error));
             return progress;
@@ -115,7 +115,7 @@ async fn delete_content(context: &Context, namespace: &str) -> Progress {
     };
     let deletable = |kind: &&Served| kind.namespaced && kind.supports(verbs::DELETE);
     let (pods, others): (Vec<&Served>, Vec<&Served>) =
-        served.iter().filter(deletable).partition(|kind| kind.name() == "pods");
+        found.served.iter().filter(deletable).partition(|kind| kind.name() == "pods");
     for kinds in [pods, others] {
         let deletions = kinds.iter().map(|kind| delete_kind(context, kind, namespace).boxed());
         let results = api::together(KINDS_AT_ONCE, deletions.collect()).await;
@@ -141,6 +141,10 @@ async fn delete_content(context: &Context, namespace: &str) -> Progress {
             break;
         }
     }
+    // What there is of the rest goes meanwhile; the namespace waits for those that may serve more.
+    let (silent, why) = (found.silent.len(), found.failure());
+    progress.discovery_error =
+        why.map(|why| format!("Discovery failed for some groups, {silent} failing: {why}"));
     progress
 }
 

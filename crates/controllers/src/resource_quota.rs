@@ -214,7 +214,7 @@ impl Controller {
             self.wait(kinds).await;
             return Ok(false);
         }
-        let served = discover(&self.context.client).await?;
+        let served = discover(&self.context.client).await?.served;
         let mut unknown = false;
         for kind in kinds {
             let found = served

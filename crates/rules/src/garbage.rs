@@ -1,7 +1,7 @@
 //! Who owns whom in a cluster, and what follows when an owner goes.
 //!
 //! A [`Graph`] holds what is known of every object: its owners, and whether it is being deleted and how. It is told
-//! what is [seen](Graph::seen) and what is [gone](Graph::gone), and answers which objects deserve a look; a look
+//! what is [seen](Graph::seen), what is [gone](Graph::gone) and what it [cannot see](Graph::lost_sight_of), and answers which objects deserve a look; a look
 //! [decides](Graph::decide) one [`Step`]. Whether an owner that the graph does not know exists is for the caller to find
 //! out, from the cluster itself ([`Graph::unknown_owners`]): an object is never given up on hearsay.
 //!
@@ -227,6 +227,12 @@ impl Graph {
     /// Takes out an object that is gone, and returns whom to look at: its dependents, and owners that waited for it.
     pub fn gone(&mut self, uid: &str) -> BTreeSet<String> {
         self.remember_gone(uid);
+        self.lost_sight_of(uid)
+    }
+
+    /// Takes out an object that can be watched no longer, and returns whom to look at. It may well exist: whether its
+    /// dependents have an owner is for the cluster to say.
+    pub fn lost_sight_of(&mut self, uid: &str) -> BTreeSet<String> {
         let Some(object) = self.objects.remove(uid) else { return BTreeSet::new() };
         self.unlink(&object);
         let mut look: BTreeSet<String> = self.dependents.get(uid).into_iter().flatten().cloned().collect();

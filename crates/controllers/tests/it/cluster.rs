@@ -7,7 +7,10 @@ use apiserver::Cluster;
 use controllers::{Metrics, Selection, Settings};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{
+    Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+};
 use kube::{Client, Resource};
 use reconcile::{Clock, Tasks};
 use serde::Serialize;
@@ -65,6 +68,37 @@ where
 {
     let object: K = serde_json::from_value(object).expect("an object of that kind");
     api(client).create(&PostParams::default(), &object).await.expect("created")
+}
+
+/// Defines a kind `Thing` of `example.com/v1`, which has replicas and a scale, and waits until it is served.
+pub(crate) async fn define(client: &Client) {
+    let definition = json!({
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+                "subresources": {
+                    "status": {},
+                    "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"},
+                },
+            }],
+        },
+    });
+    let definition: CustomResourceDefinition = serde_json::from_value(definition).expect("a definition");
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    definitions.create(&PostParams::default(), &definition).await.expect("defined");
+    eventually("things are served", || async { things(client).list(&ListParams::default()).await.ok() })
+        .await;
+}
+
+/// The objects of that kind in namespace `default`.
+pub(crate) fn things(client: &Client) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Thing"));
+    Api::namespaced_with(client.clone(), "default", &resource)
 }
 
 /// Waits until `look` finds something, and returns it.

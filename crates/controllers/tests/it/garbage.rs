@@ -2,12 +2,13 @@
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 use testkit::ControlPlane;
 
-use crate::cluster::{api, create, embedded, eventually, start};
+use crate::cluster::{api, create, define, embedded, eventually, start, things};
 use crate::job::job;
 
 fn owned_by(kind: &str, version: &str, owner: &str, uid: Option<&String>, blocks: bool) -> Value {
@@ -94,6 +95,53 @@ async fn orphan(client: &Client) {
     let dependent = api::<ConfigMap>(client).get("dependent").await.expect("it stays");
     assert_eq!(dependent.metadata.owner_references, None);
     api::<ConfigMap>(client).delete("dependent", &DeleteParams::default()).await.expect("deleted");
+}
+
+async fn serve(client: &Client, served: bool) {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let mut definition = definitions.get("things.example.com").await.expect("the definition");
+    definition.spec.versions[0].served = served;
+    definitions.replace("things.example.com", &PostParams::default(), &definition).await.expect("changed");
+}
+
+/// A definition that is not served for a while, or an API service that is made anew, costs nobody what it owns.
+#[tokio::test]
+async fn what_objects_own_outlives_that_their_kind_is_not_served() {
+    let cluster = embedded("garbage-collector-controller").await;
+    let client = &cluster.client;
+    let maps: Api<ConfigMap> = api(client);
+    define(client).await;
+    let things = things(client);
+    let thing = |metadata: Value| {
+        let object = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata});
+        serde_json::from_value::<DynamicObject>(object).expect("an object")
+    };
+    let owner = things.create(&PostParams::default(), &thing(json!({"name": "owner"}))).await.expect("made");
+    map(client, "child", owned_by("Thing", "example.com/v1", "owner", owner.metadata.uid.as_ref(), false))
+        .await;
+    // This one tells when the collector has lost sight of the kind: nothing that it sees holds it up any more.
+    let waiter = map(client, "waiter", json!([])).await;
+    let held = json!({
+        "name": "held",
+        "finalizers": ["example.com/held"],
+        "ownerReferences": owned_by("ConfigMap", "v1", "waiter", waiter.metadata.uid.as_ref(), true),
+    });
+    things.create(&PostParams::default(), &thing(held)).await.expect("made");
+    maps.delete("waiter", &DeleteParams::foreground()).await.expect("deleted");
+    eventually("the collector sees what holds it up", || async {
+        things.get("held").await.expect("it is held").metadata.deletion_timestamp
+    })
+    .await;
+    serve(client, false).await;
+    left(client, &["child"]).await;
+    serve(client, true).await;
+    eventually("it is served again", || async {
+        things.get_opt("owner").await.ok().flatten().filter(|found| found.metadata.uid == owner.metadata.uid)
+    })
+    .await;
+    assert_eq!(names(client).await, ["child"], "its owner was there all the time");
+    things.delete("owner", &DeleteParams::background()).await.expect("deleted");
+    left(client, &[]).await;
 }
 
 #[tokio::test]

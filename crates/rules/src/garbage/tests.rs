@@ -98,6 +98,31 @@ fn an_owner_that_nobody_knows_is_asked_for() {
     assert!(world.unknown("pod").is_empty());
 }
 
+/// A definition that is not served for a while takes nothing with it.
+#[test]
+fn an_owner_that_cannot_be_watched_any_more_is_not_gone() {
+    let mut world = World::new();
+    world.seen(object("ns/thing", &[]), &[]);
+    world.seen(object("ns/pod", &["thing"]), &[]);
+    let look = world.graph.lost_sight_of("thing");
+    assert_eq!(look.iter().collect::<Vec<_>>(), ["pod"]);
+    assert_eq!(world.unknown("pod"), ["thing"], "only the cluster can say whether it is there");
+    world.decides("pod", &[("thing", Owner::Solid)], Step::Nothing);
+    world.seen(object("ns/thing", &[]), &[]);
+    assert!(world.unknown("pod").is_empty());
+    world.decides("pod", &[], Step::Nothing);
+}
+
+/// What an owner waited for cannot hold it up when nobody sees it any more.
+#[test]
+fn a_dependent_that_cannot_be_watched_any_more_blocks_nobody() {
+    let mut world = World::new();
+    world.seen(deleting(object("ns/owner", &[]), FOREGROUND), &["owner"]);
+    world.seen(object("ns/thing", &["owner!"]), &["owner", "thing"]);
+    assert_eq!(world.graph.lost_sight_of("thing").iter().collect::<Vec<_>>(), ["owner"]);
+    world.decides("owner", &[], Step::FinishForeground);
+}
+
 #[test]
 fn a_dependent_with_another_owner_stays() {
     let mut world = World::new();
