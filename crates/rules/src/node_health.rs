@@ -12,6 +12,8 @@ use crate::quota::affinity::tolerates;
 const VOUCHED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+/// Nodes with this label do not tell whether the cluster is disrupted.
+const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// What follows from a condition with this value: a taint that keeps new pods off.
 const TAINTS: [(&str, &str, &str); 6] = [
@@ -78,8 +80,18 @@ pub fn conditions_of_lost(node: &Node, now: Timestamp) -> Option<Vec<NodeConditi
     (after != before).then_some(after)
 }
 
-/// The taints of a node as they follow from its conditions; `None` if it has them. Taints of others stay.
-pub fn taints(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
+/// Whether no node is ready: then it is more likely that nothing can be heard than that all are lost. Nodes with the
+/// label `node.kubernetes.io/exclude-disruption` do not count.
+pub fn is_disrupted<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> bool {
+    let excluded = |node: &Node| node.metadata.labels.as_ref().is_some_and(|it| it.contains_key(EXCLUDED));
+    let mut counted = nodes.into_iter().filter(|node| !excluded(node)).peekable();
+    let is_ready = |node| condition(node, "Ready").is_some_and(|ready| ready.status == "True");
+    counted.peek().is_some() && !counted.any(is_ready)
+}
+
+/// The taints of a node as they follow from its conditions; `None` if it has them. Taints of others stay. While the
+/// whole cluster is [disrupted](is_disrupted) none makes pods go.
+pub fn taints(node: &Node, disrupted: bool, now: Timestamp) -> Option<Vec<Taint>> {
     let spec = node.spec.clone().unwrap_or_default();
     let before = spec.taints.unwrap_or_default();
     let value = |kind: &str| condition(node, kind).map(|condition| condition.status.as_str());
@@ -87,7 +99,7 @@ pub fn taints(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
     for (kind, bad, key) in TAINTS {
         if value(kind) == Some(bad) {
             wanted.push((key, "NoSchedule"));
-            if kind == "Ready" {
+            if kind == "Ready" && !disrupted {
                 wanted.push((key, "NoExecute"));
             }
         }
@@ -210,18 +222,44 @@ mod tests {
             list.collect::<Vec<_>>().join(" ")
         };
         let theirs = json!({"taints": [{"key": "gpu", "effect": "NoSchedule"}]});
-        assert_eq!(taints(&node(Some(("True", 1)), theirs.clone()), at(1)), None);
+        assert_eq!(taints(&node(Some(("True", 1)), theirs.clone()), false, at(1)), None);
         assert_eq!(
-            print(taints(&node(Some(("Unknown", 1)), theirs), at(1))),
+            print(taints(&node(Some(("Unknown", 1)), theirs), false, at(1))),
             "gpu:NoSchedule unreachable:NoSchedule unreachable:NoExecute"
         );
         let unready = json!({"unschedulable": true, "taints": [{"key": UNREACHABLE, "effect": "NoExecute"}]});
         assert_eq!(
-            print(taints(&node(Some(("False", 1)), unready), at(1))),
+            print(taints(&node(Some(("False", 1)), unready), false, at(1))),
             "not-ready:NoSchedule not-ready:NoExecute unschedulable:NoSchedule"
         );
         let well = json!({"taints": [{"key": NOT_READY, "effect": "NoSchedule"}, {"key": "gpu", "effect": "NoExecute"}]});
-        assert_eq!(print(taints(&node(Some(("True", 1)), well), at(1))), "gpu:NoExecute");
+        assert_eq!(print(taints(&node(Some(("True", 1)), well), false, at(1))), "gpu:NoExecute");
+    }
+
+    #[test]
+    fn no_pod_has_to_go_while_no_node_is_ready() {
+        let (ready, lost) = (node(Some(("True", 1)), json!({})), node(Some(("Unknown", 1)), json!({})));
+        let silent = node(None, json!({}));
+        let mut excluded = ready.clone();
+        excluded.metadata.labels = Some(BTreeMap::from([(EXCLUDED.to_owned(), String::new())]));
+        for (nodes, expected) in [
+            (vec![], false),
+            (vec![&lost], true),
+            (vec![&lost, &silent], true),
+            (vec![&lost, &ready], false),
+            (vec![&lost, &excluded], true),
+            (vec![&excluded], false),
+        ] {
+            assert_eq!(is_disrupted(nodes.iter().copied()), expected, "{nodes:?}");
+        }
+        let tainted = json!({"taints": [
+            {"key": UNREACHABLE, "effect": "NoSchedule"},
+            {"key": UNREACHABLE, "effect": "NoExecute"},
+            {"key": "mine", "effect": "NoExecute"},
+        ]});
+        let after = taints(&node(Some(("Unknown", 1)), tainted), true, at(1)).unwrap();
+        let after: Vec<(&str, &str)> = after.iter().map(|it| (it.key.as_str(), it.effect.as_str())).collect();
+        assert_eq!(after, [(UNREACHABLE, "NoSchedule"), ("mine", "NoExecute")]);
     }
 
     #[test]
