@@ -1,20 +1,24 @@
 //! Keeps the status of pod disruption budgets, on which evictions depend.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
-use kube::api::Api;
+use kube::api::{Api, DynamicObject, ObjectMeta};
 use reconcile::{Key, Next, Queue};
-use rules::disruption::decide;
-use rules::job::spec as job_spec;
+use rules::disruption::{decide, fail_safe, needs_scale};
 use rules::meta::{controller_of, selector};
 
 use crate::context::Context;
+use crate::discovery::{Served, discover};
 use crate::{Run, api};
+
+/// Events are told under this name.
+const SOURCE: &str = "controllermanager";
 
 /// Budgets that are worked on at once.
 const AT_ONCE: usize = 8;
@@ -26,8 +30,9 @@ pub(crate) fn prepare(context: &Context) -> Run {
     let queue: Queue<Key> = Queue::new();
     let kinds = &context.kinds;
     let budgets = kinds.disruption_budgets.feeding(&queue);
-    let (pods, jobs, stateful) = (kinds.pods.wanted(), kinds.jobs.wanted(), kinds.stateful_sets.wanted());
-    let (sets, controllers) = (kinds.replica_sets.wanted(), kinds.replication_controllers.wanted());
+    let (pods, deployments) = (kinds.pods.wanted(), kinds.deployments.wanted());
+    let (sets, stateful) = (kinds.replica_sets.wanted(), kinds.stateful_sets.wanted());
+    let controllers = kinds.replication_controllers.wanted();
     let (line, known) = (queue.clone(), budgets.clone());
     pods.on_change(move |change| {
         if !known.is_ready() {
@@ -44,7 +49,7 @@ pub(crate) fn prepare(context: &Context) -> Run {
     let reads = [
         budgets.filled(),
         pods.filled(),
-        jobs.filled(),
+        deployments.filled(),
         sets.filled(),
         controllers.filled(),
         stateful.filled(),
@@ -64,9 +69,17 @@ async fn sync(context: Context, key: Key) -> Result<Next, Error> {
     let guarded =
         pods.iter().filter(|pod| selector::matches(wanted, pod.labels()) == Some(true) && !ended(pod));
     let guarded: Vec<&Pod> = guarded.map(Arc::as_ref).collect();
-    let scale = scale(context, &key, &guarded);
     let now = context.clock.now();
-    let (status, look_again) = decide(&budget, &guarded, &scale, now);
+    let scale = if needs_scale(&budget) { scale(context, &key.namespace, &guarded).await } else { Ok(0) };
+    let (status, look_again) = match scale {
+        Ok(scale) => decide(&budget, &guarded, scale, now),
+        Err(why) => {
+            let message = format!("Failed to calculate the number of expected pods: {why}");
+            let reason = "CalculateExpectedPodCountFailed";
+            context.events.tell(SOURCE, &*budget, "Warning", reason, message);
+            (fail_safe(&budget, &why, now), None)
+        }
+    };
     if let Some(status) = status {
         let mut changed = (*budget).clone();
         changed.status = Some(status);
@@ -83,31 +96,88 @@ async fn sync(context: Context, key: Key) -> Result<Next, Error> {
     Ok(wait.map_or(Next::Done, Next::After))
 }
 
-/// How many pods the controllers of these pods want, by the controller's uid.
-fn scale(context: &Context, key: &Key, pods: &[&Pod]) -> BTreeMap<String, i32> {
-    let kinds = &context.kinds;
-    let mut scale = BTreeMap::new();
-    for owner in pods.iter().filter_map(|pod| controller_of(&pod.metadata)) {
-        let named = Key::new(&key.namespace, &owner.name);
-        let wanted = match owner.kind.as_str() {
-            "ReplicaSet" => {
-                kinds.replica_sets.get(&named).map(|it| it.spec.clone().unwrap_or_default().replicas)
-            }
-            "ReplicationController" => kinds
-                .replication_controllers
-                .get(&named)
-                .map(|it| it.spec.clone().unwrap_or_default().replicas),
-            "StatefulSet" => {
-                kinds.stateful_sets.get(&named).map(|it| it.spec.clone().unwrap_or_default().replicas)
-            }
-            "Job" => kinds.jobs.get(&named).map(|it| job_spec(&it).parallelism),
-            _ => None,
-        };
-        if let Some(wanted) = wanted {
-            scale.insert(owner.uid.clone(), wanted.unwrap_or(1));
+/// How many pods the controllers of these pods want; an error says why nobody knows. Pods without one do not count.
+async fn scale(context: &Context, namespace: &str, pods: &[&Pod]) -> Result<i32, String> {
+    let mut asked = BTreeSet::new();
+    let mut scale: BTreeMap<String, i32> = BTreeMap::new();
+    for pod in pods {
+        let Some(owner) = controller_of(&pod.metadata) else { continue };
+        if asked.insert(&owner.uid) {
+            let Some((uid, wanted)) = wanted_by(context, namespace, owner).await? else {
+                return Err(format!("found no controllers for pod {:?}", pod.name_any()));
+            };
+            scale.insert(uid, wanted);
         }
     }
-    scale
+    Ok(scale.into_values().fold(0, i32::saturating_add))
+}
+
+/// The controller that counts, by its uid, and how many pods it wants: the Deployment of a ReplicaSet, or the owner itself.
+async fn wanted_by(
+    context: &Context,
+    namespace: &str,
+    owner: &OwnerReference,
+) -> Result<Option<(String, i32)>, String> {
+    let kinds = &context.kinds;
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    let named = Key::new(namespace, &owner.name);
+    let is_meant = |meta: &ObjectMeta| meta.uid.as_ref() == Some(&owner.uid);
+    let own = |replicas: Option<i32>| Some((owner.uid.clone(), replicas.unwrap_or(1)));
+    let known = match (group, owner.kind.as_str()) {
+        ("", "ReplicationController") => kinds
+            .replication_controllers
+            .get(&named)
+            .filter(|found| is_meant(&found.metadata))
+            .and_then(|found| own(found.spec.as_ref()?.replicas)),
+        ("apps", "StatefulSet") => kinds
+            .stateful_sets
+            .get(&named)
+            .filter(|found| is_meant(&found.metadata))
+            .and_then(|found| own(found.spec.as_ref()?.replicas)),
+        ("apps" | "extensions", "ReplicaSet") => {
+            let found = kinds.replica_sets.get(&named).filter(|found| is_meant(&found.metadata));
+            found.and_then(|found| match controller_of(&found.metadata) {
+                Some(deployment) if deployment.kind == "Deployment" => {
+                    let found = kinds.deployments.get(&Key::new(namespace, &deployment.name))?;
+                    let uid = found.uid().filter(|uid| *uid == deployment.uid)?;
+                    Some((uid, found.spec.as_ref()?.replicas.unwrap_or(1)))
+                }
+                _ => own(found.spec.as_ref()?.replicas),
+            })
+        }
+        _ => None,
+    };
+    if known.is_some() {
+        return Ok(known);
+    }
+    scale_of(context, namespace, owner).await
+}
+
+/// What an owner of any kind says by its scale.
+async fn scale_of(
+    context: &Context,
+    namespace: &str,
+    owner: &OwnerReference,
+) -> Result<Option<(String, i32)>, String> {
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    let found = discover(&context.client).await.map_err(|error| api::message(&error))?.served;
+    let is_meant = |kind: &&Served| kind.resource.group == group && kind.resource.kind == owner.kind;
+    let Some(kind) = found.iter().find(is_meant) else {
+        return Err(format!("no matches for kind {:?} in version {:?}", owner.kind, owner.api_version));
+    };
+    if !kind.has_scale {
+        return Err(format!("{} does not implement the scale subresource", kind.name()));
+    }
+    let objects: Api<DynamicObject> = Api::namespaced_with(context.client.clone(), namespace, &kind.resource);
+    match objects.get_scale(&owner.name).await {
+        Ok(scale) if scale.metadata.uid.as_ref() == Some(&owner.uid) => {
+            let wanted = scale.spec.and_then(|spec| spec.replicas).unwrap_or(0);
+            Ok(Some((owner.uid.clone(), wanted)))
+        }
+        Ok(_) => Ok(None),
+        Err(error) if api::is_not_found(&error) => Ok(None),
+        Err(error) => Err(api::message(&error)),
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

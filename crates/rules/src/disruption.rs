@@ -8,43 +8,34 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatu
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::meta::controller_of;
 use crate::replicas::ready_since;
 
 /// A pod whose eviction was granted and that has not gone after this time stays.
 const EVICTED_FOR: SignedDuration = SignedDuration::from_mins(2);
 
+/// Whether a budget depends on how many pods the controllers of its pods want.
+pub fn needs_scale(budget: &PodDisruptionBudget) -> bool {
+    let spec = budget.spec.as_ref();
+    spec.is_some_and(|spec| {
+        spec.max_unavailable.is_some() || matches!(spec.min_available, Some(IntOrString::String(_)))
+    })
+}
+
 /// The next status of a budget, and when it has to be looked at again. `pods` are those that its selector matches;
-/// `scale` says how many pods their controllers want, by the controller's uid. `None` if the status says it all.
+/// `scale` says how many pods their controllers want, if the budget [needs it](needs_scale). `None` if the status says it all.
 pub fn decide(
     budget: &PodDisruptionBudget,
     pods: &[&Pod],
-    scale: &BTreeMap<String, i32>,
+    scale: i32,
     now: Timestamp,
 ) -> (Option<PodDisruptionBudgetStatus>, Option<Timestamp>) {
     let spec = budget.spec.clone().unwrap_or_default();
     let known = budget.status.clone().unwrap_or_default();
     let all = i32::try_from(pods.len()).unwrap_or(i32::MAX);
-    let of_controllers = || {
-        let mut owners: Vec<&str> = pods
-            .iter()
-            .filter_map(|pod| controller_of(&pod.metadata))
-            .map(|owner| owner.uid.as_str())
-            .collect();
-        owners.sort_unstable();
-        owners.dedup();
-        owners.into_iter().filter_map(|uid| scale.get(uid)).sum::<i32>()
-    };
     let (expected, desired) = match (&spec.max_unavailable, &spec.min_available) {
-        (Some(most), _) => {
-            let expected = of_controllers();
-            (expected, (expected - scaled(most, expected)).max(0))
-        }
+        (Some(most), _) => (scale, (scale - scaled(most, scale)).max(0)),
         (None, Some(IntOrString::Int(least))) => (all, *least),
-        (None, Some(least)) => {
-            let expected = of_controllers();
-            (expected, scaled(least, expected))
-        }
+        (None, Some(least)) => (scale, scaled(least, scale)),
         (None, None) => (0, 0),
     };
     let mut evicted: BTreeMap<String, Time> = BTreeMap::new();
@@ -71,9 +62,27 @@ pub fn decide(
         disruptions_allowed: allowed,
         disrupted_pods: Some(evicted).filter(|evicted| !evicted.is_empty()),
         observed_generation: budget.metadata.generation,
-        conditions: Some(conditions(&known, allowed > 0, budget.metadata.generation, now)),
+        conditions: Some(conditions(&known, counted(allowed > 0), budget.metadata.generation, now)),
     };
     (Some(status).filter(|status| Some(status) != budget.status.as_ref()), look_again)
+}
+
+/// The next status of a budget when nobody can say how many pods there should be: none may be made to go. `None` if the
+/// status says so.
+pub fn fail_safe(
+    budget: &PodDisruptionBudget,
+    why: &str,
+    now: Timestamp,
+) -> Option<PodDisruptionBudgetStatus> {
+    let known = budget.status.clone().unwrap_or_default();
+    let failed = ("False", "SyncFailed", why);
+    let conditions = Some(conditions(&known, failed, known.observed_generation, now));
+    let status = PodDisruptionBudgetStatus { disruptions_allowed: 0, conditions, ..known };
+    Some(status).filter(|status| Some(status) != budget.status.as_ref())
+}
+
+fn counted(allowed: bool) -> (&'static str, &'static str, &'static str) {
+    if allowed { ("True", "SufficientPods", "") } else { ("False", "InsufficientPods", "") }
 }
 
 /// A number, or a percentage of another, rounded up.
@@ -89,17 +98,16 @@ fn scaled(value: &IntOrString, of: i32) -> i32 {
 
 fn conditions(
     known: &PodDisruptionBudgetStatus,
-    allowed: bool,
+    (status, reason, message): (&str, &str, &str),
     generation: Option<i64>,
     now: Timestamp,
 ) -> Vec<Condition> {
     let mut conditions = known.conditions.clone().unwrap_or_default();
-    let (status, reason) = if allowed { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
     let mut new = Condition {
         type_: "DisruptionAllowed".to_owned(),
         status: status.to_owned(),
         reason: reason.to_owned(),
-        message: String::new(),
+        message: message.to_owned(),
         observed_generation: generation,
         last_transition_time: Time(now),
     };
@@ -128,7 +136,7 @@ mod tests {
     fn pod(name: &str, ready: bool) -> Pod {
         let ready = if ready { "True" } else { "False" };
         serde_json::from_value(json!({
-            "metadata": {"name": name, "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": true}]},
+            "metadata": {"name": name},
             "status": {"conditions": [{"type": "Ready", "status": ready}]},
         }))
         .unwrap()
@@ -144,7 +152,7 @@ mod tests {
     fn how_many_may_go() {
         let pods = [pod("a", true), pod("b", true), pod("c", true), pod("d", false)];
         let pods: Vec<&Pod> = pods.iter().collect();
-        let scale = BTreeMap::from([("rs".to_owned(), 5)]);
+        let scale = 5;
         for (spec, expected) in [
             (json!({"minAvailable": 2}), (4, 2, 3, 1)),
             (json!({"minAvailable": 4}), (4, 4, 3, 0)),
@@ -153,7 +161,7 @@ mod tests {
             (json!({"maxUnavailable": "30%"}), (5, 3, 3, 0)),
             (json!({"maxUnavailable": 9}), (5, 0, 3, 3)),
         ] {
-            let (status, _) = decide(&budget(spec.clone(), json!(null)), &pods, &scale, at(100));
+            let (status, _) = decide(&budget(spec.clone(), json!(null)), &pods, scale, at(100));
             let status = status.unwrap();
             let got = (
                 status.expected_pods,
@@ -162,17 +170,19 @@ mod tests {
                 status.disruptions_allowed,
             );
             assert_eq!(got, expected, "{spec}");
+            let needs = spec["maxUnavailable"] != json!(null) || spec["minAvailable"].is_string();
+            assert_eq!(needs_scale(&budget(spec.clone(), json!(null))), needs, "{spec}");
         }
         let (status, look_again) = decide(
             &budget(json!({"minAvailable": 2}), json!({"a": at(50).to_string()})),
             &pods,
-            &scale,
+            scale,
             at(100),
         );
         assert_eq!(status.unwrap().disruptions_allowed, 0, "one is on its way out");
         assert_eq!(look_again, Some(at(170)));
         let stale = budget(json!({"minAvailable": 2}), json!({"a": at(50).to_string()}));
-        let (status, _) = decide(&stale, &pods, &scale, at(171));
+        let (status, _) = decide(&stale, &pods, scale, at(171));
         let status = status.unwrap();
         assert_eq!(
             (status.disruptions_allowed, status.disrupted_pods.clone()),
@@ -181,6 +191,33 @@ mod tests {
         );
         let mut settled = stale;
         settled.status = Some(status);
-        assert_eq!(decide(&settled, &pods, &scale, at(172)), (None, None), "nothing new");
+        assert_eq!(decide(&settled, &pods, scale, at(172)), (None, None), "nothing new");
+    }
+
+    #[test]
+    fn none_may_go_when_nobody_knows_how_many_there_should_be() {
+        let pods = [pod("a", true), pod("b", true)];
+        let pods: Vec<&Pod> = pods.iter().collect();
+        let mut budget = budget(json!({"maxUnavailable": 1}), json!(null));
+        let (status, _) = decide(&budget, &pods, 2, at(100));
+        budget.status = status;
+        assert_eq!(budget.status.as_ref().unwrap().disruptions_allowed, 1);
+        budget.metadata.generation = Some(3);
+        let status = fail_safe(&budget, "why", at(101)).unwrap();
+        let condition = &status.conditions.as_ref().unwrap()[0];
+        assert_eq!(
+            (status.disruptions_allowed, status.current_healthy, condition.observed_generation),
+            (0, 2, Some(2)),
+            "what was counted before stays"
+        );
+        assert_eq!(
+            (&*condition.status, &*condition.reason, &*condition.message, condition.last_transition_time.0),
+            ("False", "SyncFailed", "why", at(101))
+        );
+        budget.status = Some(status);
+        assert_eq!(fail_safe(&budget, "why", at(102)), None);
+        let (status, _) = decide(&budget, &pods, 2, at(103));
+        let condition = &status.unwrap().conditions.unwrap()[0];
+        assert_eq!((&*condition.reason, &*condition.message), ("SufficientPods", ""));
     }
 }

@@ -4,6 +4,7 @@ mod beside;
 mod cluster;
 mod cron_job;
 mod deployment;
+mod disruption;
 mod garbage;
 mod guards;
 mod job;
