@@ -6,7 +6,7 @@
 
 mod write;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,8 +16,10 @@ use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
 use reconcile::Key;
-use rules::schedule::{self, DEFAULT_SCHEDULER, Placement, Pod, Snapshot, Waiting, preempt};
+use rules::schedule::preempt::{self, Preemption, Room};
+use rules::schedule::{self, DEFAULT_SCHEDULER, Placement, Pod, Snapshot, Waiting};
 use tokio::sync::Notify;
+use tokio::time::MissedTickBehavior;
 use tracing::{debug, warn};
 
 use crate::Run;
@@ -27,8 +29,12 @@ use crate::context::Context;
 const AT_ONCE: usize = 64;
 /// Decisions between two looks at what has changed.
 const BATCH: usize = 256;
-/// A pod whose write failed waits for so long.
+/// A pod whose write failed waits for so long, and each further time in a row twice as long, but no longer than
+/// [`LAST_RETRY`].
 const RETRY: Duration = Duration::from_millis(500);
+const LAST_RETRY: Duration = Duration::from_secs(10);
+/// So often those that fit nowhere are tried again although nothing has changed that should make a difference.
+const FLUSH: Duration = Duration::from_secs(5 * 60);
 
 /// What has changed and was not taken in yet.
 #[derive(Default)]
@@ -91,6 +97,7 @@ pub(crate) fn prepare(context: &Context) -> Run {
             snapshot: Snapshot::default(),
             waiting: Waiting::default(),
             given: BTreeSet::new(),
+            failures: BTreeMap::new(),
             start: 0,
         };
         scheduler.run().await;
@@ -104,6 +111,8 @@ struct Scheduler {
     waiting: Waiting,
     /// Pods that were given a node and do not show it yet, by uid.
     given: BTreeSet<String>,
+    /// How often what was decided of a pod could not be written, in a row, by uid.
+    failures: BTreeMap<String, u32>,
     start: usize,
 }
 
@@ -113,8 +122,21 @@ enum Written {
     Done,
     /// The pod has no node after all.
     NotBound(Key, String),
+    /// Those that were to go for a pod do not.
+    NotPreempted(Key, String),
     /// The pod is to be looked at again.
     Again(Key),
+}
+
+/// What becomes of the node that a pod was promised.
+#[derive(Debug)]
+enum Nomination {
+    /// What it was, or none.
+    Kept,
+    /// It is promised this one.
+    Made(String),
+    /// It is promised none any more.
+    Off,
 }
 
 type Writes = FuturesUnordered<BoxFuture<'static, Written>>;
@@ -122,6 +144,8 @@ type Writes = FuturesUnordered<BoxFuture<'static, Written>>;
 impl Scheduler {
     async fn run(mut self) {
         let mut writes = Writes::new();
+        let mut flush = tokio::time::interval(FLUSH);
+        flush.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.take_in(&writes);
             for _ in 0..BATCH {
@@ -137,6 +161,7 @@ impl Scheduler {
                 biased;
                 Some(written) = writes.next(), if !writes.is_empty() => self.written(written, &writes),
                 () = news.told.notified(), if idle => {}
+                _ = flush.tick() => self.waiting.try_again(),
                 () = tokio::task::yield_now(), if !idle => {}
             }
         }
@@ -149,18 +174,19 @@ impl Scheduler {
         let mut room = false;
         for key in changed.namespaces {
             match kinds.namespaces.get(&key) {
-                Some(namespace) => self.snapshot.set_namespace(&key.name, namespace.labels().clone()),
-                None => self.snapshot.remove_namespace(&key.name),
+                Some(namespace) => room |= self.snapshot.set_namespace(&key.name, namespace.labels().clone()),
+                None => room |= self.snapshot.remove_namespace(&key.name),
             }
         }
         for key in changed.nodes {
             match kinds.nodes.get(&key) {
                 Some(node) => room |= self.snapshot.set_node(&node),
-                None => self.snapshot.remove_node(&key.name),
+                None => room |= self.snapshot.remove_node(&key.name),
             }
         }
         for uid in changed.gone {
             self.given.remove(&uid);
+            self.failures.remove(&uid);
             self.waiting.remove(&uid);
             room |= self.snapshot.remove(&uid);
         }
@@ -186,6 +212,7 @@ impl Scheduler {
         }
         if let Some(node) = pod.node.clone() {
             self.given.remove(&pod.uid);
+            self.failures.remove(&pod.uid);
             self.waiting.remove(&pod.uid);
             let known = self.snapshot.placed(&pod.uid);
             let news = known.is_none_or(|known| {
@@ -210,7 +237,7 @@ impl Scheduler {
         }
         let why = self.waiting.add(pod.clone()).map(str::to_owned);
         if let Some(why) = why {
-            self.tell_why(&pod, why, None, writes);
+            self.tell_why(&pod, why, Nomination::Kept, writes);
         }
         false
     }
@@ -234,32 +261,51 @@ impl Scheduler {
                 let room = preempt::decide(&self.snapshot, &pod, &budgets, &mut failure);
                 let why = failure.to_string();
                 debug!(pod = %key(&pod), why, ?room, "not placed");
-                let nominated = room.map(|room| {
-                    let victims = room.victims.iter().filter_map(|uid| self.snapshot.placed(uid).cloned());
-                    let victims: Vec<Pod> = victims.collect();
-                    writes.push(
-                        write::preempt(self.context.clone(), pod.clone(), room.node.clone(), victims).boxed(),
-                    );
-                    room.node
-                });
-                match &nominated {
-                    Some(node) => {
-                        // The others that are like it may have to make room for themselves.
+                let nomination = match room {
+                    Room::Made(Preemption { node, victims }) => {
+                        let victims = victims.iter().filter_map(|uid| self.snapshot.placed(uid).cloned());
+                        let victims: Vec<Pod> = victims.collect();
+                        let write = write::preempt(self.context.clone(), pod.clone(), node.clone(), victims);
+                        writes.push(write.boxed());
+                        Nomination::Made(node)
+                    }
+                    Room::Nowhere if pod.nominated_node.is_some() => Nomination::Off,
+                    Room::Nowhere | Room::NotAsked => Nomination::Kept,
+                };
+                match &nomination {
+                    Nomination::Kept => {}
+                    // The others that are like it may have to make room for themselves.
+                    Nomination::Made(node) => {
                         let mut promised = pod.clone();
                         promised.nominated_node = Some(node.clone());
                         self.snapshot.promise(promised.clone(), node);
                         self.waiting.add(promised);
-                        self.waiting.failed(&pod.uid, why.clone());
                     }
-                    None => self.waiting.failed(&pod.uid, why.clone()),
+                    // Others may have what was kept for it.
+                    Nomination::Off => {
+                        self.snapshot.break_promise(&pod.uid);
+                        self.waiting.try_again();
+                        let mut without = pod.clone();
+                        without.nominated_node = None;
+                        self.waiting.add(without);
+                    }
                 }
-                self.tell_why(&pod, why, nominated, writes);
+                self.waiting.failed(&pod.uid, why.clone());
+                self.tell_why(&pod, why, nomination, writes);
             }
         }
     }
 
-    fn tell_why(&self, pod: &Pod, why: String, nominated: Option<String>, writes: &Writes) {
-        writes.push(write::tell_why(self.context.clone(), key(pod), why, nominated).boxed());
+    fn tell_why(&self, pod: &Pod, why: String, nomination: Nomination, writes: &Writes) {
+        writes.push(write::tell_why(self.context.clone(), key(pod), why, nomination).boxed());
+    }
+
+    /// Looks at a pod again after a wait, longer each time.
+    fn later(&mut self, key: Key, uid: &str, writes: &Writes) {
+        let failures = self.failures.entry(uid.to_owned()).or_default();
+        let wait = wait_after(*failures);
+        *failures = failures.saturating_add(1);
+        writes.push(tokio::time::sleep(wait).map(move |()| Written::Again(key)).boxed());
     }
 
     fn written(&mut self, written: Written, writes: &Writes) {
@@ -271,13 +317,30 @@ impl Scheduler {
                 if self.snapshot.remove(&uid) {
                     self.waiting.try_again();
                 }
-                writes.push(tokio::time::sleep(RETRY).map(move |()| Written::Again(key)).boxed());
+                self.later(key, &uid, writes);
             }
+            Written::NotPreempted(key, uid) => self.later(key, &uid, writes),
             Written::Again(key) => self.news.tell(|changed| changed.pods.extend([key])),
         }
     }
 }
 
+/// How long a pod waits after so many failures before this one.
+fn wait_after(failures: u32) -> Duration {
+    RETRY.saturating_mul(2_u32.saturating_pow(failures)).min(LAST_RETRY)
+}
+
 fn key(pod: &Pod) -> Key {
     Key::new(&pod.namespace, &pod.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_written_is_tried_less_and_less_often() {
+        let waits = [0, 1, 2, 4, 5, 1000].map(|failures| wait_after(failures).as_millis());
+        assert_eq!(waits, [500, 1000, 2000, 8000, 10_000, 10_000]);
+    }
 }

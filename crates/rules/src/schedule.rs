@@ -53,6 +53,9 @@ pub fn decide(snapshot: &Snapshot, pod: &Pod, start: usize) -> Result<Placement,
     if count == 0 {
         return Err(Failure::new(reasons));
     }
+    if filters::named_nodes(pod).is_some_and(|named| named.is_empty()) {
+        return Err(Failure::new(Reasons::everywhere(count, "pod affinity terms conflict")));
+    }
     let filters = Filters::prepare(snapshot, pod);
     // A node that was made free for this pod comes first.
     if let Some(nominated) = &pod.nominated_node

@@ -9,7 +9,7 @@ use rules::schedule::{DEFAULT_SCHEDULER, Pod};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use super::Written;
+use super::{Nomination, Written};
 use crate::api;
 use crate::context::Context;
 
@@ -50,7 +50,7 @@ pub(super) async fn bind(context: Context, key: Key, uid: String, node: String) 
 }
 
 /// Says why a pod waits, unless it says so already.
-pub(super) async fn tell_why(context: Context, key: Key, why: String, nominated: Option<String>) -> Written {
+pub(super) async fn tell_why(context: Context, key: Key, why: String, nomination: Nomination) -> Written {
     let Some(pod) = context.kinds.pods.get(&key) else { return Written::Done };
     let mut message = why;
     if message.len() > LONGEST {
@@ -68,7 +68,12 @@ pub(super) async fn tell_why(context: Context, key: Key, why: String, nominated:
             && known.reason.as_deref() == Some("Unschedulable")
             && known.message.as_deref() == Some(&message)
     });
-    let promised = nominated.is_none() || nominated == status.nominated_node_name;
+    let nominated = match nomination {
+        Nomination::Kept => status.nominated_node_name.clone(),
+        Nomination::Made(node) => Some(node),
+        Nomination::Off => None,
+    };
+    let promised = nominated == status.nominated_node_name;
     if !said {
         context.events.tell(DEFAULT_SCHEDULER, &*pod, "Warning", "FailedScheduling", message.clone());
     }
@@ -86,7 +91,7 @@ pub(super) async fn tell_why(context: Context, key: Key, why: String, nominated:
         ..PodCondition::default()
     };
     let mut change = json!({"conditions": [condition]});
-    if nominated.is_some() {
+    if !promised {
         change["nominatedNodeName"] = json!(nominated);
     }
     let pods: Api<core::Pod> = Api::namespaced(context.client.clone(), &key.namespace);
@@ -141,7 +146,7 @@ pub(super) async fn preempt(context: Context, preemptor: Pod, node: String, vict
             Err(error) if api::is_not_found(&error) || api::is_conflict(&error) => {}
             Err(error) => {
                 warn!(pod = %key, error = reconcile::chain(&error), "failed to preempt");
-                return Written::Again(Key::new(&preemptor.namespace, &preemptor.name));
+                return Written::NotPreempted(Key::new(&preemptor.namespace, &preemptor.name), preemptor.uid);
             }
         }
     }

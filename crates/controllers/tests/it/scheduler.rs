@@ -1,14 +1,14 @@
 //! Pods that get a node, wait for one, or make others go, on a real API server.
 
-use k8s_openapi::api::core::v1::{Event, Node, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod, ServiceAccount};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::Client;
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use reconcile::Tasks;
 use serde_json::{Value, json};
 use testkit::ControlPlane;
 
-use crate::cluster::{api, create, eventually, start};
+use crate::cluster::{api, create, embedded, eventually, start};
 
 async fn node(client: &Client, name: &str, cpu: &str) {
     let nodes: Api<Node> = Api::all(client.clone());
@@ -117,4 +117,88 @@ async fn p_4_9_pods_get_nodes() {
     let assigned = ("Scheduled".to_owned(), "Successfully assigned default/early to a".to_owned());
     assert!(told.contains(&assigned), "{told:?}");
     api::<Pod>(client).delete("vip", &DeleteParams::default()).await.expect("deleted");
+}
+
+/// Pods that wait are tried again when a node goes over which they would have to be spread, and when a namespace becomes
+/// one that they look into.
+#[tokio::test]
+async fn what_goes_away_or_changes_elsewhere_can_make_room() {
+    let cluster = embedded("scheduler").await;
+    let client = &cluster.client;
+    node(client, "a", "4").await;
+    node(client, "b", "4").await;
+    let nodes: Api<Node> = Api::all(client.clone());
+    let taint = Patch::Merge(json!({"spec": {"taints": [{"key": "mine", "effect": "NoSchedule"}]}}));
+    nodes.patch("b", &PatchParams::default(), &taint).await.expect("tainted");
+    for name in ["a", "b"] {
+        let labels = Patch::Merge(json!({"metadata": {"labels": {"kubernetes.io/hostname": name}}}));
+        nodes.patch(name, &PatchParams::default(), &labels).await.expect("labelled");
+    }
+    let spread = json!({"topologySpreadConstraints": [{
+        "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "spread"}},
+    }]});
+    let labelled = |name: &str, more: &Value| {
+        let mut pod = pod(name, "1", more);
+        pod["metadata"]["labels"] = json!({"app": "spread"});
+        pod
+    };
+    create::<Pod>(client, labelled("first", &json!({"nodeName": "a"}))).await;
+    create::<Pod>(client, labelled("second", &spread)).await;
+    why(
+        client,
+        "second",
+        "0/2 nodes are available: 1 node(s) didn't match pod topology spread constraints, 1 node(s) had untolerated \
+         taint(s). no new claims to deallocate, preemption: 0/2 nodes are available: 1 No preemption victims found for \
+         incoming pod, 1 Preemption is not helpful for scheduling.",
+    )
+    .await;
+    nodes.delete("b", &DeleteParams::default()).await.expect("deleted");
+    assert_eq!(node_of(client, "second").await, "a");
+
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let other = serde_json::from_value(json!({"metadata": {"name": "other"}})).expect("a namespace");
+    namespaces.create(&PostParams::default(), &other).await.expect("created");
+    let mut friend = labelled("friend", &json!({"nodeName": "a"}));
+    friend["metadata"]["labels"] = json!({"app": "friend"});
+    let friends: Api<Pod> = Api::namespaced(client.clone(), "other");
+    let friend = serde_json::from_value(friend).expect("a pod");
+    friends.create(&PostParams::default(), &friend).await.expect("created");
+    let near = json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "friend"}},
+        "namespaceSelector": {"matchLabels": {"team": "x"}},
+    }]}}});
+    create::<Pod>(client, pod("near", "1", &near)).await;
+    eventually("it waits", || async {
+        let status = api::<Pod>(client).get("near").await.expect("a pod").status?;
+        status.conditions?.into_iter().find(|condition| condition.reason.as_deref() == Some("Unschedulable"))
+    })
+    .await;
+    let label = Patch::Merge(json!({"metadata": {"labels": {"team": "x"}}}));
+    namespaces.patch("other", &PatchParams::default(), &label).await.expect("labelled");
+    assert_eq!(node_of(client, "near").await, "a");
+}
+
+/// A node that was promised to a pod is promised no more when nobody's end would help it.
+#[tokio::test]
+async fn a_promise_that_cannot_be_kept_is_taken_back() {
+    let cluster = embedded("scheduler").await;
+    let client = &cluster.client;
+    create::<Pod>(client, pod("huge", "100", &json!({}))).await;
+    let promised = Patch::Merge(json!({"status": {"nominatedNodeName": "a"}}));
+    api::<Pod>(client).patch_status("huge", &PatchParams::default(), &promised).await.expect("promised");
+    node(client, "a", "4").await;
+    eventually("it is promised nothing", || async {
+        let status = api::<Pod>(client).get("huge").await.expect("a pod").status?;
+        status.nominated_node_name.is_none().then_some(())
+    })
+    .await;
+    why(
+        client,
+        "huge",
+        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: \
+         1 Preemption is not helpful for scheduling.",
+    )
+    .await;
 }

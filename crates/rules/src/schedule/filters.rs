@@ -1,6 +1,6 @@
 //! May a pod go to a node? The filters in the order of Kubernetes; the first that objects gives the reason.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Taint};
 
@@ -14,6 +14,8 @@ use crate::quota::affinity::{matches, tolerates};
 /// The filters for one pod, with what they have to know of the whole cluster.
 pub(super) struct Filters<'a> {
     pod: &'a Pod,
+    /// The only nodes that are asked, if the pod names some.
+    named: Option<BTreeSet<&'a str>>,
     neighbours: Neighbours<'a>,
     spread: Spread<'a>,
 }
@@ -22,6 +24,7 @@ impl<'a> Filters<'a> {
     pub(super) fn prepare(snapshot: &'a Snapshot, pod: &'a Pod) -> Self {
         Filters {
             pod,
+            named: named_nodes(pod),
             neighbours: Neighbours::prepare(snapshot, pod, None),
             spread: Spread::prepare(snapshot, pod, None),
         }
@@ -31,6 +34,7 @@ impl<'a> Filters<'a> {
     pub(super) fn prepare_with(snapshot: &'a Snapshot, pod: &'a Pod, node: &'a Node) -> Self {
         Filters {
             pod,
+            named: named_nodes(pod),
             neighbours: Neighbours::prepare(snapshot, pod, Some(node)),
             spread: Spread::prepare(snapshot, pod, Some(node)),
         }
@@ -38,6 +42,9 @@ impl<'a> Filters<'a> {
 
     pub(super) fn check(&self, node: &Node) -> Result<(), Reason> {
         let pod = self.pod;
+        if self.named.as_ref().is_some_and(|named| !named.contains(node.name())) {
+            return Err(Reason::unresolvable("node(s) didn't satisfy plugin(s) [NodeAffinity]"));
+        }
         if node.unschedulable && !pod.tolerations.iter().any(|it| tolerates(it, &unschedulable_taint())) {
             return Err(Reason::unresolvable("node(s) were unschedulable"));
         }
@@ -57,9 +64,9 @@ impl<'a> Filters<'a> {
     }
 
     fn ports(&self, node: &Node) -> Result<(), Reason> {
-        let mut taken = self.others(node).flat_map(|pod| &pod.ports);
         let clash = |(protocol, port, address): &(String, i32, String)| {
             let same = |a: &str, b: &str| a.is_empty() || b.is_empty() || a == b;
+            let mut taken = self.others(node).flat_map(|pod| &pod.ports);
             taken.any(|(p, n, ip)| p == protocol && n == port && same(ip, address))
         };
         if self.pod.ports.iter().any(clash) {
@@ -120,6 +127,20 @@ pub(super) fn wants(pod: &Pod, node: &Node) -> bool {
     let selected = pod.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value));
     selected
         && pod.required_nodes.as_ref().is_none_or(|terms| terms.iter().any(|term| term_matches(term, node)))
+}
+
+/// The nodes that a pod's affinity names, if every term names some. None is left if terms contradict themselves.
+pub(super) fn named_nodes(pod: &Pod) -> Option<BTreeSet<&str>> {
+    let terms = pod.required_nodes.as_deref().filter(|terms| !terms.is_empty())?;
+    let all: Option<Vec<BTreeSet<&str>>> = terms.iter().map(named_by).collect();
+    Some(all?.into_iter().flatten().collect())
+}
+
+fn named_by(term: &NodeSelectorTerm) -> Option<BTreeSet<&str>> {
+    let fields = term.match_fields.iter().flatten();
+    let names = fields.filter(|field| field.key == "metadata.name" && field.operator == "In");
+    let sets = names.map(|field| field.values.iter().flatten().map(String::as_str).collect());
+    sets.reduce(|one: BTreeSet<&str>, other| one.intersection(&other).copied().collect())
 }
 
 /// Whether a node is what a term describes. An empty term describes none.

@@ -29,11 +29,17 @@ impl Reason {
 pub(super) struct Reasons {
     nodes: usize,
     by_node: BTreeMap<String, Reason>,
+    /// What keeps the pod from every node, before any is looked at.
+    everywhere: Option<&'static str>,
 }
 
 impl Reasons {
     pub(super) fn new(nodes: usize) -> Self {
-        Reasons { nodes, by_node: BTreeMap::new() }
+        Reasons { nodes, by_node: BTreeMap::new(), everywhere: None }
+    }
+
+    pub(super) fn everywhere(nodes: usize, text: &'static str) -> Self {
+        Reasons { everywhere: Some(text), ..Reasons::new(nodes) }
     }
 
     pub(super) fn add(&mut self, node: &str, reason: Reason) {
@@ -50,6 +56,7 @@ impl fmt::Display for Reasons {
         }
         let mut lines: Vec<String> = counts.iter().map(|(text, count)| format!("{count} {text}")).collect();
         lines.sort();
+        lines.extend(self.everywhere.map(str::to_owned));
         write!(f, "0/{} nodes are available:", self.nodes)?;
         if !lines.is_empty() {
             write!(f, " {}.", lines.join(", "))?;
@@ -83,7 +90,8 @@ impl Failure {
     }
 
     pub(super) fn is_unresolvable(&self, node: &str) -> bool {
-        self.reasons.by_node.get(node).is_some_and(|reason| !reason.resolvable)
+        self.reasons.everywhere.is_some()
+            || self.reasons.by_node.get(node).is_some_and(|reason| !reason.resolvable)
     }
 }
 

@@ -17,6 +17,17 @@ pub struct Preemption {
     pub victims: Vec<String>,
 }
 
+/// What can be done for a pod that fits nowhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Room {
+    /// These pods have to go, and their node is promised to it.
+    Made(Preemption),
+    /// Nobody's end would help: what it was promised before is off.
+    Nowhere,
+    /// It may not ask for room, or has done so and waits.
+    NotAsked,
+}
+
 struct Candidate<'a> {
     node: &'a Node,
     victims: Vec<&'a Pod>,
@@ -30,13 +41,13 @@ pub fn decide(
     pod: &Pod,
     budgets: &[&PodDisruptionBudget],
     failure: &mut Failure,
-) -> Option<Preemption> {
+) -> Room {
     if snapshot.is_empty() {
-        return None;
+        return Room::Nowhere;
     }
     if let Some(why) = not_eligible(snapshot, pod, failure) {
         failure.with_preemption(why.to_owned());
-        return None;
+        return Room::NotAsked;
     }
     let mut reasons = Reasons::new(snapshot.len());
     let mut candidates = Vec::new();
@@ -53,10 +64,10 @@ pub fn decide(
     }
     let Some(best) = candidates.into_iter().min_by_key(Candidate::cost) else {
         failure.with_preemption(reasons.to_string());
-        return None;
+        return Room::Nowhere;
     };
     let victims = best.victims.iter().map(|victim| victim.uid.clone()).collect();
-    Some(Preemption { node: best.node.name().to_owned(), victims })
+    Room::Made(Preemption { node: best.node.name().to_owned(), victims })
 }
 
 fn not_eligible(snapshot: &Snapshot, pod: &Pod, failure: &Failure) -> Option<&'static str> {

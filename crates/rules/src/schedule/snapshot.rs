@@ -116,23 +116,25 @@ impl Snapshot {
         true
     }
 
-    /// Forgets a node. Its pods stay known, should it come back.
-    pub fn remove_node(&mut self, name: &str) {
-        if let Some(node) = self.nodes.remove(name) {
-            self.homeless.insert(name.to_owned(), node.pods);
-            self.promises.retain(|_, promised| promised != name);
-        }
+    /// Forgets a node. Its pods stay known, should it come back. Returns whether that can make room for anybody: pods are
+    /// spread over what there is, and kept from where others are.
+    pub fn remove_node(&mut self, name: &str) -> bool {
         self.order.retain(|known| known != name);
+        let Some(node) = self.nodes.remove(name) else { return false };
+        self.homeless.insert(name.to_owned(), node.pods);
+        self.promises.retain(|_, promised| promised != name);
+        true
     }
 
-    /// Takes in the labels of a namespace.
-    pub fn set_namespace(&mut self, name: &str, labels: BTreeMap<String, String>) {
-        self.namespaces.insert(name.to_owned(), labels);
+    /// Takes in the labels of a namespace. Returns whether that can make room for anybody: other pods are near, or far.
+    pub fn set_namespace(&mut self, name: &str, labels: BTreeMap<String, String>) -> bool {
+        let old = self.namespaces.insert(name.to_owned(), labels);
+        old.as_ref() != self.namespaces.get(name)
     }
 
-    /// Forgets a namespace.
-    pub fn remove_namespace(&mut self, name: &str) {
-        self.namespaces.remove(name);
+    /// Forgets a namespace. Returns whether it was known.
+    pub fn remove_namespace(&mut self, name: &str) -> bool {
+        self.namespaces.remove(name).is_some()
     }
 
     pub(super) fn namespace(&self, name: &str) -> Option<&BTreeMap<String, String>> {
@@ -186,7 +188,8 @@ impl Snapshot {
         }
     }
 
-    fn break_promise(&mut self, uid: &str) {
+    /// Keeps no room for a pod any more.
+    pub fn break_promise(&mut self, uid: &str) {
         if let Some(node) = self.promises.remove(uid)
             && let Some(known) = self.nodes.get_mut(&node)
         {

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::preempt::Preemption;
+use super::preempt::{Preemption, Room};
 use super::*;
 
 /// A node with 4 CPUs, 8 GiB and place for 10 pods, and more.
@@ -120,6 +120,28 @@ fn p_4_9_node_affinity() {
     check(&snapshot, &pod("p", "1", &required(zone("DoesNotExist", &[]))), "nowhere");
     let field = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a2"]}]});
     check(&snapshot, &pod("p", "1", &required(field)), "a2");
+    // Nodes that are not named are not asked.
+    let named = |names: &[&str]| json!({"key": "metadata.name", "operator": "In", "values": names});
+    let fields = |fields: &[Value]| required(json!({"matchFields": fields}));
+    check(
+        &snapshot,
+        &pod("p", "5", &fields(&[named(&["a2", "b1", "gone"])])),
+        "0/4 nodes are available: 2 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity].",
+    );
+    check(&snapshot, &pod("p", "1", &fields(&[named(&["a2", "b1"]), named(&["b1"])])), "b1");
+    let contradiction = fields(&[named(&["a2"]), named(&["b1"])]);
+    let message = "0/4 nodes are available: pod affinity terms conflict.";
+    check(&snapshot, &pod("p", "1", &contradiction), message);
+    let mut failure = decide(&snapshot, &pod("p", "1", &contradiction), 0).unwrap_err();
+    let room = preempt::decide(&snapshot, &pod("p", "1", &contradiction), &[], &mut failure);
+    assert_eq!(room, Room::Nowhere);
+    assert_eq!(
+        failure.to_string(),
+        format!(
+            "{message} no new claims to deallocate, preemption: 0/4 nodes are available: \
+             4 Preemption is not helpful for scheduling."
+        )
+    );
     let nothing = required(json!({}));
     let message = "0/4 nodes are available: 4 node(s) didn't match Pod's node affinity/selector.";
     check(&snapshot, &pod("p", "1", &nothing), message);
@@ -221,6 +243,14 @@ fn p_4_9_ports() {
     let taken = "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.";
     check(&one, &pod("p", "1", &ports("")), taken);
     check(&one, &pod("p", "1", &ports("10.0.0.1")), taken);
+    // Every one of a pod's ports has to be free, not only the first that is looked at.
+    let two = |first: i32, second: i32| {
+        let port = |number: i32| json!({"containerPort": number, "hostPort": number});
+        json!({"spec": {"containers": [{"name": "main", "ports": [port(first), port(second)]}]}})
+    };
+    check(&one, &pod("p", "1", &two(79, 80)), taken);
+    check(&one, &pod("p", "1", &two(80, 81)), taken);
+    check(&one, &pod("p", "1", &two(79, 81)), "a");
 }
 
 #[test]
@@ -259,10 +289,12 @@ fn check_preemption(snapshot: &Snapshot, pod: &Pod, expected: Result<(&str, &[&s
     match expected {
         Ok((node, victims)) => {
             let victims = victims.iter().map(|victim| (*victim).to_owned()).collect();
-            assert_eq!(got, Some(Preemption { node: node.to_owned(), victims }));
+            assert_eq!(got, Room::Made(Preemption { node: node.to_owned(), victims }));
         }
         Err(message) => {
-            assert_eq!(got, None);
+            // What a pod was promised is off only if it asked in vain.
+            let asked = !message.contains("not eligible");
+            assert_eq!(got, if asked { Room::Nowhere } else { Room::NotAsked });
             assert_eq!(failure.to_string(), message);
         }
     }
@@ -316,8 +348,9 @@ fn p_4_9_budgets_are_broken_last() {
     let budget = serde_json::from_value(budget).unwrap();
     let wanting = with_priority("p", "1", 10);
     let mut failure = decide(&two, &wanting, 0).unwrap_err();
-    let got = preempt::decide(&two, &wanting, &[&budget], &mut failure).unwrap();
-    assert_eq!(got.node, "b", "although its pod is the more important one");
+    let got = preempt::decide(&two, &wanting, &[&budget], &mut failure);
+    let Room::Made(made) = got else { panic!("{got:?}") };
+    assert_eq!(made.node, "b", "although its pod is the more important one");
 }
 
 #[test]
@@ -327,15 +360,25 @@ fn p_4_9_a_promised_node_is_kept() {
     check(&one, &with_priority("p", "2", 1), "0/1 nodes are available: 1 Insufficient cpu.");
     check(&one, &with_priority("p", "2", 9), "a");
     check(&one, &with_priority("promised", "3", 5), "a");
-    one.remove("promised");
+    one.break_promise("promised");
     check(&one, &with_priority("p", "2", 1), "a");
+}
+
+#[test]
+fn a_namespace_can_make_room_when_its_labels_change() {
+    let labels = |team: &str| BTreeMap::from([("team".to_owned(), team.to_owned())]);
+    let mut snapshot = Snapshot::default();
+    assert!(snapshot.set_namespace("ns", labels("a")));
+    assert!(!snapshot.set_namespace("ns", labels("a")));
+    assert!(snapshot.set_namespace("ns", labels("b")));
+    assert!(snapshot.remove_namespace("ns") && !snapshot.remove_namespace("ns"));
 }
 
 #[test]
 fn a_snapshot_forgets_nothing_that_comes_back() {
     let mut one = cluster(&[("a", json!({}))]);
     one.place(pod("x", "3", &json!({})), "a");
-    one.remove_node("a");
+    assert!(one.remove_node("a") && !one.remove_node("a"), "it can make room once");
     check(&one, &pod("p", "2", &json!({})), "no nodes available to schedule pods");
     one.set_node(&node("a", &json!({})));
     check(&one, &pod("p", "2", &json!({})), "0/1 nodes are available: 1 Insufficient cpu.");
