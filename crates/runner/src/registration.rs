@@ -1,6 +1,6 @@
 //! The Node object and its lease: that there is a node, what it has, and that it lives.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -15,7 +15,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams, PostParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
 };
 use reconcile::Clock;
 use serde_json::json;
@@ -28,7 +28,7 @@ use crate::{Error, Runtime, Settings, writes::MANAGER};
 const LEASES: &str = "kube-node-lease";
 /// How long a lease counts. A node is believed to be gone some time after that.
 const LEASE_SECONDS: i32 = 40;
-/// How often it is renewed: a quarter of that, as kubelets do.
+/// How often it is renewed, and what is known of a node compared with what is true: a quarter of that, as kubelets do.
 const RENEW: Duration = Duration::from_secs(10);
 /// How often the status is written although nothing has changed.
 const STATUS: Duration = Duration::from_secs(5 * 60);
@@ -82,16 +82,60 @@ pub(crate) async fn keep(client: Client, hosts: Vec<Arc<Host>>, clock: Clock) {
     loop {
         ticks.tick().await;
         renewals += 1;
+        let known = match known(&client, &hosts).await {
+            Ok(known) => known,
+            Err(error) => {
+                warn!(%error, "failed to read what the cluster knows of nodes");
+                BTreeMap::new()
+            }
+        };
         futures::future::join_all(hosts.iter().map(async |host| {
             renew(&client, host, clock.now()).await;
-            if renewals % every == 0
-                && let Err(error) = write_status(&client, host, clock.now()).await
+            // One that is not there was deleted, and is not made again while it runs.
+            let Some(before) = known.get(host.name()) else { return };
+            let status = status(host, before, clock.now());
+            if (renewals % every == 0 || says_more(before, &status))
+                && let Err(error) = patch_status(&client, host, &status).await
             {
                 warn!(node = host.name(), %error, "failed to write the status of a node");
             }
         }))
         .await;
     }
+}
+
+/// What the cluster knows of these nodes, by their names. Others may have written it: that a node is lost, above all.
+async fn known(client: &Client, hosts: &[Arc<Host>]) -> kube::Result<BTreeMap<String, NodeStatus>> {
+    // What the server has at hand is new enough.
+    let all = ListParams::default().match_any();
+    let asked = match hosts {
+        [only] => all.fields(&format!("metadata.name={}", only.name())),
+        _ => all,
+    };
+    let nodes = Api::<Node>::all(client.clone()).list(&asked).await?;
+    let status = |node: Node| Some((node.metadata.name?, node.status.unwrap_or_default()));
+    Ok(nodes.into_iter().filter_map(status).collect())
+}
+
+/// Whether a status says something that is not known yet, heartbeats aside.
+fn says_more(before: &NodeStatus, ours: &NodeStatus) -> bool {
+    let mut after = before.clone();
+    let conditions = after.conditions.get_or_insert_default();
+    for new in ours.conditions.iter().flatten() {
+        match conditions.iter_mut().find(|old| old.type_ == new.type_) {
+            Some(old) => {
+                let last_heartbeat_time = old.last_heartbeat_time.clone();
+                *old = NodeCondition { last_heartbeat_time, ..new.clone() };
+            }
+            None => conditions.push(new.clone()),
+        }
+    }
+    // Resources that others have added are theirs.
+    after.capacity.get_or_insert_default().extend(ours.capacity.clone().unwrap_or_default());
+    after.allocatable.get_or_insert_default().extend(ours.allocatable.clone().unwrap_or_default());
+    after.addresses.clone_from(&ours.addresses);
+    after.node_info.clone_from(&ours.node_info);
+    !rules::semantic::equal("io.k8s.api.core.v1.NodeStatus", before, &after)
 }
 
 async fn ensure(client: &Client, host: &Host) -> kube::Result<String> {
@@ -150,20 +194,19 @@ fn arch() -> &'static str {
 async fn write_status(client: &Client, host: &Host, now: Timestamp) -> kube::Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     let before = nodes.get(host.name()).await?.status.unwrap_or_default();
-    let patch = Patch::Strategic(json!({ "status": status(host, &before, now) }));
-    nodes
-        .patch_status(
-            host.name(),
-            &PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() },
-            &patch,
-        )
-        .await?;
-    Ok(())
+    patch_status(client, host, &status(host, &before, now)).await
+}
+
+async fn patch_status(client: &Client, host: &Host, status: &NodeStatus) -> kube::Result<()> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+    let patch = Patch::Strategic(json!({ "status": status }));
+    nodes.patch_status(host.name(), &params, &patch).await.map(drop)
 }
 
 fn status(host: &Host, before: &NodeStatus, now: Timestamp) -> NodeStatus {
     let settings = &host.settings;
-    let quantities: std::collections::BTreeMap<String, Quantity> =
+    let quantities: BTreeMap<String, Quantity> =
         settings.capacity.iter().map(|(name, value)| (name.clone(), Quantity(value.clone()))).collect();
     let said = |kind, holds, reason, message: &str| Said { kind, holds, reason, message: message.to_owned() };
     let usual = [
@@ -267,4 +310,31 @@ async fn make_lease(client: &Client, leases: &Api<Lease>, host: &Host, now: Time
         ..LeaseSpec::default()
     };
     leases.create(&PostParams::default(), &Lease { metadata, spec: Some(spec) }).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_written_when_it_says_more_than_is_known() {
+        let at = |second: i64| Timestamp::from_second(second).expect("a time");
+        let settings = Settings::simulated("n");
+        let host = Host { settings, conditions: Vec::new(), pod_range: None };
+        let mut known = status(&host, &NodeStatus::default(), at(1));
+        assert!(says_more(&NodeStatus::default(), &known));
+        // Others may write the same quantities in other words, and add their own resources and conditions.
+        let capacity = known.capacity.as_mut().expect("a capacity");
+        capacity.insert("example.com/gpu".to_owned(), Quantity("1".to_owned()));
+        capacity.insert("pods".to_owned(), Quantity("100000".to_owned()));
+        let theirs = NodeCondition { type_: "Theirs".to_owned(), ..NodeCondition::default() };
+        known.conditions.get_or_insert_default().push(theirs);
+        assert!(!says_more(&known, &status(&host, &known, at(2))), "a heartbeat is nothing new");
+        let mut lost = known.clone();
+        for condition in lost.conditions.iter_mut().flatten().filter(|it| it.type_ == "Ready") {
+            "Unknown".clone_into(&mut condition.status);
+        }
+        let back = status(&host, &lost, at(3));
+        assert!(says_more(&lost, &back), "somebody took the node for lost");
+    }
 }

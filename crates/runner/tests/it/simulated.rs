@@ -10,7 +10,8 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api,
-    api::{WatchEvent, WatchParams},
+    api::{Patch, PatchParams, WatchEvent, WatchParams},
+    runtime::wait::await_condition,
 };
 use serde_json::{Value, json};
 
@@ -48,6 +49,26 @@ async fn nodes_are_registered_ready_with_capacity_and_a_lease() {
         let age = Timestamp::now().duration_since(lease.renew_time.expect("a time").0);
         assert!(age.as_secs() < 10 && lease.holder_identity == Some(name), "{age:?}");
     }
+}
+
+/// Whoever took the node for lost is told within one renewal of its lease that it is not.
+#[tokio::test]
+async fn a_node_that_was_taken_for_lost_says_that_it_lives() {
+    let Some(bed) = Bed::new("simulated").await else { return };
+    let _tasks = bed.simulated(&["one"]).await;
+    let nodes: Api<Node> = Api::all(bed.client.clone());
+    let name = bed.node("one");
+    let lost = json!({ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status." });
+    let lost = Patch::Strategic(json!({ "status": { "conditions": [lost] } }));
+    nodes.patch_status(&name, &PatchParams::default(), &lost).await.expect("a status");
+    let is_ready = |node: Option<&Node>| {
+        let conditions =
+            node.and_then(|node| node.status.as_ref()).and_then(|status| status.conditions.as_ref());
+        conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
+    };
+    let limit = std::time::Duration::from_secs(60);
+    let back = tokio::time::timeout(limit, await_condition(nodes, &name, is_ready)).await;
+    back.expect("in time").expect("a watch");
 }
 
 #[tokio::test]
