@@ -28,6 +28,7 @@ use std::{
     collections::BTreeMap,
     fmt, io,
     net::{IpAddr, Ipv4Addr, SocketAddrV4},
+    path::Path,
     sync::Arc,
 };
 
@@ -216,6 +217,12 @@ pub async fn start(
     let nodes = hosts.keys().map(node).collect();
     tasks.spawn("node leases", registration::keep(client, hosts.into_values().collect(), clock));
     Ok(nodes)
+}
+
+/// Removes everything that a node in this directory, which runs no more, has left on this machine, and the directory.
+/// Blocks.
+pub fn remove(directory: &Path) -> io::Result<()> {
+    process::remove(directory)
 }
 
 /// Makes the network of pods, if there is a node that wants it.

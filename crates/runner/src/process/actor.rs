@@ -2,16 +2,9 @@
 
 mod containers;
 mod resources;
+mod retries;
 
-use std::{
-    collections::BTreeMap,
-    net::Ipv4Addr,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -27,10 +20,12 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
+use self::retries::{Attempt, Retries};
 use super::{
     Reachable, Shared,
     instance::{End, Instance},
     launch::Directories,
+    loopback::Address,
     volumes::{self, Volumes},
 };
 use crate::{
@@ -40,8 +35,8 @@ use crate::{
     writes::{self, Written},
 };
 
-/// After something could not be made.
-const RETRY: SignedDuration = SignedDuration::from_secs(2);
+/// After something could not be written.
+const RETRY: SignedDuration = retries::FIRST;
 /// Leads one pod.
 pub(super) struct Actor {
     shared: Arc<Shared>,
@@ -52,6 +47,8 @@ pub(super) struct Actor {
     gone: bool,
     /// Empty until it has one.
     ip: String,
+    /// No other pod gets it meanwhile.
+    _address: Option<Address>,
     /// Its place in the network of pods, if it has one.
     interface: Option<Interface>,
     directories: Directories,
@@ -61,14 +58,16 @@ pub(super) struct Actor {
     renew: Option<Timestamp>,
     containers: Vec<Container>,
     instances: BTreeMap<usize, Instance>,
-    /// Containers that could not be started wait until then.
-    retries: BTreeMap<usize, Timestamp>,
+    /// What could not be made waits.
+    retries: Retries,
     started: Option<Timestamp>,
     ending: Option<Ending>,
     /// What keeps it from the resources that it asks for.
     unsettled: Option<Unsettled>,
     /// When everything has to have ended.
     deadline: Option<Instant>,
+    /// How long that was when it was said last.
+    grace: Duration,
     stage: Stage,
     /// Files and cgroups that are being removed, while others go on.
     removals: JoinSet<()>,
@@ -105,8 +104,10 @@ impl Actor {
         let directories = Directories::of(&shared, &uid);
         let status = pod.status.as_ref();
         let (tell, happened) = mpsc::unbounded_channel();
+        let (ip, address) = address(&shared, &pod);
         let actor = Actor {
-            ip: address(&shared, &pod),
+            ip,
+            _address: address,
             interface: None,
             volumes: Volumes::new(directories.volumes(), &uid),
             directories,
@@ -119,10 +120,11 @@ impl Actor {
             volumes_ready: false,
             renew: None,
             instances: BTreeMap::new(),
-            retries: BTreeMap::new(),
+            retries: Retries::default(),
             ending: None,
             unsettled: None,
             deadline: None,
+            grace: Duration::ZERO,
             stage: Stage::Living,
             removals: JoinSet::new(),
             happened,
@@ -171,6 +173,9 @@ impl Actor {
         let (old, new) = (&self.pod.metadata, &pod.metadata);
         if self.volumes_ready && (&old.labels, &old.annotations) != (&new.labels, &new.annotations) {
             self.renew = Some(self.now());
+        }
+        if (&old.labels, &old.annotations, &self.pod.spec) != (&new.labels, &new.annotations, &pod.spec) {
+            self.retries.forget();
         }
         let is_new = |added: &Container| self.containers.iter().all(|known| known.name != added.name);
         let added: Vec<Container> = pod.spec.iter().flat_map(container::ephemerals).filter(is_new).collect();
@@ -238,8 +243,8 @@ impl Actor {
             for step in plan.steps {
                 match step {
                     Step::Start(index) => {
-                        if let Some(retry) = self.retries.get(&index).filter(|retry| **retry > now) {
-                            again = earlier(again, Some(*retry));
+                        if let Some(retry) = self.retries.waits(Attempt::Container(index), now) {
+                            again = earlier(again, Some(retry));
                         } else {
                             self.start(index).await;
                             moved = true;
@@ -284,10 +289,11 @@ impl Actor {
         let grace = ending::grace(&self.pod, &found);
         let deadline = Instant::now() + grace;
         match (&self.ending, &found) {
-            // A second deletion may have less patience than the first.
+            // A second deletion may have less patience than the first; the time that it grants begins now.
             (Some(Ending::Deleted), Ending::Deleted) => {
-                if self.deadline.is_some_and(|known| deadline < known) && grace.is_zero() {
-                    self.deadline = Some(deadline);
+                if grace < self.grace {
+                    self.grace = grace;
+                    self.deadline = self.deadline.map(|known| known.min(deadline));
                 }
             }
             (
@@ -303,7 +309,7 @@ impl Actor {
                 if let Some((reason, message)) = found.words() {
                     self.shared.events.normal(&self.pod, None, reason, message.to_owned());
                 }
-                self.deadline = Some(deadline);
+                (self.deadline, self.grace) = (Some(deadline), grace);
                 self.ending = Some(found);
             }
         }
@@ -316,8 +322,12 @@ impl Actor {
         if self.interface.is_some() || is_in_hosts_network(&self.pod) {
             return Ok(());
         }
+        if let Some(retry) = self.retries.waits(Attempt::Network, now) {
+            return Err(retry);
+        }
         match network.connect(*node, self.ip.parse().ok()).await {
             Ok(interface) => {
+                self.retries.succeeded(Attempt::Network);
                 self.ip = interface.address().to_string();
                 self.interface = Some(interface);
                 Ok(())
@@ -325,7 +335,7 @@ impl Actor {
             Err(error) => {
                 let message = format!("Failed to create pod sandbox: {error}");
                 self.shared.events.warning(&self.pod, None, "FailedCreatePodSandBox", message);
-                Err(later(now, RETRY).unwrap_or(now))
+                Err(self.retries.failed(Attempt::Network, retries::LONGEST, now))
             }
         }
     }
@@ -335,16 +345,20 @@ impl Actor {
         if self.volumes_ready && self.renew.is_none_or(|renew| renew > now) {
             return Ok(());
         }
+        if let Some(retry) = self.retries.waits(Attempt::Volumes, now).filter(|_| !self.volumes_ready) {
+            return Err(retry);
+        }
         let host_ip = self.shared.host.settings.address.to_string();
         let allocatable = &self.shared.host.settings.capacity;
         let place = Downward { ip: &self.ip, host_ip: &host_ip, allocatable };
         match self.volumes.update(&self.pod, &self.shared.objects, &place, now).await {
             Ok(renew) => {
                 (self.volumes_ready, self.renew) = (true, renew);
+                self.retries.succeeded(Attempt::Volumes);
                 Ok(())
             }
             Err(error) => {
-                let retry = later(now, RETRY).unwrap_or(now);
+                let retry = self.retries.failed(Attempt::Volumes, retries::LONGEST, now);
                 self.shared.events.warning(&self.pod, None, "FailedMount", error.to_string());
                 if self.volumes_ready {
                     // What is there stays as it is.
@@ -445,21 +459,22 @@ fn is_in_hosts_network(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true)
 }
 
-/// The pod's address: the one it has; the node's if it wants that; or one of the many that every machine has for itself.
-fn address(shared: &Shared, pod: &Pod) -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
+/// The pod's address: the one it has; the node's if it wants that; or one of the many that every machine has for itself,
+/// which it keeps.
+fn address(shared: &Shared, pod: &Pod) -> (String, Option<Address>) {
     let known = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
-    known.unwrap_or_else(|| {
-        if is_in_hosts_network(pod) {
-            return shared.host.settings.address.to_string();
-        }
-        if shared.machine.network.is_some() {
-            return String::new(); // it will be known when it is made
-        }
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let [_, high, middle, low] = number.to_be_bytes();
-        Ipv4Addr::new(127, high.wrapping_add(64), middle, low.max(1)).to_string()
-    })
+    if let Some(known) = known {
+        let kept = Address::known(&known);
+        return (known, kept);
+    }
+    if is_in_hosts_network(pod) {
+        return (shared.host.settings.address.to_string(), None);
+    }
+    if shared.machine.network.is_some() {
+        return (String::new(), None); // it will be known when it is made
+    }
+    let new = Address::any();
+    (new.ip().to_string(), Some(new))
 }
 
 fn later(now: Timestamp, wait: SignedDuration) -> Option<Timestamp> {

@@ -5,13 +5,20 @@ use k8s_openapi::{
     api::core::v1::{Event, EventSource, ObjectReference, Pod},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
 use reconcile::{Clock, Tasks};
+use rules::events::{Lately, News, Subject, Telling};
+use serde_json::json;
 use tokio::sync::mpsc;
 use tracing::debug;
 
 /// Events that wait to be written. When there are more, the newest are not written: they are a courtesy.
 const WAITING: usize = 1024;
+/// Who tells them: what would be a kubelet.
+const SOURCE: &str = "kubelet";
 
 /// Writes events, one after another, without anybody waiting for them.
 #[derive(Clone, Debug)]
@@ -25,10 +32,9 @@ impl Events {
     pub(crate) fn start(client: Client, clock: Clock, node: &str, tasks: &mut Tasks) -> Events {
         let (sender, mut waiting) = mpsc::channel::<Event>(WAITING);
         tasks.spawn("events of pods", async move {
+            let mut lately = Lately::default();
             while let Some(event) = waiting.recv().await {
-                let namespace = event.metadata.namespace.clone().unwrap_or_default();
-                let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
-                if let Err(error) = api.create(&PostParams::default(), &event).await {
+                if let Err(error) = write(&client, &mut lately, event).await {
                     debug!(%error, "failed to write an event");
                 }
             }
@@ -68,11 +74,8 @@ impl Events {
             count: Some(1),
             first_timestamp: Some(Time(now)),
             last_timestamp: Some(Time(now)),
-            source: Some(EventSource {
-                component: Some("kubelet".to_owned()),
-                host: Some(self.node.clone()),
-            }),
-            reporting_component: Some("kubelet".to_owned()),
+            source: Some(EventSource { component: Some(SOURCE.to_owned()), host: Some(self.node.clone()) }),
+            reporting_component: Some(SOURCE.to_owned()),
             reporting_instance: Some(self.node.clone()),
             ..Event::default()
         };
@@ -80,6 +83,32 @@ impl Events {
             debug!(reason, "too many events wait to be written");
         }
     }
+}
+
+/// Writes an event, or adds to one that says the same; or neither, if too much was said of one object lately.
+async fn write(client: &Client, lately: &mut Lately, mut event: Event) -> kube::Result<()> {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let about = &event.involved_object;
+    let object = [&about.namespace, &about.name, &about.uid, &about.field_path].map(text).join("/");
+    let subject = Subject { source: SOURCE.to_owned(), object };
+    let (kind, reason) = (text(&event.type_), text(&event.reason));
+    let news = News { kind, reason, message: text(&event.message) };
+    let Some(at) = event.last_timestamp.clone() else { return Ok(()) };
+    let api: Api<Event> = Api::namespaced(client.clone(), &text(&event.metadata.namespace));
+    match lately.tell(&subject, news, &text(&event.metadata.name), at.0) {
+        Telling::Never => return Ok(()),
+        Telling::New(message) => event.message = Some(message),
+        Telling::Again { name, count, message, .. } => {
+            let change = json!({ "count": count, "lastTimestamp": at, "message": &message });
+            match api.patch(&name, &PatchParams::default(), &Patch::Merge(change)).await {
+                // Events go after some time; then it is told anew.
+                Err(kube::Error::Api(status)) if status.is_not_found() => lately.forget(&name),
+                answer => return answer.map(drop),
+            }
+            event.message = Some(message);
+        }
+    }
+    api.create(&PostParams::default(), &event).await.map(drop)
 }
 
 /// A number that grows with time, and never comes twice.

@@ -305,6 +305,13 @@ impl Launch<'_> {
         {
             bind(program.to_owned(), &format!("/{}", name.to_string_lossy()), true);
         }
+        // Containers of one pod talk to each other through memory. A volume that is to be there comes over it.
+        if self.shared.machine.isolation != Isolation::Plain && has_several_containers(self.pod) {
+            let failed = |error: io::Error| Refusal::create("failed to make shared memory", &error);
+            if let Some(memory) = self.volumes.shared_memory().map_err(failed)? {
+                bind(memory, "/dev/shm", false);
+            }
+        }
         mounts.extend(self.volumes.mounts(wanted, variables).map_err(Refusal::config)?);
         Ok(mounts)
     }
@@ -337,6 +344,13 @@ impl Launch<'_> {
         }
         Ok(())
     }
+}
+
+fn has_several_containers(pod: &Pod) -> bool {
+    let spec = pod.spec.as_ref();
+    let sidecars = spec.into_iter().flat_map(|spec| spec.init_containers.iter().flatten());
+    let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
+    spec.map_or(0, |spec| spec.containers.len()) + sidecars.count() > 1
 }
 
 /// What the pod is called on its network.

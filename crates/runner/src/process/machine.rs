@@ -190,19 +190,29 @@ fn clean_up(directory: &Path) -> io::Result<()> {
         // What is in there is killed; the guards see it, or that their node is gone, and end.
         cgroups::remove(Path::new(base))?;
     }
-    let pods = directory.join("pods");
-    for pod in fs::read_dir(&pods)? {
-        let pod = pod?;
-        for container in list(&pod.path().join("containers"))? {
+    for pod in list(&directory.join("pods"))? {
+        for container in list(&pod.join("containers"))? {
             for instance in list(&container)? {
                 end_guard(&instance.join("guard"));
             }
         }
-        volumes::remove_tree(&pod.path().join("containers"))?;
-        volumes::remove_tree(&pod.path().join("volumes"))?;
-        volumes::remove_tree(&volumes::memory_of(&pod.file_name().to_string_lossy()))?;
+        volumes::remove_tree(&pod.join("containers"))?;
+        volumes::remove_tree(&pod.join("volumes"))?;
     }
-    Ok(())
+    forget_memory(directory)
+}
+
+/// Removes what pods of a node in this directory have in memory.
+pub(super) fn forget_memory(directory: &Path) -> io::Result<()> {
+    let pods = list(&directory.join("pods"))?;
+    let uids = pods.iter().filter_map(|pod| pod.file_name()).map(|uid| uid.to_string_lossy());
+    uids.map(|uid| volumes::memory_of(&uid)).try_for_each(|memory| volumes::remove_memory(&memory))
+}
+
+/// Removes everything that a node in this directory, which runs no more, has left, and the directory. Blocks.
+pub(crate) fn remove(directory: &Path) -> io::Result<()> {
+    clean_up(directory)?;
+    volumes::remove_tree(directory)
 }
 
 fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {

@@ -9,6 +9,7 @@ mod events;
 mod identity;
 mod instance;
 mod launch;
+mod loopback;
 mod machine;
 mod objects;
 mod probes;
@@ -21,6 +22,7 @@ use std::{
     convert::Infallible,
     io,
     net::Ipv4Addr,
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -35,9 +37,10 @@ use tokio::{
     sync::watch,
     task::JoinSet,
 };
+use tracing::warn;
 
 pub(crate) use events::Events;
-pub(crate) use machine::Machine;
+pub(crate) use machine::{Machine, remove};
 pub(crate) use objects::Objects;
 pub use sessions::Streams;
 
@@ -286,10 +289,17 @@ async fn forward(log: impl Stream<Item = io::Result<Bytes>>, to: Option<Box<dyn 
 
 /// Leads the pods of all process nodes of a cluster until it is dropped, and then ends them.
 pub(crate) async fn run(nodes: BTreeMap<String, Arc<Shared>>, pods: Cache<Pod>, queue: Queue<Key>) {
+    let _forgotten = Forgotten(nodes.values().map(|node| node.settings.directory.clone()).collect());
     pods.ready().await;
     if let Some(shared) = nodes.values().next() {
         shared.objects.ready().await;
     }
+    // Pods that were here before keep their addresses, whoever of them comes first.
+    let _kept: Vec<loopback::Address> = pods
+        .all()
+        .iter()
+        .filter_map(|pod| loopback::Address::known(pod.status.as_ref()?.pod_ip.as_deref()?))
+        .collect();
     let leads: Mutex<Leads> = Mutex::default();
     queue
         .run(1, async |key| {
@@ -299,6 +309,19 @@ pub(crate) async fn run(nodes: BTreeMap<String, Arc<Shared>>, pods: Cache<Pod>, 
             Ok::<_, Infallible>(Next::Done)
         })
         .await;
+}
+
+/// What pods have in memory is worth more than what they have on disk: it goes with their nodes, in these directories.
+struct Forgotten(Vec<PathBuf>);
+
+impl Drop for Forgotten {
+    fn drop(&mut self) {
+        for directory in &self.0 {
+            if let Err(error) = machine::forget_memory(directory) {
+                warn!(directory = %directory.display(), %error, "failed to remove what pods have in memory");
+            }
+        }
+    }
 }
 
 /// The tasks that lead pods.

@@ -2,24 +2,36 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::CString,
     fs, io,
     os::unix::fs::{PermissionsExt as _, chown, symlink},
     path::{Component, Path, PathBuf},
 };
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{HostPathVolumeSource, Pod, Volume, VolumeMount};
+use k8s_openapi::{
+    api::core::v1::{HostPathVolumeSource, Pod, Volume, VolumeMount},
+    apimachinery::pkg::api::resource::Quantity,
+};
 use rules::node::{
     downward::Place,
     expand::expand,
     volume::{self, Content, Files},
 };
+use rustix::{
+    io::Errno,
+    mount::{MountFlags, UnmountFlags},
+};
+use tracing::debug;
 
 use super::objects::Objects;
 use crate::init::{Mount, Source};
 
 /// Directories that are in memory are below this one.
 const MEMORY: &str = "/dev/shm";
+/// One of them is no volume, and so called what none can be: what containers share by it.
+const SHARED: &str = "..shared";
+const SHARED_BYTES: u64 = 64 * 1024 * 1024;
 /// The link to what is valid now.
 const DATA: &str = "..data";
 
@@ -111,6 +123,9 @@ impl Volumes {
             let in_memory = empty.medium.as_deref() == Some("Memory") && Path::new(MEMORY).is_dir();
             let directory = if in_memory { self.memory.join(name) } else { self.directory.join(name) };
             fs::create_dir_all(&directory).map_err(io)?;
+            if let Some(bytes) = empty.size_limit.as_ref().and_then(size).filter(|_| in_memory) {
+                bound(&directory, bytes).map_err(io)?;
+            }
             let mut mode = 0o777;
             if let Some(group) = group_of(pod) {
                 chown(&directory, None, Some(group)).map_err(io)?;
@@ -187,18 +202,62 @@ impl Volumes {
         Ok(mounts)
     }
 
+    /// What all containers of the pod have at `/dev/shm`: as much as one has that is alone. `None` where there is no such
+    /// place on the machine.
+    pub(super) fn shared_memory(&self) -> io::Result<Option<PathBuf>> {
+        let directory = self.memory.join(SHARED);
+        if !Path::new(MEMORY).is_dir() || directory.exists() {
+            return Ok(Some(directory).filter(|directory| directory.exists()));
+        }
+        fs::create_dir_all(&directory)?;
+        bound(&directory, SHARED_BYTES)?;
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o1777))?;
+        Ok(Some(directory))
+    }
+
     /// Removes everything.
     pub(super) fn remove(&mut self) -> io::Result<()> {
         self.places.clear();
         self.written.clear();
         remove_tree(&self.directory)?;
-        remove_tree(&self.memory)
+        remove_memory(&self.memory)
     }
 }
 
 /// Where a pod's directories in memory are.
 pub(super) fn memory_of(uid: &str) -> PathBuf {
     Path::new(MEMORY).join(format!("ferry-{uid}"))
+}
+
+/// Removes a pod's directories in memory.
+pub(super) fn remove_memory(memory: &Path) -> io::Result<()> {
+    let volumes = match fs::read_dir(memory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        volumes => volumes?,
+    };
+    for volume in volumes {
+        // Most are plain directories.
+        let _ = rustix::mount::unmount(volume?.path(), UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+    }
+    remove_tree(memory)
+}
+
+/// Lets a directory in memory hold so many bytes and no more, where this user may say so.
+fn bound(directory: &Path, bytes: u64) -> io::Result<()> {
+    let options = CString::new(format!("mode=0777,size={bytes}")).map_err(io::Error::other)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    match rustix::mount::mount("tmpfs", directory, "tmpfs", flags, options.as_c_str()) {
+        Err(Errno::PERM) => {
+            debug!(directory = %directory.display(), "the size of a volume in memory is not limited");
+            Ok(())
+        }
+        mounted => Ok(mounted?),
+    }
+}
+
+fn size(limit: &Quantity) -> Option<u64> {
+    let bytes = limit.0.parse::<types::Quantity>().ok()?.units_saturating();
+    u64::try_from(bytes).ok().filter(|bytes| *bytes > 0)
 }
 
 fn group_of(pod: &Pod) -> Option<u32> {

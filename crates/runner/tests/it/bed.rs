@@ -286,6 +286,18 @@ pub(crate) async fn eventually_is<T: PartialEq + std::fmt::Debug>(what: impl Fn(
     }
 }
 
+/// Waits until `look` finds something, and returns it.
+pub(crate) async fn found<T>(look: impl AsyncFn() -> Option<T>) -> T {
+    let began = std::time::Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "it never came");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 impl Bed {
     fn objects(&self, version: &str, kind: &str) -> Api<DynamicObject> {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", version, kind));

@@ -70,6 +70,25 @@ async fn users_groups_and_unchangeable_roots_are_as_the_pod_says() {
 }
 
 #[tokio::test]
+async fn containers_of_one_pod_share_memory_and_those_of_others_do_not() {
+    let Some(bed) = Bed::new("shm").await else { return };
+    let local = bed.local(|_| {}).await;
+    if !is_isolated(&bed, &local).await {
+        return;
+    }
+    let script = "until test -e /dev/shm/said; do sleep 0.05; done; cat /dev/shm/said";
+    let mut pod = bed.script("two", script, json!({}), json!({}));
+    let mut other = pod["spec"]["containers"][0].clone();
+    other["name"] = json!("other");
+    other["command"] = json!(["sh", "-c", "echo heard > /dev/shm/said"]);
+    pod["spec"]["containers"].as_array_mut().expect("containers").push(other);
+    let (_, text) = bed.output(&local, pod).await;
+    assert_eq!(text, "heard\n");
+    let alone = bed.script("alone", "ls -A /dev/shm; df /dev/shm | grep -c shm", json!({}), json!({}));
+    assert_eq!(bed.output(&local, alone).await.1, "1\n");
+}
+
+#[tokio::test]
 async fn too_much_memory_is_the_end_and_is_told() {
     let Some(bed) = Bed::new("memory").await else { return };
     let local = bed.local(|_| {}).await;

@@ -205,11 +205,16 @@ async fn a_node_that_is_stopped_ends_its_pods() {
     let Some(bed) = Bed::new("stopped").await else { return };
     let local = bed.local(|_| {}).await;
     let mark = format!("{}.625", 5000 + std::process::id());
-    bed.create(bed.script("pod", &format!("sleep {mark}; :"), json!({}), json!({}))).await;
+    let own = json!({ "volumeMounts": [{ "name": "v", "mountPath": "/fast" }] });
+    let more = json!({ "volumes": [{ "name": "v", "emptyDir": { "medium": "Memory" } }] });
+    bed.create(bed.script("pod", &format!("echo x > /fast/x; sleep {mark}; :"), own, more)).await;
     let uid = bed.until_phase("pod", "Running").await.metadata.uid.expect("a uid");
     eventually(|| count_processes(&mark) > 0).await;
     let directory = local.stop();
-    let stopped = |left: Left| (left.processes, left.mounts, left.cgroups) == (0, 0, 0);
-    eventually(|| stopped(left(directory.path(), &[uid.clone()].into()))).await;
+    // Its files stay for its logs, until the pod is gone or the whole node is removed.
+    let uids = [uid].into();
+    eventually_is(|| left(directory.path(), &uids), Left { directories: 1, ..NOTHING }).await;
     assert_eq!(count_processes(&mark), 0);
+    runner::remove(directory.path()).expect("removed");
+    assert!(!directory.path().exists());
 }

@@ -11,12 +11,17 @@ use crate::bed::{Bed, container, phase};
 #[tokio::test]
 async fn a_deleted_pod_is_told_and_its_final_status_is_written_before_it_goes() {
     let Some(bed) = Bed::new("stop").await else { return };
-    let _local = bed.local(|_| {}).await;
-    let script = "trap 'exit 7' TERM; while :; do sleep 0.05; done";
+    let local = bed.local(|_| {}).await;
+    let script = "trap 'exit 7' TERM; echo listening; while :; do sleep 0.05; done";
     let mut pod = bed.script("polite", script, json!({}), json!({}));
     pod["metadata"]["finalizers"] = json!(["example.com/held"]);
     bed.create(pod).await;
     bed.until_phase("polite", "Running").await;
+    crate::bed::found(async || {
+        let log = bed.log(&local, "polite", "main", runner::LogOptions::default()).await;
+        log.contains("listening").then_some(())
+    })
+    .await;
     bed.delete("polite").await;
     let pod = bed.until_phase("polite", "Failed").await;
     assert_eq!(container(&pod, "main")["state"]["terminated"]["exitCode"], 7);
@@ -60,6 +65,20 @@ async fn a_pod_deleted_without_grace_is_gone_with_its_processes() {
     crate::bed::eventually(|| count_processes(&mark) == 0).await;
     let pods = local.directory.path().join("pods");
     crate::bed::eventually(|| std::fs::read_dir(&pods).is_ok_and(|mut left| left.next().is_none())).await;
+}
+
+#[tokio::test]
+async fn a_second_deletion_may_have_less_patience() {
+    let Some(bed) = Bed::new("sooner").await else { return };
+    let _local = bed.local(|_| {}).await;
+    let grace = json!({ "terminationGracePeriodSeconds": 3600 });
+    bed.create(bed.script("sooner", "trap '' TERM; while :; do sleep 0.05; done", json!({}), grace)).await;
+    bed.until_phase("sooner", "Running").await;
+    bed.delete("sooner").await;
+    bed.until("sooner", |pod: Option<&Pod>| pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()))
+        .await;
+    bed.pods().delete("sooner", &DeleteParams::default().grace_period(1)).await.expect("deletion");
+    bed.until_gone("sooner").await;
 }
 
 #[tokio::test]

@@ -1,13 +1,23 @@
 //! Its containers: how they are started, accompanied and stopped, and what becomes of them.
 
-use std::{fs, path::Path, sync::Arc, time::Duration};
+use std::{
+    fs,
+    io::{self, Read as _, Seek as _, SeekFrom},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::{Container as Specified, LifecycleHandler, PodSpec, Probe};
 use rules::node::{Ending, Exit, State, ending, probe::Purpose};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::{Actor, Happening, RETRY, later};
+use super::{
+    Actor, Happening,
+    retries::{self, Attempt},
+};
 use crate::{
     logs::Log,
     process::{
@@ -18,8 +28,8 @@ use crate::{
     },
 };
 
-/// The most of a termination message that is read, and of a log that stands for one.
-const MESSAGE: usize = 4096;
+/// The most of a termination message that is read, from its end, and of a log that stands for one.
+const MESSAGE: u64 = 4096;
 const LOG_MESSAGE: usize = 2048;
 const LOG_LINES: usize = 80;
 
@@ -44,10 +54,12 @@ impl Actor {
             Ok(prepared) => prepared,
             Err(refusal) => {
                 debug!(pod = %self.key, container = specified.name, ?refusal, "cannot be started now");
+                let is_pull = refusal.reason == "ErrImagePull";
                 let event = format!("Error: {}", refusal.message);
                 self.shared.events.warning(&self.pod, Some(&specified.name), "Failed", event);
                 self.containers[index].wait(refusal.reason, refusal.message);
-                self.retries.extend(later(now, RETRY).map(|retry| (index, retry)));
+                let longest = if is_pull { retries::LONGEST_PULL } else { retries::LONGEST };
+                self.retries.failed(Attempt::Container(index), longest, now);
                 return;
             }
         };
@@ -55,7 +67,7 @@ impl Actor {
         // Nobody listens any more only if the pod is gone.
         let ended = move |end| drop(tell.send((index, number, Happening::Ended(end))));
         let started = Instance::start(start, ended).await;
-        self.retries.remove(&index);
+        self.retries.succeeded(Attempt::Container(index));
         let (now, id) = (self.now(), self.id_of(&specified.name, number));
         let container = &mut self.containers[index];
         if let Some(ended) = container.latest_exit().map(|exit| exit.to.unwrap_or(now)) {
@@ -245,8 +257,7 @@ impl Actor {
     /// What the container has to say at its end: what it wrote into a file, or if it failed without, the end of its log.
     async fn message(&self, specified: &Specified, instance: &Instance, code: i32) -> String {
         let path = self.directories.message(&specified.name, instance.number);
-        let mut message = fs::read(path).unwrap_or_default();
-        message.truncate(MESSAGE);
+        let message = end_of(&path, MESSAGE).unwrap_or_default();
         let fallback = specified.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
         if !message.is_empty() || !fallback || code == 0 {
             return String::from_utf8_lossy(&message).into_owned();
@@ -278,6 +289,20 @@ fn ephemeral(spec: &PodSpec, name: &str) -> Option<Specified> {
     serde_json::from_value(serde_json::to_value(added).ok()?).ok()
 }
 
+/// The last so many bytes of a file, which a container may have made of anything.
+fn end_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    // Nobody waits for whoever may write to a pipe.
+    let no_waiting = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut file = fs::File::options().read(true).custom_flags(no_waiting).open(path)?;
+    let metadata = file.metadata()?;
+    let mut end = Vec::new();
+    if metadata.is_file() {
+        file.seek(SeekFrom::Start(metadata.len().saturating_sub(most)))?;
+        file.take(most).read_to_end(&mut end)?;
+    }
+    Ok(end)
+}
+
 /// Removes what an instance needed. Blocks: what was killed takes a moment to leave its cgroup.
 fn remove_instance(cgroup: Option<&Cgroup>, directory: &Path) {
     if let Some(cgroup) = cgroup
@@ -287,5 +312,25 @@ fn remove_instance(cgroup: Option<&Cgroup>, directory: &Path) {
     }
     if let Err(error) = volumes::remove_tree(directory) {
         warn!(directory = %directory.display(), %error, "failed to remove the files of a container");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_message_the_end_counts() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("message");
+        assert!(end_of(&path, 4).is_err(), "there is none");
+        for (text, end) in [("", ""), ("abc", "abc"), ("abcd", "abcd"), ("abcdefg", "defg")] {
+            fs::write(&path, text).expect("a message");
+            assert_eq!(end_of(&path, 4).expect("an end"), end.as_bytes());
+        }
+        let pipe = directory.path().join("pipe");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
+        assert_eq!(end_of(&pipe, 4).expect("nothing"), b"");
     }
 }
