@@ -61,8 +61,13 @@ impl Log {
 
     /// Its files, oldest first.
     fn files(&self) -> Vec<PathBuf> {
-        let aside = (1..KEPT).rev().map(|number| aside(&self.path, number)).filter(|path| path.exists());
+        let aside = (1..KEPT).rev().map(|number| self.file(number)).filter(|path| path.exists());
         aside.chain([self.path.clone()]).collect()
+    }
+
+    /// The file after which so many were begun.
+    fn file(&self, number: usize) -> PathBuf {
+        if number == 0 { self.path.clone() } else { aside(&self.path, number) }
     }
 }
 

@@ -3,14 +3,15 @@
 use std::{
     collections::VecDeque,
     fs,
-    io::{self, Read as _},
+    io::{self, Read as _, Seek as _, SeekFrom},
+    os::unix::fs::FileExt as _,
 };
 
 use bytes::Bytes;
 use futures::{Stream, stream};
 use jiff::Timestamp;
 
-use super::Log;
+use super::{KEPT, Log};
 
 /// What of a log is wanted, and how.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +32,9 @@ pub struct Options {
     pub stream: Option<String>,
 }
 
+/// So much is read at once.
+const BLOCK: u64 = 64 * 1024;
+
 /// Reads a log: what is there, and if wanted what will be.
 pub(crate) fn read(log: Log, options: Options) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
     let news = log.news.subscribe();
@@ -39,7 +43,8 @@ pub(crate) fn read(log: Log, options: Options) -> impl Stream<Item = io::Result<
         log,
         options,
         news,
-        file: None,
+        files: VecDeque::new(),
+        left: u64::MAX,
         rest: Vec::new(),
         rotations: 0,
         line_began: false,
@@ -60,10 +65,13 @@ struct Reader {
     log: Log,
     options: Options,
     news: tokio::sync::watch::Receiver<super::News>,
-    /// The file that grows, once everything before was read.
-    file: Option<fs::File>,
+    /// What is to be read, in this order; the last one grows. None before there is a log.
+    files: VecDeque<fs::File>,
+    /// So many bytes of files are still to be read.
+    left: u64,
     /// The beginning of a line that is not whole yet.
     rest: Vec<u8>,
+    /// Files that were put aside when we looked last.
     rotations: u64,
     /// The last piece did not end its line, so the next one does not begin one.
     line_began: bool,
@@ -75,9 +83,16 @@ impl Reader {
     async fn next(&mut self) -> io::Result<Option<Bytes>> {
         while !self.over && self.limit > 0 {
             // Asked before reading: what is written after this is news.
-            let news = *self.news.borrow_and_update();
-            let read =
-                if self.file.is_none() { self.first(news.rotations)? } else { self.more(news.rotations)? };
+            let (first, ended) = self.open()?;
+            let text = match self.options.tail.filter(|_| first) {
+                Some(tail) => self.last_lines(tail)?,
+                None => self.block()?,
+            };
+            if text.is_empty() && !first {
+                self.over = !self.options.follow || ended || self.news.changed().await.is_err();
+                continue;
+            }
+            let read = self.render(&text);
             if !read.is_empty() {
                 let take = usize::try_from(self.limit).unwrap_or(usize::MAX).min(read.len());
                 self.limit -= u64::try_from(take).unwrap_or_default();
@@ -85,32 +100,100 @@ impl Reader {
                 read.truncate(take);
                 return Ok(Some(read));
             }
-            self.over = !self.options.follow || news.ended || self.news.changed().await.is_err();
         }
         Ok(None)
     }
 
-    /// What is there now: of the last lines only as many as are wanted.
-    fn first(&mut self, rotations: u64) -> io::Result<Vec<u8>> {
-        let mut files = self.log.files();
-        let current = files.pop();
-        let mut text = Vec::new();
-        for path in files {
-            fs::File::open(path)?.read_to_end(&mut text)?;
-        }
-        self.rotations = rotations;
-        let mut file = match current.map(fs::File::open) {
-            Some(Ok(file)) => file,
-            // Nothing was ever written.
-            Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Some(Err(error)) => return Err(error),
-            None => return Ok(Vec::new()),
+    /// Opens what was written since the last look, however many files that are. Says whether this was the first time, and
+    /// whether nothing more will come.
+    fn open(&mut self) -> io::Result<(bool, bool)> {
+        // No file is put aside for as long as this is held.
+        let news = self.news.borrow_and_update();
+        let first = self.files.is_empty();
+        let paths = if first {
+            self.log.files()
+        } else {
+            let new = usize::try_from(news.rotations - self.rotations).unwrap_or(usize::MAX).min(KEPT);
+            (0..new).rev().map(|number| self.log.file(number)).collect()
         };
-        file.read_to_end(&mut text)?;
-        self.file = Some(file);
-        let Some(tail) = self.options.tail else { return Ok(self.render(&text)) };
+        for path in paths {
+            match fs::File::open(path) {
+                Ok(file) => self.files.push_back(file),
+                // Nothing was ever written, or it is too long ago.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.rotations = news.rotations;
+        let first = first && !self.files.is_empty();
+        if first && !self.options.follow {
+            // What is there now is enough, however fast it grows.
+            self.left = lengths(&self.files)?.iter().sum();
+        }
+        Ok((first, news.ended))
+    }
+
+    /// The next piece; nothing if there is none now.
+    fn block(&mut self) -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        while let Some(file) = self.files.front_mut() {
+            file.take(self.left.min(BLOCK)).read_to_end(&mut text)?;
+            if !text.is_empty() || self.files.len() == 1 {
+                break;
+            }
+            self.files.pop_front(); // it was put aside: nothing more comes of it
+        }
+        self.left -= u64::try_from(text.len()).unwrap_or_default();
+        Ok(text)
+    }
+
+    /// So many of the last lines that are wanted. The rest is not read, and what is read next comes after them.
+    fn last_lines(&mut self, tail: usize) -> io::Result<Vec<u8>> {
+        let lengths = lengths(&self.files)?;
+        let all: u64 = lengths.iter().sum();
+        let mut window = BLOCK;
+        let lines = loop {
+            let from = all.saturating_sub(window);
+            let text = self.between(&lengths, from)?;
+            // Somewhere in the middle of a line.
+            let begin = if from == 0 {
+                0
+            } else {
+                text.iter().position(|byte| *byte == b'\n').map_or(text.len(), |end| end + 1)
+            };
+            let (lines, more) = self.last_of(&text[begin..], tail);
+            if more || from == 0 {
+                break lines;
+            }
+            window = window.saturating_mul(4);
+        };
+        if let (Some(last), Some(length)) = (self.files.back_mut(), lengths.last()) {
+            last.seek(SeekFrom::Start(*length))?;
+        }
+        let older = self.files.len().saturating_sub(1);
+        self.files.drain(..older);
+        self.left = self.left.saturating_sub(all);
+        Ok(lines)
+    }
+
+    /// What is in all files together from a place on, up to these lengths.
+    fn between(&self, lengths: &[u64], from: u64) -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        let mut begin = 0;
+        for (file, length) in self.files.iter().zip(lengths) {
+            let skip = from.saturating_sub(begin).min(*length);
+            begin += length;
+            let mut piece = vec![0; usize::try_from(length - skip).unwrap_or_default()];
+            file.read_exact_at(&mut piece, skip)?;
+            text.append(&mut piece);
+        }
+        Ok(text)
+    }
+
+    /// The last lines of a text that are wanted, and whether there were more.
+    fn last_of(&self, text: &[u8], tail: usize) -> (Vec<u8>, bool) {
         let mut lines: VecDeque<Vec<u8>> = VecDeque::new();
-        let mut whole = true;
+        let (mut whole, mut more) = (true, false);
         for record in text.split_inclusive(|byte| *byte == b'\n') {
             if !self.is_wanted(record) {
                 continue;
@@ -124,24 +207,10 @@ impl Reader {
             }
             if lines.len() > tail {
                 lines.pop_front();
+                more = true;
             }
         }
-        let text: Vec<u8> = lines.into_iter().flatten().collect();
-        Ok(self.render(&text))
-    }
-
-    fn more(&mut self, rotations: u64) -> io::Result<Vec<u8>> {
-        let Some(file) = &mut self.file else { return Ok(Vec::new()) };
-        let mut text = Vec::new();
-        file.read_to_end(&mut text)?;
-        if rotations != self.rotations {
-            // The file that we read was put aside; more than one of them cannot fill up between two looks.
-            self.rotations = rotations;
-            let mut next = fs::File::open(self.log.path())?;
-            next.read_to_end(&mut text)?;
-            self.file = Some(next);
-        }
-        Ok(self.render(&text))
+        (lines.into_iter().flatten().collect(), more)
     }
 
     /// From the format of files to what was written, with the time if wanted.
@@ -187,6 +256,10 @@ impl Reader {
     }
 }
 
+fn lengths(files: &VecDeque<fs::File>) -> io::Result<Vec<u64>> {
+    files.iter().map(|file| Ok(file.metadata()?.len())).collect()
+}
+
 fn is_whole(record: &[u8]) -> bool {
     record.splitn(4, |byte| *byte == b' ').nth(2) != Some(b"P")
 }
@@ -197,7 +270,7 @@ mod tests {
     use tokio::io::{AsyncWriteExt as _, duplex};
 
     use super::*;
-    use crate::logs::{KEPT, pump};
+    use crate::logs::pump;
 
     async fn written(text: &[u8]) -> (tempfile::TempDir, Log) {
         let directory = tempfile::tempdir().expect("a directory");
@@ -247,6 +320,31 @@ mod tests {
         drop(container);
         assert!(lines.next().await.is_none());
         pumping.await.expect("no panic").expect("a log");
+    }
+
+    /// Whoever follows slowly misses nothing of what is still there.
+    #[tokio::test]
+    async fn following_goes_through_all_files_that_were_put_aside_meanwhile() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let log = Log::new(directory.path().join("0.log"));
+        let (mut container, output) = duplex(1024 * 1024);
+        let pumping = tokio::spawn(pump(log.clone(), output, None::<&[u8]>, false));
+        container.write_all(b"first\n").await.expect("room");
+        let mut lines = Box::pin(read(log.clone(), Options { follow: true, ..Options::default() }));
+        assert_eq!(lines.next().await.expect("a line").expect("a line"), "first\n");
+        let line = format!("{}\n", "z".repeat(1023));
+        let text = line.repeat(31 * 1024); // three files, and a part of the fourth
+        container.write_all(text.as_bytes()).await.expect("room");
+        drop(container);
+        pumping.await.expect("no panic").expect("a log");
+        assert_eq!(log.files().len(), 4);
+        let rest: Vec<Bytes> = lines.try_collect().await.expect("lines");
+        assert!(rest.iter().all(|piece| piece.len() < 128 * 1024), "it comes in small pieces");
+        assert_eq!(rest.concat().len(), text.len());
+        let tail = all(&log, Options { tail: Some(12 * 1024), ..Options::default() }).await;
+        assert!(tail == line.repeat(12 * 1024), "they go back to the file before the last");
+        let last = all(&log, Options { tail: Some(1), follow: true, ..Options::default() }).await;
+        assert_eq!(last, line);
     }
 
     #[tokio::test]

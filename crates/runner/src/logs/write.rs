@@ -3,11 +3,13 @@
 use std::{
     fs, io,
     io::Write as _,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use jiff::Timestamp;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
+use tracing::warn;
 
 use super::{KEPT, LONGEST, Log, ROTATE_AT, aside};
 
@@ -19,9 +21,11 @@ pub(crate) async fn pump(
     err: Option<impl AsyncRead + Unpin>,
     at_once: bool,
 ) -> io::Result<()> {
-    let file = fs::File::options().create(true).append(true).open(&log.path)?;
-    let written = file.metadata()?.len();
-    let writer = Arc::new(Mutex::new(Writer { log: log.clone(), file, written }));
+    let mut writer = Writer { log: log.clone(), file: None, written: 0, lost: false };
+    // One that never writes has a log, too.
+    let opened = writer.open().map(drop);
+    writer.tell(opened);
+    let writer = Arc::new(Mutex::new(writer));
     let errors = async {
         match err {
             Some(err) => copy(&writer, "stderr", err, at_once).await,
@@ -52,8 +56,9 @@ async fn copy(
         let ready = if ended || at_once || begun.len() - whole >= LONGEST { begun.len() } else { whole };
         if ready > 0 {
             let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
-            // All lines that are there at once are written at once.
-            writer.write(stream, &begun[..ready])?;
+            // All lines that are there at once are written at once. A container does not end because there is no room
+            // for what it says: that is lost, and it goes on.
+            writer.keep(stream, &begun[..ready]);
             begun.drain(..ready);
         }
         if ended {
@@ -64,11 +69,43 @@ async fn copy(
 
 struct Writer {
     log: Log,
-    file: fs::File,
+    /// `None` until it can be opened.
+    file: Option<fs::File>,
     written: u64,
+    /// What came last could not be written.
+    lost: bool,
 }
 
 impl Writer {
+    /// Writes, if that can be.
+    fn keep(&mut self, stream: &str, bytes: &[u8]) {
+        let result = self.write(stream, bytes);
+        self.tell(result);
+    }
+
+    /// Tells of the first failure of several in a row.
+    fn tell(&mut self, result: io::Result<()>) {
+        let failed = result.is_err();
+        if let Err(error) = result
+            && !self.lost
+        {
+            warn!(log = %self.log.path.display(), %error, "what a container writes is lost");
+        }
+        self.lost = failed;
+    }
+
+    fn open(&mut self) -> io::Result<&mut fs::File> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => {
+                let file = create(&self.log.path)?;
+                self.written = file.metadata()?.len();
+                file
+            }
+        };
+        Ok(self.file.insert(file))
+    }
+
     fn write(&mut self, stream: &str, bytes: &[u8]) -> io::Result<()> {
         let time = Timestamp::now();
         let mut text = Vec::with_capacity(bytes.len() + 64);
@@ -81,30 +118,83 @@ impl Writer {
             text.extend_from_slice(piece);
             text.push(b'\n');
         }
-        self.file.write_all(&text)?;
-        self.written += u64::try_from(text.len()).unwrap_or_default();
-        let rotated = self.written >= ROTATE_AT;
-        if rotated {
-            self.rotate()?;
+        let before = self.open()?.metadata()?.len();
+        let file = self.open()?;
+        if let Err(error) = file.write_all(&text) {
+            // A part of a line would spoil the next one.
+            let _ = file.set_len(before);
+            return Err(error);
         }
+        let length = u64::try_from(text.len()).unwrap_or_default();
+        self.written += length;
+        let mut rotated = Ok(());
+        // Nobody looks for files while they are being put aside.
         self.log.news.send_modify(|news| {
-            news.written += u64::try_from(text.len()).unwrap_or_default();
-            news.rotations += u64::from(rotated);
+            news.written += length;
+            if self.written >= ROTATE_AT {
+                rotated = rotate(&self.log.path).map(|file| {
+                    (self.file, self.written) = (Some(file), 0);
+                    news.rotations += 1;
+                });
+            }
         });
-        Ok(())
+        rotated
+    }
+}
+
+fn create(path: &Path) -> io::Result<fs::File> {
+    fs::File::options().create(true).append(true).open(path)
+}
+
+/// Puts a file aside, and returns the one that takes its place.
+fn rotate(path: &Path) -> io::Result<fs::File> {
+    // First, for it may not be possible: then the old one goes on.
+    let next = path.with_extension("next");
+    let file = create(&next)?;
+    for number in (1..KEPT - 1).rev() {
+        let from = aside(path, number);
+        if from.exists() {
+            fs::rename(from, aside(path, number + 1))?;
+        }
+    }
+    fs::rename(path, aside(path, 1))?;
+    fs::rename(next, path)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    /// A full disk costs what is written, not who writes.
+    #[tokio::test]
+    async fn a_container_whose_log_cannot_be_written_goes_on() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("0.log");
+        std::os::unix::fs::symlink("/dev/full", &path).expect("a link");
+        let (mut container, output) = duplex(1024);
+        let pumping = tokio::spawn(pump(Log::new(path.clone()), output, None::<&[u8]>, false));
+        for _ in 0..100 {
+            container.write_all(b"something that nobody will read\n").await.expect("somebody takes it");
+        }
+        drop(container);
+        pumping.await.expect("no panic").expect("a log");
     }
 
-    fn rotate(&mut self) -> io::Result<()> {
-        let path = &self.log.path;
-        for number in (1..KEPT - 1).rev() {
-            let from = aside(path, number);
-            if from.exists() {
-                fs::rename(from, aside(path, number + 1))?;
-            }
-        }
-        fs::rename(path, aside(path, 1))?;
-        self.file = fs::File::options().create(true).append(true).open(path)?;
-        self.written = 0;
-        Ok(())
+    #[test]
+    fn a_line_that_was_lost_does_not_spoil_the_next() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("none/0.log");
+        let log = Log::new(path.clone());
+        let mut writer = Writer { log, file: None, written: 0, lost: false };
+        writer.keep("stdout", b"lost\n");
+        assert!(writer.lost);
+        fs::create_dir(directory.path().join("none")).expect("a directory");
+        writer.keep("stdout", b"kept\n");
+        assert!(!writer.lost);
+        let text = fs::read_to_string(path).expect("a log");
+        assert!(text.ends_with(" stdout F kept\n") && text.lines().count() == 1, "{text}");
     }
 }
