@@ -3,6 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{ACCEPT, CONNECTION, HOST, USER_AGENT},
+};
 use http_body_util::{BodyExt as _, Empty, Full, Limited};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::{
@@ -132,15 +136,9 @@ async fn http(get: &HTTPGetAction, container: &Container, ip: &str) -> Result<()
     };
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
-    let mut request = http::Request::get(path)
-        .header("Host", format!("{host}:{port}"))
-        .header("User-Agent", "kube-probe/1.35")
-        .header("Accept", "*/*")
-        .header("Connection", "close");
-    for header in get.http_headers.iter().flatten() {
-        request = request.header(&header.name, &header.value);
-    }
-    let request = request.body(Empty::<Bytes>::new()).map_err(|error| failed(&error))?;
+    let request = http::Request::get(path).body(Empty::<Bytes>::new());
+    let mut request = request.map_err(|error| failed(&error))?;
+    *request.headers_mut() = headers(get, &format!("{host}:{port}")).map_err(|error| failed(&error))?;
     let asking = async {
         let answer = sender.send_request(request).await.map_err(|error| failed(&error))?;
         let status = answer.status().as_u16();
@@ -161,6 +159,24 @@ async fn http(get: &HTTPGetAction, container: &Container, ip: &str) -> Result<()
             asking.await
         }
     }
+}
+
+/// What goes along with a request: what the probe says comes before what is usual.
+fn headers(get: &HTTPGetAction, address: &str) -> Result<HeaderMap, http::Error> {
+    let mut headers = HeaderMap::new();
+    for own in get.http_headers.iter().flatten() {
+        headers.append(HeaderName::try_from(&own.name)?, HeaderValue::try_from(&own.value)?);
+    }
+    // There is one host, and a name of none is the address.
+    let host = headers.get(HOST).filter(|host| !host.is_empty()).cloned();
+    headers.insert(HOST, host.map_or_else(|| HeaderValue::try_from(address), Ok)?);
+    headers.entry(USER_AGENT).or_insert(HeaderValue::from_static("kube-probe/1.35"));
+    // Whoever says nothing here wants it not to be said.
+    if headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*")).is_empty() {
+        headers.remove(ACCEPT);
+    }
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    Ok(headers)
 }
 
 /// Asks for the health of a service as gRPC does: a message with its name, and one with a number for an answer.
@@ -229,7 +245,32 @@ fn port_of(port: &IntOrString, container: &Container) -> Result<u16, String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_request_has_one_host_and_what_the_probe_says_comes_first() {
+        let print = |own: &[(&str, &str)]| {
+            let own: Vec<_> =
+                own.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
+            let get = serde_json::from_value(json!({ "port": 80, "httpHeaders": own })).expect("an action");
+            let headers = headers(&get, "10.0.0.1:80").expect("headers");
+            let mut lines: Vec<String> = headers
+                .iter()
+                .map(|(name, value)| format!("{name}: {}", value.to_str().expect("text")))
+                .collect();
+            lines.sort();
+            lines
+        };
+        let usual = ["accept: */*", "connection: close", "host: 10.0.0.1:80", "user-agent: kube-probe/1.35"];
+        assert_eq!(print(&[]), usual);
+        assert_eq!(print(&[("Host", "")]), usual);
+        assert_eq!(
+            print(&[("Host", "a.example"), ("user-agent", "me"), ("Accept", ""), ("X", "1"), ("X", "2")]),
+            ["connection: close", "host: a.example", "user-agent: me", "x: 1", "x: 2"]
+        );
+    }
 
     #[test]
     fn health_is_asked_for_and_told_in_grpc_messages() {
