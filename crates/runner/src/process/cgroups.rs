@@ -234,7 +234,11 @@ fn limits(version: Version, resources: Option<&ResourceRequirements>) -> BTreeMa
         .map_or(2, |cpu| (positive(cpu.millis_saturating()).saturating_mul(1024) / 1000).clamp(2, 262_144));
     match version {
         Version::One => limits.push(("cpu.shares", shares.to_string())),
-        Version::Two => limits.push(("cpu.weight", (1 + (shares - 2) * 9_999 / 262_142).to_string())),
+        Version::Two => limits.extend([
+            ("cpu.weight", (1 + (shares - 2) * 9_999 / 262_142).to_string()),
+            // A container without memory ends as a whole, not one process of it.
+            ("memory.oom.group", "1".to_owned()),
+        ]),
     }
     if let Some(memory) = limit("memory") {
         let bytes = positive(memory.units_saturating()).to_string();
@@ -274,9 +278,16 @@ mod tests {
         );
         assert_eq!(
             lines(Version::Two),
-            ["cpu.max=50000 100000", "cpu.weight=10", "memory.max=67108864", "memory.swap.max=0"]
+            [
+                "cpu.max=50000 100000",
+                "cpu.weight=10",
+                "memory.max=67108864",
+                "memory.oom.group=1",
+                "memory.swap.max=0"
+            ]
         );
-        assert_eq!(limits(Version::Two, None), BTreeMap::from([("cpu.weight", "1".to_owned())]));
+        let least = [("cpu.weight", "1".to_owned()), ("memory.oom.group", "1".to_owned())];
+        assert_eq!(limits(Version::Two, None), BTreeMap::from(least));
     }
 
     #[test]
