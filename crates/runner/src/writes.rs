@@ -1,10 +1,11 @@
 //! What is written about pods: their status, and that they are gone.
 
-use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::api::core::v1::{Pod, PodCondition, PodStatus};
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
+use rules::node::status::is_owned;
 use serde_json::{Value, json};
 
 /// Who we are among those who manage fields: what a kubelet would be.
@@ -18,21 +19,36 @@ pub(crate) enum Written {
     Gone,
 }
 
-/// Writes the status of a pod: all of it, so that nothing depends on how old our copy is.
+/// What is part of a pod's status and not for a node to say.
+const OTHERS: [&str; 5] =
+    ["extendedResourceClaimStatus", "nominatedNodeName", "qosClass", "resize", "resourceClaimStatuses"];
+
+/// Writes the status of a pod: all of it that is a node's, so that nothing depends on how old our copy is, and nothing
+/// that others may have written since.
 pub(crate) async fn status(client: &Client, pod: &Pod, status: &PodStatus) -> kube::Result<Written> {
-    let mut value = serde_json::to_value(status).map_err(kube::Error::SerdeError)?;
+    let patch = change(pod, status).map_err(kube::Error::SerdeError)?;
+    let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+    answer(api(client, pod).patch_status(name(pod), &params, &Patch::Strategic(patch)).await)
+}
+
+fn change(pod: &Pod, status: &PodStatus) -> serde_json::Result<Value> {
+    let known = || pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    // What we only repeat of others may be old.
+    let is_theirs = |one: &PodCondition| !is_owned(&one.type_) && known().any(|known| known == one);
+    let ours = status.conditions.iter().flatten().filter(|one| !is_theirs(one));
+    let mut conditions = ours.map(serde_json::to_value).collect::<serde_json::Result<Vec<Value>>>()?;
+    conditions.iter_mut().for_each(without_others);
     // Conditions are merged by their type: what one does not say any more has to be taken out of the old one.
-    if let Some(conditions) = value.get_mut("conditions").and_then(Value::as_array_mut) {
-        conditions.iter_mut().for_each(without_others);
-        let known = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        let says = |kind: &str| status.conditions.iter().flatten().any(|one| one.type_ == kind);
-        let gone = known.filter(|one| !says(&one.type_));
-        conditions.extend(gone.map(|one| json!({ "$patch": "delete", "type": one.type_ })));
+    let says = |kind: &str| status.conditions.iter().flatten().any(|one| one.type_ == kind);
+    let gone = known().filter(|one| !says(&one.type_));
+    conditions.extend(gone.map(|one| json!({ "$patch": "delete", "type": one.type_ })));
+    let mut value = serde_json::to_value(PodStatus { conditions: None, ..status.clone() })?;
+    if let Value::Object(fields) = &mut value {
+        fields.retain(|field, _| !OTHERS.contains(&field.as_str()));
+        fields.insert("conditions".to_owned(), Value::Array(conditions));
     }
     without_others(&mut value);
-    let patch = Patch::Strategic(json!({ "metadata": { "uid": pod.metadata.uid }, "status": value }));
-    let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-    answer(api(client, pod).patch_status(name(pod), &params, &patch).await)
+    Ok(json!({ "metadata": { "uid": pod.metadata.uid }, "status": value }))
 }
 
 /// Says of reason and message, if they are not there, that they are not.
@@ -72,4 +88,41 @@ fn api(client: &Client, pod: &Pod) -> Api<Pod> {
 
 fn name(pod: &Pod) -> &str {
     pod.metadata.name.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Between our look and our write others may have written: what is theirs stays theirs.
+    #[test]
+    fn what_others_say_of_a_pod_is_not_repeated() {
+        let known = json!({
+            "phase": "Running", "nominatedNodeName": "n", "qosClass": "BestEffort", "podIP": "10.0.0.1",
+            "conditions": [
+                { "type": "Theirs", "status": "False" },
+                { "type": "Ready", "status": "False", "reason": "x" },
+                { "type": "PodResizePending", "status": "True" },
+            ],
+        });
+        let pod: Pod =
+            serde_json::from_value(json!({ "metadata": { "uid": "u" }, "status": known })).expect("a pod");
+        let mut status = pod.status.clone().expect("a status");
+        let condition = |value: Value| serde_json::from_value::<PodCondition>(value).expect("a condition");
+        status.conditions = Some(vec![
+            condition(json!({ "type": "Theirs", "status": "False" })),
+            condition(json!({ "type": "Ready", "status": "False", "reason": "x" })),
+            condition(json!({ "type": "DisruptionTarget", "status": "True" })),
+        ]);
+        let change = change(&pod, &status).expect("a change");
+        let expected = json!({
+            "phase": "Running", "podIP": "10.0.0.1", "reason": null, "message": null,
+            "conditions": [
+                { "type": "Ready", "status": "False", "reason": "x", "message": null },
+                { "type": "DisruptionTarget", "status": "True", "reason": null, "message": null },
+                { "$patch": "delete", "type": "PodResizePending" },
+            ],
+        });
+        assert_eq!(change, json!({ "metadata": { "uid": "u" }, "status": expected }));
+    }
 }

@@ -22,6 +22,11 @@ const OWNED: [&str; 7] = [
     resize::IN_PROGRESS,
 ];
 
+/// Whether a node says on its own what a condition is.
+pub fn is_owned(kind: &str) -> bool {
+    OWNED.contains(&kind)
+}
+
 /// Says that a pod was cut short by something that was no fault of its own.
 const DISRUPTION: &str = "DisruptionTarget";
 
@@ -43,8 +48,7 @@ pub(super) struct Facts<'a> {
 /// All conditions of the pod: those of others first, then ours.
 pub(super) fn of(facts: &Facts<'_>) -> Vec<PodCondition> {
     let old = facts.pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    let mut all: Vec<PodCondition> =
-        old.iter().filter(|one| !OWNED.contains(&one.type_.as_str())).cloned().collect();
+    let mut all: Vec<PodCondition> = old.iter().filter(|one| !is_owned(&one.type_)).cloned().collect();
     let ready = containers_ready(facts);
     let mut ours = vec![
         ("PodReadyToStartContainers", Word::new(facts.sandboxed)),

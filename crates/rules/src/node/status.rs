@@ -18,6 +18,8 @@ use super::{
     resize::Unsettled,
 };
 
+pub use super::conditions::is_owned;
+
 /// Everything a pod's status follows from.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
