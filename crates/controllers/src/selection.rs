@@ -31,6 +31,32 @@ pub const NAMES: [&str; 25] = [
     "volumeattributesclass-protection-controller",
 ];
 
+/// What kube-controller-manager called them before, and still takes.
+const OLD_NAMES: [(&str, &str); 22] = [
+    ("clusterrole-aggregation", "clusterrole-aggregation-controller"),
+    ("cronjob", "cronjob-controller"),
+    ("daemonset", "daemonset-controller"),
+    ("deployment", "deployment-controller"),
+    ("disruption", "disruption-controller"),
+    ("endpoint", "endpoints-controller"),
+    ("endpointslice", "endpointslice-controller"),
+    ("endpointslicemirroring", "endpointslice-mirroring-controller"),
+    ("garbagecollector", "garbage-collector-controller"),
+    ("job", "job-controller"),
+    ("namespace", "namespace-controller"),
+    ("nodelifecycle", "node-lifecycle-controller"),
+    ("podgc", "pod-garbage-collector-controller"),
+    ("pv-protection", "persistentvolume-protection-controller"),
+    ("pvc-protection", "persistentvolumeclaim-protection-controller"),
+    ("replicaset", "replicaset-controller"),
+    ("replicationcontroller", "replicationcontroller-controller"),
+    ("resourcequota", "resourcequota-controller"),
+    ("root-ca-cert-publisher", "root-ca-certificate-publisher-controller"),
+    ("serviceaccount", "serviceaccount-controller"),
+    ("statefulset", "statefulset-controller"),
+    ("ttl-after-finished", "ttl-after-finished-controller"),
+];
+
 /// Which controllers run. As kube-controller-manager's flag `--controllers`, with `none` in addition.
 ///
 /// ```
@@ -84,16 +110,19 @@ impl FromStr for Selection {
     type Err = UnknownController;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let words: Vec<String> =
-            text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect();
-        if words == ["none"] {
+        let mut words = Vec::new();
+        let said = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+        if said.clone().eq(["none"]) {
             return Ok(Selection::none());
         }
-        for word in words.iter().filter(|word| *word != "*") {
-            let name = word.strip_prefix('-').unwrap_or(word);
-            if !NAMES.contains(&name) {
+        for word in said {
+            let (sign, name) = word.strip_prefix('-').map_or(("", word), |name| ("-", name));
+            let old = OLD_NAMES.iter().find(|(old, _)| *old == name);
+            let name = old.map_or(name, |(_, name)| name);
+            if word != "*" && !NAMES.contains(&name) {
                 return Err(UnknownController { name: name.to_owned() });
             }
+            words.push(format!("{sign}{name}"));
         }
         Ok(Selection { words })
     }
@@ -115,6 +144,13 @@ mod tests {
         check("job-controller", "job-controller", true);
         check("*, -job-controller", "job-controller", false);
         check("-job-controller,*", "job-controller", false);
+        check("job", "job-controller", true);
+        check("*,-nodelifecycle", "node-lifecycle-controller", false);
+        check("*,-nodelifecycle", "job-controller", true);
+        for (old, name) in OLD_NAMES {
+            check(old, name, true);
+            assert!(NAMES.contains(&name) && !NAMES.contains(&old), "{old}");
+        }
         let error = "*,jobs".parse::<Selection>().expect_err("no such controller");
         assert!(error.to_string().starts_with("\"jobs\" is not a controller; there are "), "{error}");
         assert!("none,job-controller".parse::<Selection>().is_err());
