@@ -180,6 +180,11 @@ impl Cluster {
         answer
     }
 
+    /// Tells at `/metrics` what others in this process count, for as long as they hold it.
+    pub fn publish(&self, counts: &Arc<metrics::Counts>) {
+        self.0.metrics.publish(counts);
+    }
+
     /// What is counted.
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics

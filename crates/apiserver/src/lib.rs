@@ -56,4 +56,5 @@ mod verbs;
 mod webhook;
 
 pub use cluster::{Cluster, Setup};
+pub use metrics::Counts;
 pub use service::WithoutManagers;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use http::{HeaderValue, Method, StatusCode, header, request};
@@ -110,9 +110,14 @@ struct Requests {
     durations: Histogram,
 }
 
+/// What else in this process is counted, as Prometheus reads it.
+pub type Counts = dyn Fn() -> String + Send + Sync;
+
 /// The counters of a cluster.
 #[derive(Debug)]
 pub(crate) struct Metrics {
+    /// They may know the cluster, and so are not held.
+    others: Mutex<Vec<Weak<Counts>>>,
     requests: Mutex<BTreeMap<Labels, Requests>>,
     /// Requests that are being answered: those that only read, and the others.
     in_flight: [AtomicI64; 2],
@@ -129,7 +134,8 @@ impl Drop for InFlight<'_> {
 
 impl Default for Metrics {
     fn default() -> Self {
-        Metrics { requests: Mutex::default(), in_flight: [AtomicI64::new(0), AtomicI64::new(0)] }
+        let in_flight = [AtomicI64::new(0), AtomicI64::new(0)];
+        Metrics { others: Mutex::default(), requests: Mutex::default(), in_flight }
     }
 }
 
@@ -156,6 +162,18 @@ impl Metrics {
         found.durations.sum += seconds;
         if let Some(bucket) = BOUNDS.iter().position(|bound| seconds <= *bound) {
             found.durations.buckets[bucket] += 1;
+        }
+    }
+
+    /// Tells from now on what others count, for as long as they hold it.
+    pub(crate) fn publish(&self, counts: &Arc<Counts>) {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(counts));
+    }
+
+    fn write_others(&self, out: &mut String) {
+        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for counts in others.iter().filter_map(Weak::upgrade) {
+            out.push_str(&counts());
         }
     }
 
@@ -213,6 +231,7 @@ pub(crate) fn answer(cluster: &Cluster, _: &request::Parts) -> Answer {
     .expect("memory");
     cluster.metrics().write(&mut out);
     write_objects(cluster, &mut out);
+    cluster.metrics().write_others(&mut out);
     process::write(&mut out);
     let mut answer = answer::text(StatusCode::OK, out);
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -317,6 +336,21 @@ mod process {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn others_are_told_for_as_long_as_they_count() {
+        let metrics = Metrics::default();
+        let counts: Arc<Counts> = Arc::new(|| "theirs 1\n".to_owned());
+        metrics.publish(&counts);
+        let told = || {
+            let mut out = String::new();
+            metrics.write_others(&mut out);
+            out
+        };
+        assert_eq!(told(), "theirs 1\n");
+        drop(counts);
+        assert_eq!(told(), "");
+    }
 
     #[test]
     fn buckets_count_what_is_below_them() {

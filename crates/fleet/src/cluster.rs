@@ -7,7 +7,7 @@ use std::sync::Arc;
 use apiserver::credentials::Credentials;
 use apiserver::node::Introduced;
 use apiserver::serve::Server;
-use apiserver::{Setup, WithoutManagers};
+use apiserver::{Counts, Setup, WithoutManagers};
 use kube::Client;
 use operator::definitions::{self, Conversion};
 use reconcile::{Clock, Tasks};
@@ -60,6 +60,8 @@ pub struct Cluster {
     server: Server,
     store: Store,
     tasks: Tasks,
+    /// What its controllers count is told for as long as this is held.
+    _counts: Arc<Counts>,
     /// Reachable for as long as they are held.
     _nodes: Vec<Introduced>,
 }
@@ -98,7 +100,15 @@ impl Cluster {
             root_ca: Some(credentials.authority_pem().to_owned()),
             ..controllers::Settings::default()
         };
-        controllers::start(client.clone(), &settings.controllers, of_controllers, clock.clone(), &mut tasks);
+        let running = controllers::start(
+            client.clone(),
+            &settings.controllers,
+            of_controllers,
+            clock.clone(),
+            &mut tasks,
+        );
+        let counts: Arc<Counts> = Arc::new(move || running.metrics.to_string());
+        api.publish(&counts);
         // Pods are told where the server will be before it serves.
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, settings.port));
         let listener = Server::listen(address).await;
@@ -120,7 +130,7 @@ impl Cluster {
         let server =
             Server::start_on(api.clone(), Arc::clone(&credentials), listener.known_at(outward)).await;
         let server = server.map_err(|source| Error::Serve { cluster: name.clone(), address, source })?;
-        Ok(Cluster { name, api, credentials, server, store, tasks, _nodes: nodes })
+        Ok(Cluster { name, api, credentials, server, store, tasks, _counts: counts, _nodes: nodes })
     }
 
     /// Its name.
