@@ -1,6 +1,8 @@
 //! `ferry cluster`: one embedded cluster, until it is told to stop.
 
-use std::path::{Path, PathBuf};
+mod scratch;
+
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -13,12 +15,15 @@ use crate::output;
 use crate::process;
 use crate::up;
 
+use self::scratch::Scratch;
+
 /// Serves until SIGTERM or SIGINT. Prints one line when the cluster can be used.
 pub(crate) fn run(arguments: &arguments::Cluster) -> anyhow::Result<ExitCode> {
     process::serve(async {
         let stopped = process::stopped()?;
-        let cluster = up::advised(fleet::Cluster::start(settings(arguments)?).await, "--port")?;
-        let kubeconfig = arguments.kubeconfig.clone().unwrap_or_else(|| default_kubeconfig(arguments));
+        let place = Place::of(arguments)?;
+        let cluster = up::advised(fleet::Cluster::start(settings(arguments, &place)?).await, "--port")?;
+        let kubeconfig = arguments.kubeconfig.clone().unwrap_or_else(|| place.kubeconfig());
         let kubeconfig = std::path::absolute(&kubeconfig).unwrap_or(kubeconfig);
         let told = apiserver::credentials::write_kubeconfig(&kubeconfig, &cluster.kubeconfig(cluster.name()));
         if told.is_ok() {
@@ -31,13 +36,14 @@ pub(crate) fn run(arguments: &arguments::Cluster) -> anyhow::Result<ExitCode> {
             stopped.await;
         }
         cluster.stop().await;
+        place.leave()?;
         told.context("failed to tell how to reach the cluster")
             .hint("--kubeconfig FILE says where to write it")?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-fn settings(arguments: &arguments::Cluster) -> anyhow::Result<ClusterSettings> {
+fn settings(arguments: &arguments::Cluster, place: &Place) -> anyhow::Result<ClusterSettings> {
     Ok(ClusterSettings {
         name: arguments.name.clone(),
         port: arguments.port,
@@ -48,18 +54,18 @@ fn settings(arguments: &arguments::Cluster) -> anyhow::Result<ClusterSettings> {
             ..rules::job::Settings::default()
         },
         controllers: arguments.controllers.clone(),
-        nodes: nodes(arguments)?,
+        nodes: nodes(arguments, place)?,
         operator: None,
     })
 }
 
-fn nodes(arguments: &arguments::Cluster) -> anyhow::Result<Vec<runner::Settings>> {
+fn nodes(arguments: &arguments::Cluster, place: &Place) -> anyhow::Result<Vec<runner::Settings>> {
     let images = images(arguments)?;
     let named = (0..arguments.nodes).map(|i| format!("{}-node-{i}", arguments.name));
     let node = |name: String| match arguments.runtime {
         PodRuntime::Simulated => runner::Settings::simulated(&name),
         PodRuntime::Process => {
-            let mut node = runner::Settings::process(&name, node_directory(arguments, &name));
+            let mut node = runner::Settings::process(&name, place.node(&name));
             if let runner::Runtime::Process(process) = &mut node.runtime {
                 process.images = images.clone();
                 process.network = match arguments.network {
@@ -84,22 +90,40 @@ fn images(arguments: &arguments::Cluster) -> anyhow::Result<Images> {
     Ok(images)
 }
 
-/// Where a node keeps the files of its pods: beside the data, or where temporary files go.
-fn node_directory(arguments: &arguments::Cluster, name: &str) -> PathBuf {
-    match &arguments.data {
-        Some(dir) => std::path::absolute(dir).unwrap_or_else(|_| dir.clone()).join("nodes").join(name),
-        None => std::env::temp_dir().join(format!("ferry-{}-{}", std::process::id(), name)),
-    }
+/// Where the files of a cluster are: beside its data, or where temporary files go.
+enum Place {
+    Data(PathBuf),
+    Scratch(Scratch),
 }
 
-/// Beside the data, or where temporary files go.
-fn default_kubeconfig(arguments: &arguments::Cluster) -> PathBuf {
-    match &arguments.data {
-        Some(dir) => dir.join("kubeconfig"),
-        None => std::env::temp_dir().join(Path::new(&format!(
-            "ferry-{}-{}.kubeconfig",
-            arguments.name,
-            std::process::id()
-        ))),
+impl Place {
+    fn of(arguments: &arguments::Cluster) -> anyhow::Result<Place> {
+        Ok(match &arguments.data {
+            Some(dir) => Place::Data(std::path::absolute(dir).unwrap_or_else(|_| dir.clone())),
+            None => Place::Scratch(Scratch::make()?),
+        })
+    }
+
+    /// Where a node keeps the files of its pods.
+    fn node(&self, name: &str) -> PathBuf {
+        match self {
+            Place::Data(dir) => dir.join("nodes").join(name),
+            Place::Scratch(scratch) => scratch.node(name),
+        }
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        match self {
+            Place::Data(dir) => dir.join("kubeconfig"),
+            Place::Scratch(scratch) => scratch.kubeconfig(),
+        }
+    }
+
+    /// Removes what nobody will need any more, once the cluster has stopped.
+    fn leave(self) -> anyhow::Result<()> {
+        match self {
+            Place::Data(_) => Ok(()),
+            Place::Scratch(scratch) => scratch.remove(),
+        }
     }
 }

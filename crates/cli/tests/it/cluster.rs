@@ -3,12 +3,15 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, ObjectMeta, PostParams};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{Api, ListParams, ObjectMeta, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 
 /// A running `ferry cluster`, killed when it is dropped.
 struct Ferry(Child);
@@ -23,9 +26,15 @@ impl Drop for Ferry {
 impl Ferry {
     /// Starts it and waits for the line that says it can be used.
     fn start(arguments: &[&str]) -> (Ferry, String) {
+        Ferry::start_in(arguments, &std::env::temp_dir())
+    }
+
+    /// The same with another directory for temporary files.
+    fn start_in(arguments: &[&str], temporary: &Path) -> (Ferry, String) {
         let mut child = Command::new(env!("CARGO_BIN_EXE_ferry"))
             .arg("cluster")
             .args(arguments)
+            .env("TMPDIR", temporary)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -47,11 +56,33 @@ impl Ferry {
     }
 }
 
-async fn maps(kubeconfig: &Path) -> Api<ConfigMap> {
+async fn client(kubeconfig: &Path) -> Client {
     let config = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
     let config =
         Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.expect("a config");
-    Api::default_namespaced(Client::try_from(config).expect("a client"))
+    Client::try_from(config).expect("a client")
+}
+
+async fn maps(kubeconfig: &Path) -> Api<ConfigMap> {
+    Api::default_namespaced(client(kubeconfig).await)
+}
+
+/// Waits until `look` finds something, and returns it.
+async fn eventually<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn job(managed_by: Option<&str>, container: &Value) -> Job {
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
+    let spec = json!({"managedBy": managed_by, "template": template});
+    serde_json::from_value(json!({"metadata": {"name": "job"}, "spec": spec})).expect("a Job")
 }
 
 fn map() -> ConfigMap {
@@ -94,6 +125,74 @@ async fn an_ephemeral_cluster_keeps_nothing() {
     assert_eq!(ferry.stderr().0, Some(0));
     let (_ferry, _) = Ferry::start(&["--ephemeral", "--kubeconfig", path]);
     assert!(maps(&kubeconfig).await.get("a").await.is_err());
+}
+
+#[tokio::test]
+async fn what_its_controllers_count_is_told() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let kubeconfig = dir.path().join("config");
+    let path = kubeconfig.to_str().expect("a plain path");
+    // A list of names is what kube-controller-manager takes.
+    let controllers = "job-controller,serviceaccount-controller";
+    let (_ferry, _) = Ferry::start(&["--ephemeral", "--kubeconfig", path, "--controllers", controllers]);
+    let client = client(&kubeconfig).await;
+    let jobs: Api<Job> = Api::default_namespaced(client.clone());
+    let theirs = job(Some("example.com/x"), &json!({"name": "main", "image": "x"}));
+    jobs.create(&PostParams::default(), &theirs).await.expect("created");
+    let wanted = [
+        "job_controller_jobs_by_external_controller_total{controller_name=\"example.com/x\"} 1",
+        "job_controller_jobs_without_status_from_external_controller{controller_name=\"example.com/x\"} 0",
+    ];
+    eventually("the Job is counted", async || {
+        let request = http::Request::get("/metrics").body(Vec::new()).expect("a request");
+        let told = client.request_text(request).await.expect("metrics");
+        wanted.iter().all(|line| told.lines().any(|told| told == *line)).then_some(())
+    })
+    .await;
+}
+
+/// A cluster that keeps nothing leaves nothing: neither when it is told to stop, nor once the next one has started.
+#[tokio::test]
+async fn an_ephemeral_cluster_leaves_nothing() {
+    let temporary = tempfile::tempdir().expect("a directory");
+    let images = temporary.path().join("images");
+    std::fs::write(&images, "shell=/bin/sh\n").expect("a table of images");
+    let arguments = ["--ephemeral", "--image-file", images.to_str().expect("a plain path")];
+    let left = || {
+        let entries = std::fs::read_dir(temporary.path()).expect("entries");
+        entries.filter(|entry| entry.as_ref().is_ok_and(|entry| entry.path().is_dir())).count()
+    };
+    let mut uids = Vec::new();
+    for signal in [Signal::KILL, Signal::TERM] {
+        let (ferry, line) = Ferry::start_in(&arguments, temporary.path());
+        let (_, kubeconfig) = line.trim_end().split_once("KUBECONFIG=").expect("it says how it is reached");
+        let client = client(Path::new(kubeconfig)).await;
+        let container = json!({
+            "name": "main", "image": "shell", "args": ["-c", "echo x > /fast/x; sleep 3600"],
+            "volumeMounts": [{"name": "v", "mountPath": "/fast"}],
+        });
+        let mut wanted = job(None, &container);
+        let volumes = json!([{"name": "v", "emptyDir": {"medium": "Memory"}}]);
+        wanted.spec.as_mut().and_then(|spec| spec.template.spec.as_mut()).expect("a spec").volumes =
+            serde_json::from_value(volumes).expect("volumes");
+        let jobs: Api<Job> = Api::default_namespaced(client.clone());
+        jobs.create(&PostParams::default(), &wanted).await.expect("created");
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        let uid = eventually("its pod runs", async || {
+            let pod = pods.list(&ListParams::default()).await.expect("pods").items.pop()?;
+            let runs = pod.status.as_ref()?.phase.as_deref() == Some("Running");
+            pod.metadata.uid.filter(|_| runs)
+        })
+        .await;
+        uids.push(uid);
+        assert_eq!(left(), 1, "what the one before left is gone");
+        ferry.signal(signal);
+        ferry.stderr();
+    }
+    assert_eq!(left(), 0);
+    for uid in uids {
+        assert!(!Path::new("/dev/shm").join(format!("ferry-{uid}")).exists(), "{uid}");
+    }
 }
 
 #[test]
