@@ -95,13 +95,12 @@ impl Writer {
     }
 
     fn open(&mut self) -> io::Result<&mut fs::File> {
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => {
-                let file = create(&self.log.path)?;
-                self.written = file.metadata()?.len();
-                file
-            }
+        let file = if let Some(file) = self.file.take() {
+            file
+        } else {
+            let file = create(&self.log.path)?;
+            self.written = file.metadata()?.len();
+            file
         };
         Ok(self.file.insert(file))
     }
