@@ -1,7 +1,8 @@
 //! What follows when an owner goes, on an API server in this process and on a real one.
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
@@ -142,6 +143,48 @@ async fn what_objects_own_outlives_that_their_kind_is_not_served() {
     assert_eq!(names(client).await, ["child"], "its owner was there all the time");
     things.delete("owner", &DeleteParams::background()).await.expect("deleted");
     left(client, &[]).await;
+}
+
+/// Owners are in the same namespace, or in none. A reference to another namespace means nobody, which is told.
+#[tokio::test]
+async fn owners_are_not_in_other_namespaces() {
+    let cluster = embedded("garbage-collector-controller").await;
+    let client = &cluster.client;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let other = serde_json::from_value(json!({"metadata": {"name": "other"}})).expect("a namespace");
+    namespaces.create(&PostParams::default(), &other).await.expect("created");
+    let elsewhere: Api<ConfigMap> = Api::namespaced(client.clone(), "other");
+    let owner = serde_json::from_value(json!({"metadata": {"name": "owner"}})).expect("a map");
+    let owner: ConfigMap = elsewhere.create(&PostParams::default(), &owner).await.expect("created");
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    let role = |metadata: Value| {
+        serde_json::from_value::<ClusterRole>(json!({"metadata": metadata})).expect("a role")
+    };
+    let wide = roles.create(&PostParams::default(), &role(json!({"name": "wide"}))).await.expect("created");
+    let of_wide =
+        owned_by("ClusterRole", "rbac.authorization.k8s.io/v1", "wide", wide.metadata.uid.as_ref(), false);
+    map(client, "of-wide", of_wide).await;
+    let of_owner = owned_by("ConfigMap", "v1", "owner", owner.metadata.uid.as_ref(), false);
+    let odd = json!({"name": "odd", "ownerReferences": of_owner});
+    roles.create(&PostParams::default(), &role(odd)).await.expect("created");
+    map(client, "stray", of_owner).await;
+    left(client, &["of-wide"]).await;
+    let uid = owner.metadata.uid.clone().expect("a uid");
+    let message = format!(
+        "ownerRef [v1/ConfigMap, namespace: default, name: owner, uid: {uid}] does not exist in namespace \"default\""
+    );
+    let events: Api<Event> = api(client);
+    eventually("it is told", || async {
+        let events = events.list(&ListParams::default()).await.expect("events");
+        let mut told =
+            events.into_iter().filter(|event| event.reason.as_deref() == Some("OwnerRefInvalidNamespace"));
+        told.find(|event| event.message.as_ref() == Some(&message))
+    })
+    .await;
+    roles.delete("wide", &DeleteParams::background()).await.expect("deleted");
+    left(client, &[]).await;
+    assert!(elsewhere.get_opt("owner").await.expect("an answer").is_some());
+    assert!(roles.get_opt("odd").await.expect("an answer").is_some(), "nobody can say what was meant");
 }
 
 #[tokio::test]
