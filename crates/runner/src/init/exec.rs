@@ -9,7 +9,7 @@ use std::{
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::{Doing as _, Failure, Isolation, Session, enter, privileges};
+use super::{Doing as _, Failure, Isolation, Session, enter, guard, privileges};
 
 /// Runs the command of this session with our standard streams, and ends as it does.
 pub(super) fn main(session: &Path) -> ExitCode {
@@ -31,11 +31,19 @@ fn run(path: &Path) -> Result<u8, (u8, Failure)> {
     if let Some(directory) = &session.directory {
         command.current_dir(directory);
     }
+    // Where nothing else holds what a command leaves behind, it ends with the command.
+    let is_alone = session.isolation == Isolation::Plain && session.cgroups.is_empty();
+    if is_alone {
+        guard::become_reaper().map_err(|failure| (126, failure))?;
+    }
     // A child, because namespaces of processes are for children.
     let status = command.status().map_err(|error| {
         let code = u8::try_from(enter::code_of(&error)).unwrap_or(126);
         (code, Failure { what: format!("failed to run {program:?}"), source: error })
     })?;
+    if is_alone {
+        guard::kill_children();
+    }
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
     Ok(u8::try_from(code).unwrap_or(u8::MAX))
 }

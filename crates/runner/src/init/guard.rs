@@ -54,8 +54,7 @@ fn guard(path: &Path, node: &UnixStream) -> Result<Report, Failure> {
         .doing(|| format!("failed to understand the order {}", path.display()))?;
     if order.isolation == Isolation::Plain {
         // Whatever leaves its parent becomes our child, so that nothing can get away.
-        let own = rustix::process::getpid();
-        rustix::process::set_child_subreaper(Some(own)).doing(|| "failed to become a reaper".to_owned())?;
+        become_reaper()?;
     } else {
         separate(order.isolation)?;
     }
@@ -168,6 +167,17 @@ fn kill_all(child: &mut Child, isolation: Isolation) {
         return;
     }
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    kill_children();
+}
+
+/// Becomes the parent of all descendants that lose their own.
+pub(super) fn become_reaper() -> Result<(), Failure> {
+    let own = rustix::process::getpid();
+    rustix::process::set_child_subreaper(Some(own)).doing(|| "failed to become a reaper".to_owned())
+}
+
+/// Ends our children until there are none.
+pub(super) fn kill_children() {
     loop {
         let own = rustix::process::getpid().as_raw_nonzero();
         let children = fs::read_to_string(format!("/proc/self/task/{own}/children")).unwrap_or_default();

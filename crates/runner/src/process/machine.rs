@@ -258,7 +258,7 @@ pub(super) fn record_guard(directory: &Path, process: u32) -> io::Result<()> {
 }
 
 /// When a process was born, in ticks since the machine was; `None` if there is none, or it is dead but not yet missed.
-fn birth_of(process: Pid) -> Option<String> {
+pub(super) fn birth_of(process: Pid) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
     // The name, which may hold anything, is in parentheses; the state comes next.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();

@@ -12,7 +12,7 @@ use std::{
 
 use rustix::{
     fs::{FileType, Mode},
-    process::{Pid, Signal, kill_process_group},
+    process::{Pid, Signal, kill_process, kill_process_group},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{Winsize, tcsetwinsize},
 };
@@ -22,7 +22,7 @@ use tokio::{
     sync::{Mutex, mpsc},
 };
 
-use super::instance::write_private;
+use super::{instance::write_private, machine};
 use crate::init::{EXEC, Isolation, Session, User};
 
 /// Where a command can be run: in a container that runs.
@@ -159,7 +159,8 @@ impl Place {
             init.process_group(0);
         }
         stdio(&mut init);
-        Ok(Killed(init.spawn()?))
+        let holds_all = self.isolation == Isolation::Plain && self.cgroups.is_empty();
+        Ok(Killed(init.spawn()?, holds_all))
     }
 
     /// Runs a command and returns its exit code and the beginning of what it wrote.
@@ -267,13 +268,77 @@ async fn beginning(from: Option<impl AsyncRead + Unpin>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A process that is killed, with its group, when nobody waits for it any more.
-struct Killed(Child);
+/// A process that is killed, with its group, when nobody waits for it any more; and with all that it has started, if
+/// nothing else holds that.
+struct Killed(Child, bool);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        if let Some(group) = self.0.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) {
-            let _ = kill_process_group(group, Signal::KILL); // it may have ended just now
+        let Some(process) = self.0.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) else {
+            return;
+        };
+        // Those in sessions of their own are not in its group. It lives until they are gone, so that they are found.
+        for _ in 0..if self.1 { ROUNDS } else { 0 } {
+            let found = descendants(process);
+            if found.is_empty() {
+                break;
+            }
+            for descendant in found {
+                let _ = kill_process(descendant, Signal::KILL); // it may have ended just now
+            }
+        }
+        let _ = kill_process_group(process, Signal::KILL); // the same
+    }
+}
+
+/// Whoever starts new ones faster than they are killed has so many lives.
+const ROUNDS: usize = 10;
+
+/// The processes below this one that live.
+fn descendants(process: Pid) -> Vec<Pid> {
+    let mut found = Vec::new();
+    let mut ancestors = vec![process];
+    while let Some(ancestor) = ancestors.pop() {
+        let threads = fs::read_dir(format!("/proc/{}/task", ancestor.as_raw_nonzero()));
+        for thread in threads.into_iter().flatten().flatten() {
+            let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            let children = children.split_whitespace().filter_map(|id| Pid::from_raw(id.parse().ok()?));
+            ancestors.extend(children.clone());
+            found.extend(children);
+        }
+    }
+    found.retain(|process| machine::birth_of(*process).is_some());
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_command_has_started_is_killed_with_it_in_whatever_session() {
+        let script = "setsid sh -c 'sleep 1000 & sleep 1000' & echo started; wait";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdout(Stdio::piped()).process_group(0);
+        let mut child = Killed(command.spawn().expect("a shell"), true);
+        let process = child.0.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)).expect("a process");
+        let mut said = [0; 7];
+        let mut out = child.0.stdout.take().expect("an output");
+        out.read_exact(&mut said).await.expect("it says something");
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let found = loop {
+            let found = descendants(process);
+            if found.len() == 3 {
+                break found;
+            }
+            assert!(std::time::Instant::now() < deadline, "{found:?}");
+            tokio::task::yield_now().await;
+        };
+        drop(child);
+        let lives = || found.iter().any(|process| machine::birth_of(*process).is_some());
+        while lives() {
+            assert!(std::time::Instant::now() < deadline, "{found:?} live");
+            tokio::task::yield_now().await;
         }
     }
 }
