@@ -5,7 +5,6 @@
 //! server mean, so that no verb has to.
 
 use std::fmt;
-use std::io;
 use std::process::ExitCode;
 
 use crate::connect::Unreachable;
@@ -43,7 +42,7 @@ Exit status:
   3    what was named is not there
   4    it did not happen in time
   5    the cluster does not let this user do it
-  130  interrupted";
+  130  interrupted; what runs clusters or the operator ends with 0 when it is told to stop";
 
 /// A failure with what to do about it.
 #[derive(Debug)]
@@ -109,7 +108,7 @@ impl<T, E: Into<anyhow::Error>> Hint<T> for Result<T, E> {
 
 /// Says what failed on standard error, and returns the exit status.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
-    if is_broken_pipe(error) {
+    if error.chain().any(|it| it.downcast_ref::<output::Closed>().is_some()) {
         // Whoever read the output has enough of it.
         return ExitCode::SUCCESS;
     }
@@ -125,15 +124,8 @@ pub(crate) fn text(error: &anyhow::Error) -> String {
     reconcile::chain(error.as_ref())
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let mut chain = error.chain();
-    chain.any(|it| {
-        it.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-    })
-}
-
 /// What the error means for the exit status.
-fn code_of(error: &anyhow::Error) -> Code {
+pub(crate) fn code_of(error: &anyhow::Error) -> Code {
     if let Some(failure) = error.downcast_ref::<Failure>() {
         return failure.code;
     }
@@ -180,9 +172,19 @@ pub(crate) fn is_forbidden(error: &anyhow::Error) -> bool {
     })
 }
 
+/// Whether a cluster answered, if only to refuse.
+pub(crate) fn is_answer(error: &anyhow::Error) -> bool {
+    status_of(error).is_some()
+}
+
 /// Whether what was asked for is not there.
 pub(crate) fn is_not_found(error: &anyhow::Error) -> bool {
     status_of(error) == Some(404)
+}
+
+/// Whether the cluster cannot do this with the object as it is.
+pub(crate) fn is_bad_request(error: &anyhow::Error) -> bool {
+    status_of(error) == Some(400)
 }
 
 /// Whether somebody else has written in between, or has a say in it.
@@ -234,6 +236,16 @@ mod tests {
         ] {
             assert_eq!((code_of(&said(403, message)), hint_of(&said(403, message))), (Code::Error, None));
         }
+    }
+
+    /// A pipe may break on the way to a cluster as well, and then nothing was done.
+    #[test]
+    fn only_a_closed_standard_output_is_no_failure() {
+        let broken = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        let connection = anyhow::Error::from(broken()).context("failed to reach the cluster");
+        assert_eq!(report(&connection), Code::Error.into());
+        let unread = anyhow::Error::from(output::Closed(broken())).context("failed to write the answer");
+        assert_eq!(report(&unread), ExitCode::SUCCESS);
     }
 
     #[test]

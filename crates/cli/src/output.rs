@@ -3,7 +3,7 @@
 //! Everything that a verb says as its answer goes through here, so that a closed pipe is an error that `main` knows and
 //! not a panic.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -186,10 +186,27 @@ fn or_dash(cell: Cell) -> Cell {
     if cell.text.is_empty() { Cell::toned(Tone::Dim, "-") } else { cell }
 }
 
+/// Nobody reads standard output any more. Other pipes that break are other errors.
+#[derive(Debug)]
+pub(crate) struct Closed(pub(crate) io::Error);
+
+impl std::fmt::Display for Closed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Closed {}
+
 /// Writes to standard output.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("failed to write the answer")
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let written = written.map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Closed(error).into(),
+        _ => anyhow::Error::from(error),
+    });
+    written.context("failed to write the answer")
 }
 
 /// Says something beside the answer, on standard error. Whoever does not want to hear it misses nothing else.
