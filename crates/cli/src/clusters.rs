@@ -9,6 +9,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use kube::Api;
 use kube::api::ListParams;
+use rules::dispatch::GIVEN_UP;
 use serde_json::json;
 use types::kueue::{ClusterQueue, LocalQueue, MultiKueueCluster, StopPolicy};
 
@@ -16,10 +17,11 @@ use crate::connect::{Manager, Options, within};
 use crate::output::{self, Cell, Format, Table, Tone};
 use crate::process;
 use crate::quota::{self, Share};
-use layout::{Layout, active};
+use layout::{Layout, active, annotation};
 
 /// List worker clusters: whether they are connected, when they last answered, what runs and waits, and what is free.
 ///
+/// STATE is Connected, Cordoned, Drained, Lost, GivenUp (by `ferry drain --given-up`, until `ferry uncordon`) or Unknown.
 /// FREE is what is left of the quota of the worker's ClusterQueues that the queues of this management cluster lead to.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  ferry clusters\n  ferry clusters -o json")]
@@ -34,6 +36,7 @@ pub(crate) struct Arguments {
 
 /// A worker, as it is shown.
 #[derive(serde::Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Row {
     name: String,
     state: &'static str,
@@ -94,7 +97,9 @@ async fn row(manager: &Manager, layout: &Layout, cluster: &MultiKueueCluster) ->
     let condition = active(cluster);
     let is_connected = condition.is_some_and(|condition| condition.status == "True");
     let stopped = seen.as_ref().ok().and_then(|seen| stop(layout, &name, &seen.local_queues));
+    let is_given_up = annotation(cluster, GIVEN_UP).is_some();
     let (state, tone) = match (is_connected, stopped) {
+        (_, _) if is_given_up => ("GivenUp", Tone::Bad),
         (false, _) if condition.is_none() => ("Unknown", Tone::Waiting),
         (false, _) => ("Lost", Tone::Bad),
         (true, Some(StopPolicy::HoldAndDrain)) => ("Drained", Tone::Waiting),

@@ -17,6 +17,7 @@ use crate::failure::{Code, Failure, Hint as _};
 use crate::names;
 use crate::up;
 
+pub(crate) use contexts::uid_of;
 use way::Source;
 pub(crate) use way::Unreachable;
 pub(crate) use worker::within;

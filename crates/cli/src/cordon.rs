@@ -9,17 +9,23 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use serde_json::json;
-use types::kueue::LocalQueue;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use kube::api::DynamicObject;
+use rules::dispatch::GIVEN_UP;
+use serde_json::{Value, json};
+use types::kueue::{LocalQueue, StopPolicy};
 
-use crate::clusters::{counterparts, layout::Layout};
+use crate::clusters::counterparts;
+use crate::clusters::layout::{Layout, active, annotation};
 use crate::connect::Options;
 use crate::failure::{self, Code, Failure, Hint as _};
 use crate::install::{self, apply::Target};
 use crate::{jobs, output, process};
 
 /// Under this name queues are stopped: with it the stop can be taken back, and nothing else.
-const MANAGER: &str = "ferry-cordon";
+pub(crate) const MANAGER: &str = "ferry-cordon";
+/// The annotation of a LocalQueue with how it was stopped before it was stopped here in another way.
+const BEFORE: &str = "ferry.dev/stopped-before";
 
 /// Let a worker take no new Jobs; those that run there go on.
 ///
@@ -33,6 +39,10 @@ pub(crate) struct Cordon {
 }
 
 /// Let a worker take new Jobs again.
+///
+/// What `ferry cordon`, `drain` and `drain --given-up` did is undone. A queue that somebody else holds stays held.
+///
+/// Exit status: 0 if the worker takes new Jobs, 1 if somebody else keeps it from doing so.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  ferry uncordon east")]
 pub(crate) struct Uncordon {
@@ -49,7 +59,7 @@ pub(crate) struct Which {
 
     /// The context of the worker in the kubeconfig [default: that it was joined with].
     #[arg(long, value_name = "CONTEXT")]
-    worker_context: Option<String>,
+    pub(crate) worker_context: Option<String>,
 
     /// Only say what would be done.
     #[arg(long)]
@@ -68,50 +78,99 @@ pub(crate) fn cordon(arguments: &Cordon) -> anyhow::Result<ExitCode> {
 
 pub(crate) fn uncordon(arguments: &Uncordon) -> anyhow::Result<ExitCode> {
     process::run(async {
-        stop(&arguments.which, None).await?;
+        // First: it holds whether the worker can be reached or not.
         give_up(&arguments.which, false).await?;
+        stop(&arguments.which, None).await?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
 /// Stops the queues of a worker in this way, or lets them go on.
 pub(crate) async fn stop(which: &Which, policy: Option<&str>) -> anyhow::Result<()> {
+    let name = &which.cluster;
     let manager = which.options.manager().await?;
     let layout = Layout::read(&manager.client).await?;
-    let cluster = layout.cluster(&which.cluster)?;
-    let client = match &which.worker_context {
-        Some(context) => manager.context(context, None).await?.0,
-        None => manager.administered(cluster).await?.client,
-    };
-    let worker = Target { client, name: which.cluster.clone(), is_dry_run: which.dry_run };
+    let cluster = layout.cluster(name)?;
+    let lost = format!("is it up? if it will not come back: ferry drain --given-up {name}");
+    let client = manager.administered(cluster, which.worker_context.as_deref()).await;
+    let client = client.hint_if(failure::is_unreachable, &lost)?.client;
+    let worker = Target { client, name: name.clone(), is_dry_run: which.dry_run };
     let there = jobs::objects::<LocalQueue>(&worker.client, None).await;
-    let lost = format!("is it up? if it will not come back: ferry drain --given-up {}", which.cluster);
-    let there = there.with_context(|| format!("failed to ask {}", which.cluster));
+    let there = there.with_context(|| format!("failed to ask {name}"));
     let there = there.hint_if(failure::is_unreachable, lost)?;
-    let queues: Vec<&LocalQueue> = counterparts(&layout, &which.cluster, &there).collect();
+    let queues: Vec<&LocalQueue> = counterparts(&layout, name, &there).collect();
     if queues.is_empty() {
-        let message = format!("{} has none of the queues that lead to it", which.cluster);
+        let message = format!("{name} has none of the queues that lead to it");
         return Err(Failure::new(Code::No, message).hint("ferry doctor says which ones are missing").into());
     }
+    let mut held = Vec::new();
     for queue in queues {
-        let mut wanted = json!({
-            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue",
-            "metadata": { "name": queue.metadata.name, "namespace": queue.metadata.namespace },
-        });
-        if let Some(policy) = policy {
-            wanted["spec"]["stopPolicy"] = json!(policy);
-        }
-        let applied = worker.apply_as(MANAGER, &wanted).await;
+        let applied = worker.apply_as(MANAGER, &wanted(queue, policy)).await;
         let hint = "name a context that may change LocalQueues there with --worker-context";
-        applied.hint_if(failure::is_forbidden, hint)?;
+        let after = applied.hint_if(failure::is_forbidden, hint)?;
+        held.extend(after.filter(|_| policy.is_none()).and_then(|after| still_held(&after)));
+    }
+    if !held.is_empty() {
+        let message = format!("{name} {} no new Jobs: {}", takes(which), held.join(", "));
+        let hint = "if it is to take them all the same, set spec.stopPolicy of the queue there to None";
+        return Err(Failure::new(Code::No, message).hint(hint).into());
     }
     output::line(match policy {
-        Some("Hold") => format!("{} takes no new Jobs; those that run there go on", which.cluster),
-        Some(_) => {
-            format!("{} takes no new Jobs; those that run there are stopped and queue again", which.cluster)
-        }
-        None => format!("{} takes new Jobs", which.cluster),
+        Some("Hold") => format!("{name} {} no new Jobs; those that run there go on", takes(which)),
+        Some(_) if which.dry_run => format!("{name} would take no new Jobs"),
+        Some(_) => format!("{name} takes no new Jobs; those that run there are stopped and queue again"),
+        None => format!("{name} {} new Jobs", takes(which)),
     })
+}
+
+fn takes(which: &Which) -> &'static str {
+    if which.dry_run { "would take" } else { "takes" }
+}
+
+/// What is to be written to a queue. How somebody else had stopped it is noted while it is stopped in another way, and
+/// restored when it is let go.
+fn wanted(queue: &LocalQueue, policy: Option<&str>) -> Value {
+    let mut wanted = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue",
+        "metadata": { "name": queue.metadata.name, "namespace": queue.metadata.namespace },
+    });
+    let noted = queue.metadata.annotations.as_ref().and_then(|annotations| annotations.get(BEFORE)).cloned();
+    let stopped = queue.spec.stop_policy.filter(|policy| *policy != StopPolicy::None);
+    let of_others = stopped.filter(|_| !holders(&queue.metadata).contains(&MANAGER));
+    let before = noted.clone().or_else(|| of_others.map(|policy| format!("{policy:?}")));
+    match policy {
+        Some(policy) => {
+            wanted["spec"]["stopPolicy"] = json!(policy);
+            if let Some(before) = before.filter(|before| before != policy) {
+                wanted["metadata"]["annotations"] = json!({ BEFORE: before });
+            }
+        }
+        None if noted.is_some() => wanted["spec"]["stopPolicy"] = json!(noted),
+        None => {}
+    }
+    wanted
+}
+
+/// What still stops a queue that was let go, in words.
+fn still_held(queue: &DynamicObject) -> Option<String> {
+    let policy = queue.data["spec"]["stopPolicy"].as_str().filter(|policy| *policy != "None")?;
+    let name = queue.metadata.name.as_deref().unwrap_or_default();
+    let namespace = queue.metadata.namespace.as_deref().unwrap_or_default();
+    let others: Vec<&str> = holders(&queue.metadata).into_iter().filter(|it| *it != MANAGER).collect();
+    let by = match others.as_slice() {
+        [] => ", as it was before".to_owned(),
+        others => format!(" by {}", others.join(" and ")),
+    };
+    Some(format!("queue {namespace}/{name} is stopped ({policy}){by}"))
+}
+
+/// Who says how a queue is stopped.
+pub(crate) fn holders(queue: &ObjectMeta) -> Vec<&str> {
+    let fields = queue.managed_fields.iter().flatten();
+    let says = |fields: &&ManagedFieldsEntry| {
+        fields.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:stopPolicy").is_some())
+    };
+    fields.filter(says).filter_map(|fields| fields.manager.as_deref()).collect()
 }
 
 /// Says of a worker that it will not come back and that nothing runs there, or no longer.
@@ -119,9 +178,12 @@ pub(crate) async fn give_up(which: &Which, is_given_up: bool) -> anyhow::Result<
     let manager = which.options.manager().await?;
     let layout = Layout::read(&manager.client).await?;
     let cluster = layout.cluster(&which.cluster)?;
-    let annotations = cluster.metadata.annotations.as_ref();
-    let was = annotations.is_some_and(|annotations| annotations.contains_key(rules::dispatch::GIVEN_UP));
-    if was == is_given_up {
+    if is_given_up && active(cluster).is_some_and(|active| active.status == "True") {
+        let message = format!("{} is connected, so its Jobs run there", which.cluster);
+        let hint = format!("ferry drain {} stops them there, and lets them start elsewhere", which.cluster);
+        return Err(Failure::new(Code::No, message).hint(hint).into());
+    }
+    if annotation(cluster, GIVEN_UP).is_some() == is_given_up {
         return Ok(());
     }
     let mut wanted = json!({
@@ -129,7 +191,80 @@ pub(crate) async fn give_up(which: &Which, is_given_up: bool) -> anyhow::Result<
         "metadata": { "name": which.cluster },
     });
     if is_given_up {
-        wanted["metadata"]["annotations"] = json!({ rules::dispatch::GIVEN_UP: "true" });
+        wanted["metadata"]["annotations"] = json!({ GIVEN_UP: "true" });
     }
-    install::target(&manager, which.dry_run).apply_as(MANAGER, &wanted).await
+    let target = install::target(&manager, which.dry_run);
+    let after = target.apply_as(MANAGER, &wanted).await?;
+    // Somebody may have set it under another name.
+    let is_left = |after: &DynamicObject| {
+        after.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(GIVEN_UP))
+    };
+    if !is_given_up && after.as_ref().is_some_and(is_left) {
+        let message = format!("somebody else says that {} is given up", which.cluster);
+        let hint = format!("kubectl annotate multikueuecluster {} {GIVEN_UP}-", which.cluster);
+        return Err(Failure::new(Code::No, message).hint(hint).into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A queue that is stopped so, says this manager of fields.
+    fn queue(policy: &str, by: &str, before: Option<&str>) -> LocalQueue {
+        let fields = json!({ "f:spec": { "f:stopPolicy": {} } });
+        let entry = json!({
+            "manager": by, "operation": "Apply", "apiVersion": "kueue.x-k8s.io/v1beta2", "fieldsType": "FieldsV1",
+            "fieldsV1": fields,
+        });
+        let annotations = before.map(|before| json!({ BEFORE: before }));
+        let metadata = json!({
+            "name": "q", "namespace": "team", "managedFields": [entry], "annotations": annotations,
+        });
+        let spec = json!({ "clusterQueue": "q", "stopPolicy": policy });
+        let queue = json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": metadata, "spec": spec,
+        });
+        serde_json::from_value(queue).expect("a LocalQueue")
+    }
+
+    /// What an administrator held is held again when a worker that was drained meanwhile is let go.
+    #[test]
+    fn a_hold_of_others_outlives_a_drain() {
+        let written = |queue: LocalQueue, policy| {
+            let wanted = wanted(&queue, policy);
+            let text = |value: &Value| value.as_str().map(str::to_owned);
+            (text(&wanted["spec"]["stopPolicy"]), text(&wanted["metadata"]["annotations"][BEFORE]))
+        };
+        let of = |policy: Option<&str>, before: Option<&str>| {
+            (policy.map(str::to_owned), before.map(str::to_owned))
+        };
+        let drain = Some("HoldAndDrain");
+        assert_eq!(written(queue("None", "kubectl", None), drain), of(drain, None));
+        assert_eq!(written(queue("Hold", "kubectl", None), drain), of(drain, Some("Hold")));
+        assert_eq!(written(queue("Hold", "kubectl", None), Some("Hold")), of(Some("Hold"), None));
+        assert_eq!(written(queue("Hold", MANAGER, None), drain), of(drain, None), "ours is no other's");
+        let drained = queue("HoldAndDrain", MANAGER, Some("Hold"));
+        assert_eq!(written(drained.clone(), drain), of(drain, Some("Hold")), "twice is as once");
+        assert_eq!(written(drained, None), of(Some("Hold"), None));
+        assert_eq!(written(queue("Hold", MANAGER, None), None), of(None, None));
+    }
+
+    #[test]
+    fn who_holds_a_queue_is_named() {
+        let said = |queue: LocalQueue| {
+            let object = serde_json::to_value(queue).and_then(serde_json::from_value).expect("an object");
+            still_held(&object)
+        };
+        assert_eq!(said(queue("None", "kubectl", None)), None);
+        assert_eq!(
+            said(queue("Hold", "kubectl", None)).as_deref(),
+            Some("queue team/q is stopped (Hold) by kubectl")
+        );
+        assert_eq!(
+            said(queue("Hold", MANAGER, None)).as_deref(),
+            Some("queue team/q is stopped (Hold), as it was before")
+        );
+    }
 }

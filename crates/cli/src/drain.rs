@@ -46,11 +46,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         if which.dry_run {
             let manager = which.options.manager().await?;
             let there = Layout::read(&manager.client).await?.on(&which.cluster).count();
-            output::line(format!(
-                "{}: {} would be stopped and queue again",
-                which.cluster,
-                output::count(there, "Job")
-            ))?;
+            let count = output::count(there, "Job");
+            let what = if arguments.given_up { "start elsewhere" } else { "be stopped and queue again" };
+            output::line(format!("{}: {count} would {what}", which.cluster))?;
             return Ok(ExitCode::SUCCESS);
         }
         empty(which, arguments.timeout).await?;

@@ -13,15 +13,20 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use types::kueue::{AdmissionCheck, MultiKueueCluster, MultiKueueConfig};
 
-use crate::clusters::layout::{active, config_of};
+use crate::clusters::layout::{Layout, active, annotation, config_of};
 use crate::connect::{Manager, Options};
 use crate::failure::{self, Code, Failure, Hint as _};
 use crate::install::{self, apply::Target};
 use crate::{jobs, output, process};
-use access::Access;
+use access::{Access, Address};
 
 /// The annotation of a MultiKueueCluster with the context by which its administrator reaches it.
 pub(crate) const CONTEXT: &str = "ferry.dev/context";
+/// The annotation of a MultiKueueCluster with what tells its cluster from others.
+pub(crate) const CLUSTER: &str = "ferry.dev/cluster";
+/// The annotations of a MultiKueueCluster with what was asked for when it was joined, so that it need not be repeated.
+const LOGS: &str = "ferry.dev/logs";
+const SERVER: &str = "ferry.dev/server";
 /// What a configuration and its check are called if there are none.
 const CONFIG: &str = "ferry";
 /// How long to wait until the operator says that the cluster is connected.
@@ -36,7 +41,6 @@ const CONNECTED: Duration = Duration::from_secs(30);
 #[command(
     after_help = "Example:\n  ferry join east-admin --name east --context manager\n  ferry join east-admin --name east --mirror --dry-run"
 )]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub(crate) struct Arguments {
     /// The context of the worker in the kubeconfig.
     #[arg(value_name = "CONTEXT")]
@@ -50,13 +54,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME")]
     config: Option<String>,
 
-    /// The address by which the operator reaches the worker [default: that of the context].
+    /// The address by which the operator reaches the worker [default: as it was joined before, else that of the context].
     #[arg(long, value_name = "URL", value_parser = server)]
     server: Option<String>,
 
-    /// Let the management cluster read the logs of pods, too, for `ferry logs`.
-    #[arg(long)]
-    logs: bool,
+    /// Let the management cluster read the logs of pods, too, for `ferry logs`; --logs=false no longer [default: as it was
+    /// joined before].
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    logs: Option<bool>,
 
     /// Create on the worker what it lacks of the queues that lead to workers: namespaces, flavors, ClusterQueues with the
     /// same quota, LocalQueues and priority classes. What is there stays as it is.
@@ -85,20 +90,35 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let manager = arguments.options.manager().await?;
         let name = arguments.name.clone().unwrap_or_else(|| arguments.worker.clone());
         expect_name(&name)?;
-        let (worker, address) = manager.context(&arguments.worker, arguments.server.as_deref()).await?;
-        let worker = Target { client: worker, name: arguments.worker.clone(), is_dry_run: arguments.dry_run };
+        let layout = Layout::read(&manager.client).await?;
+        let (client, address) = manager.context(&arguments.worker, None).await?;
+        let worker = Target { client, name: arguments.worker.clone(), is_dry_run: arguments.dry_run };
         expect_definitions(&worker.client, &worker.name).await?;
         expect_definitions(&manager.client, &manager.context_name()).await?;
 
-        let identity = access::identity(&manager.client).await?;
-        expect_another_cluster(&manager, &identity, &worker, &name, &address.server).await?;
-        let access = Access { identity, namespace: &manager.operator_namespace, logs: arguments.logs };
+        // Everything is looked at before anything is written.
+        let manager_uid = access::uid(&manager.context_name(), &manager.client).await?;
+        let uid = access::uid(&worker.name, &worker.client).await?;
+        let wanted = Wanted::of(arguments, &layout, &name, &uid);
+        let address = wanted.server.clone().map_or(address.clone(), |server| Address { server, ..address });
+        if uid == manager_uid {
+            return Err(its_own_worker(&worker.name).into());
+        }
+        expect_once(&manager, &layout, &worker.name, &name, (&uid, &address.server)).await?;
+        expect_the_same(&manager, &layout, &worker.name, &name, &uid).await?;
+        let config = chosen_config(&layout, arguments.config.as_deref())?;
+        let identity = access::identity(&manager_uid);
+        let access = Access { identity, namespace: &manager.operator_namespace, logs: wanted.logs };
         if !arguments.shared {
             access.expect_no_other_manager(&worker).await?;
         }
+        let mirrored = match (arguments.mirror, arguments.mirror_namespace.as_slice()) {
+            (false, []) => None,
+            (_, namespaces) => Some(mirror::chosen(&layout, &config, namespaces)?),
+        };
+
         access.grant(&worker).await?;
         let here = install::target(&manager, arguments.dry_run);
-        let config = chosen_config(&manager, arguments.config.as_deref()).await?;
         if arguments.dry_run {
             here.say(
                 "would be created or renewed",
@@ -108,11 +128,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             let token = access.token(&worker).await?;
             here.apply(&kubeconfig_secret(&manager, &name, &address.kubeconfig(&name, &token))).await?;
         }
-        here.apply(&cluster(&name, &arguments.worker)).await?;
+        here.apply(&wanted.cluster(&name, &arguments.worker, &uid)).await?;
         add_to_config(&here, &config, &name).await?;
         ensure_check(&here, &config).await?;
-        if arguments.mirror || !arguments.mirror_namespace.is_empty() {
-            mirror::queues(&here, &worker, &config, &arguments.mirror_namespace).await?;
+        if let Some(queues) = &mirrored {
+            mirror::queues(&here, &worker, queues).await?;
         }
         if !arguments.dry_run {
             tell_state(&here, &name).await?;
@@ -141,32 +161,102 @@ fn server(url: &str) -> Result<String, String> {
     }
 }
 
-/// A cluster is a worker once, and not its own: as its own, a Job and its mirror would be one object; twice, two workers
-/// would share one account, which is gone when either leaves.
-async fn expect_another_cluster(
-    manager: &Manager,
-    identity: &str,
-    worker: &Target,
-    name: &str,
-    server: &str,
-) -> anyhow::Result<()> {
-    if access::identity(&worker.client).await? == identity {
-        let message =
-            format!("{} leads to the management cluster itself, which cannot be its own worker", worker.name);
-        let hint = "Jobs without a queue that leads to workers run there as they are; --context says which cluster manages";
-        return Err(Failure::new(Code::No, message).hint(hint).into());
+/// What is wanted of a worker: as it was joined before, where nothing else is said.
+struct Wanted {
+    logs: bool,
+    /// Where the operator reaches it, if that is not the address of the context.
+    server: Option<String>,
+}
+
+impl Wanted {
+    fn of(arguments: &Arguments, layout: &Layout, name: &str, uid: &str) -> Wanted {
+        let before = layout.cluster(name).ok().filter(|before| annotation(before, CLUSTER) == Some(uid));
+        let noted = |key: &str| before.and_then(|before| annotation(before, key));
+        let logs = arguments.logs.unwrap_or_else(|| noted(LOGS).is_some());
+        let server = arguments.server.clone().or_else(|| noted(SERVER).map(str::to_owned));
+        Wanted { logs, server }
     }
-    for cluster in manager.clusters().await? {
+
+    fn cluster(&self, name: &str, context: &str, uid: &str) -> Value {
+        let source = json!({ "kubeConfig": { "locationType": "Secret", "location": secret(name) } });
+        let mut object = kueue("MultiKueueCluster", name, json!({ "clusterSource": source }));
+        let mut annotations = json!({ CONTEXT: context, CLUSTER: uid });
+        if self.logs {
+            annotations[LOGS] = json!("true");
+        }
+        if let Some(server) = &self.server {
+            annotations[SERVER] = json!(server);
+        }
+        object["metadata"]["annotations"] = annotations;
+        object
+    }
+}
+
+/// The command by which a worker is joined again, as far as it is known.
+pub(crate) fn again(cluster: &MultiKueueCluster) -> String {
+    let name = cluster.metadata.name.as_deref().unwrap_or_default();
+    match annotation(cluster, CONTEXT).unwrap_or("CONTEXT") {
+        context if context == name => format!("ferry join {name}"),
+        context => format!("ferry join {context} --name {name}"),
+    }
+}
+
+/// As its own worker, a Job and its mirror would be one object.
+fn its_own_worker(context: &str) -> Failure {
+    let message = format!("{context} leads to the management cluster itself, which cannot be its own worker");
+    Failure::new(Code::No, message).hint(
+        "Jobs without a queue that leads to workers run there as they are; --context says which cluster manages",
+    )
+}
+
+/// A cluster is a worker once: two would share one account, which is gone when either leaves, and one quota.
+async fn expect_once(
+    manager: &Manager,
+    layout: &Layout,
+    context: &str,
+    name: &str,
+    (uid, server): (&str, &str),
+) -> anyhow::Result<()> {
+    for cluster in &layout.clusters {
         let other = cluster.metadata.name.as_deref().unwrap_or_default();
-        if other != name && manager.server_of(&cluster).await.as_deref() == Some(server.trim_end_matches('/'))
-        {
-            let message = format!("{} is a worker already, called {other}", worker.name);
+        if other == name {
+            continue;
+        }
+        let is_it = annotation(cluster, CLUSTER) == Some(uid)
+            || manager.server_of(cluster).await.as_deref() == Some(server.trim_end_matches('/'));
+        if is_it {
+            let message = format!("{context} is a worker already, called {other}");
             let hint =
                 format!("to join it again: --name {other}; to call it {name}: ferry leave {other} first");
             return Err(Failure::new(Code::No, message).hint(hint).into());
         }
     }
     Ok(())
+}
+
+/// A name stays that of the same cluster while Jobs are there: on another one they would be missing, and start again.
+async fn expect_the_same(
+    manager: &Manager,
+    layout: &Layout,
+    context: &str,
+    name: &str,
+    uid: &str,
+) -> anyhow::Result<()> {
+    let Ok(before) = layout.cluster(name) else { return Ok(()) };
+    if manager.uid_of_worker(before).await.is_none_or(|before| before == uid) {
+        return Ok(());
+    }
+    let there = layout.on(name).count();
+    if there == 0 {
+        output::note(format!("note: {name} was another cluster than {context} until now"));
+        return Ok(());
+    }
+    let message =
+        format!("{name} is another cluster than {context}, and still has {}", output::count(there, "Job"));
+    let hint = format!(
+        "give this one another --name; or ferry drain {name} first, with --given-up if it will not come back"
+    );
+    Err(Failure::new(Code::No, message).hint(hint).into())
 }
 
 async fn expect_definitions(client: &Client, cluster: &str) -> anyhow::Result<()> {
@@ -181,15 +271,14 @@ async fn expect_definitions(client: &Client, cluster: &str) -> anyhow::Result<()
 }
 
 /// The configuration that is meant.
-async fn chosen_config(manager: &Manager, wanted: Option<&str>) -> anyhow::Result<String> {
+fn chosen_config(layout: &Layout, wanted: Option<&str>) -> anyhow::Result<String> {
     if let Some(name) = wanted {
         return Ok(name.to_owned());
     }
-    let there = jobs::cluster_objects::<MultiKueueConfig>(&manager.client).await?;
-    let names: Vec<String> = there.into_iter().filter_map(|config| config.metadata.name).collect();
+    let names: Vec<&str> = layout.configs.iter().filter_map(|it| it.metadata.name.as_deref()).collect();
     match names.as_slice() {
         [] => Ok(CONFIG.to_owned()),
-        [only] => Ok(only.clone()),
+        [only] => Ok((*only).to_owned()),
         several => {
             let message = format!("there are several MultiKueueConfigs: {}", several.join(", "));
             Err(Failure::new(Code::Error, message).hint("say which one with --config NAME").into())
@@ -214,13 +303,6 @@ fn kubeconfig_secret(manager: &Manager, cluster: &str, kubeconfig: &Value) -> Va
     })
 }
 
-fn cluster(name: &str, context: &str) -> Value {
-    let source = json!({ "kubeConfig": { "locationType": "Secret", "location": secret(name) } });
-    let mut object = kueue("MultiKueueCluster", name, json!({ "clusterSource": source }));
-    object["metadata"]["annotations"] = json!({ CONTEXT: context });
-    object
-}
-
 /// The clusters of a configuration are one value, so it is written only if nobody else wrote in between.
 async fn add_to_config(here: &Target, config: &str, cluster: &str) -> anyhow::Result<()> {
     let api: Api<MultiKueueConfig> = Api::all(here.client.clone());
@@ -230,10 +312,9 @@ async fn add_to_config(here: &Target, config: &str, cluster: &str) -> anyhow::Re
         clusters.push(cluster.to_owned());
     }
     let mut wanted = kueue("MultiKueueConfig", config, json!({ "clusters": clusters }));
-    if let Some(version) = there.and_then(|there| there.metadata.resource_version) {
-        wanted["metadata"]["resourceVersion"] = json!(version);
-    }
-    here.apply(&wanted).await.hint_if(failure::is_conflict, "somebody else changed it just now: try again")
+    let Some(there) = there else { return here.apply(&wanted).await };
+    wanted["metadata"]["resourceVersion"] = json!(there.metadata.resource_version);
+    here.amend(&wanted).await.hint_if(failure::is_conflict, "somebody else changed it just now: try again")
 }
 
 /// A check that leads to the configuration, made if there is none.

@@ -3,15 +3,16 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::ListParams;
+use rules::quota::readiness;
 use serde_json::json;
-use types::kueue::{MultiKueueConfig, Workload};
+use types::kueue::{MultiKueueCluster, MultiKueueConfig, Workload};
 
-use crate::clusters::layout::Layout;
-use crate::connect::{Manager, Options};
-use crate::failure::{Code, Failure};
+use crate::clusters::layout::{Layout, config_of};
+use crate::connect::Manager;
+use crate::cordon::Which;
+use crate::failure::{self, Code, Failure};
 use crate::install::{self, apply::Target};
 use crate::join::access::{self, Access};
 use crate::join::secret;
@@ -28,27 +29,21 @@ const AGAIN: Duration = Duration::from_millis(500);
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  ferry drain east && ferry leave east")]
 pub(crate) struct Arguments {
-    /// The worker, as `ferry clusters` calls it.
-    #[arg(value_name = "CLUSTER")]
-    cluster: String,
+    #[command(flatten)]
+    which: Which,
 
-    /// Do it although Jobs run there. Nobody looks after those any more: whoever has them run twice is you.
+    /// Do it although Jobs run there, or although the manager's account there cannot be taken away. Nobody looks after
+    /// those Jobs any more: whoever has them run twice is you.
     #[arg(long)]
     force: bool,
-
-    /// Only say what would be done.
-    #[arg(long)]
-    dry_run: bool,
-
-    #[command(flatten)]
-    options: Options,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     process::run(async {
-        let manager = arguments.options.manager().await?;
-        let (name, layout) = (&arguments.cluster, Layout::read(&manager.client).await?);
-        let here = install::target(&manager, arguments.dry_run);
+        let which = &arguments.which;
+        let manager = which.options.manager().await?;
+        let (name, layout) = (&which.cluster, Layout::read(&manager.client).await?);
+        let here = install::target(&manager, which.dry_run);
         let Ok(cluster) = layout.cluster(name) else {
             output::line(format!("{name} is no worker"))?;
             return Ok(ExitCode::SUCCESS);
@@ -58,62 +53,77 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             let message = format!("{name} still has {}", output::count(running, "Job"));
             return Err(Failure::new(Code::No, message).hint(format!("ferry drain {name}")).into());
         }
-        let worker = manager.administered(cluster).await;
         for config in layout.configs.iter().filter(|config| config.spec.clusters.contains(name)) {
-            take_from_config(&here, config, name).await?;
+            take_from_config(&here, &layout, config, name).await?;
         }
-        if running == 0 && !arguments.dry_run {
+        if running == 0 && !which.dry_run {
             wait_until_clean(&manager, name).await;
         }
-        let metadata = json!({ "name": name });
-        here.remove(&json!({
-            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "MultiKueueCluster", "metadata": metadata,
-        }))
-        .await?;
+        revoke(arguments, &manager, cluster).await?;
         let metadata = json!({ "name": secret(name), "namespace": manager.operator_namespace });
         here.remove(&json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata })).await?;
-        let identity = access::identity(&manager.client).await?;
-        let access = Access { identity, namespace: &manager.operator_namespace, logs: false };
-        let revoked = match worker {
-            Ok(worker) => {
-                let there =
-                    Target { client: worker.client, name: name.clone(), is_dry_run: arguments.dry_run };
-                access.revoke(&there).await
-            }
-            Err(error) => Err(error),
-        };
-        if let Err(error) = revoked {
-            output::note(format!(
-                "note: the manager's account on {name} was not taken away ({}); with access to it: kubectl delete \
-                 clusterrole,clusterrolebinding {account}; kubectl -n {} delete serviceaccount,secret {account}",
-                crate::failure::text(&error),
-                manager.operator_namespace,
-                account = access.name(),
-            ));
-        }
+        // Last: as long as it is there, all this can be done again.
+        here.remove(&kueue("MultiKueueCluster", name)).await?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// A configuration has one cluster at least, so without any it goes.
-async fn take_from_config(here: &Target, config: &MultiKueueConfig, cluster: &str) -> anyhow::Result<()> {
-    let name = config.metadata.name.clone().unwrap_or_default();
-    let rest: Vec<&String> = config.spec.clusters.iter().filter(|it| *it != cluster).collect();
-    if rest.is_empty() {
-        let what = format!("MultiKueueConfig {name}, of which it was the last cluster,");
-        if here.is_dry_run {
-            return here.say("would be deleted", &what);
-        }
-        let api: Api<MultiKueueConfig> = Api::all(here.client.clone());
-        api.delete(&name, &DeleteParams::default()).await.context("failed to delete the MultiKueueConfig")?;
-        return here.say("deleted", &what);
+/// Takes away what the manager is on the worker: its token has no end. Who cannot has to say that it does not matter.
+async fn revoke(arguments: &Arguments, manager: &Manager, cluster: &MultiKueueCluster) -> anyhow::Result<()> {
+    let (which, name) = (&arguments.which, &arguments.which.cluster);
+    let uid = access::uid(&manager.context_name(), &manager.client).await?;
+    let access =
+        Access { identity: access::identity(&uid), namespace: &manager.operator_namespace, logs: false };
+    let revoked = async {
+        let worker = manager.administered(cluster, which.worker_context.as_deref()).await?;
+        let there = Target { client: worker.client, name: name.clone(), is_dry_run: which.dry_run };
+        access.revoke(&there).await
+    };
+    let Err(error) = revoked.await else { return Ok(()) };
+    let account = access.name();
+    let how = format!(
+        "kubectl delete clusterrole,clusterrolebinding {account}; kubectl -n {} delete serviceaccount,secret {account}",
+        manager.operator_namespace
+    );
+    let message =
+        format!("the manager's account on {name} could not be taken away: {}", failure::text(&error));
+    if arguments.force {
+        output::note(format!("note: {message}; with access to it: {how}"));
+        return Ok(());
     }
-    here.apply(&json!({
-        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "MultiKueueConfig",
-        "metadata": { "name": name, "resourceVersion": config.metadata.resource_version },
-        "spec": { "clusters": rest },
-    }))
-    .await
+    let hint = format!(
+        "--worker-context names a context that may, then do this again; if {name} will not come back: --force"
+    );
+    Err(Failure::new(failure::code_of(&error), message).hint(hint).into())
+}
+
+fn kueue(kind: &str, name: &str) -> serde_json::Value {
+    json!({ "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": { "name": name } })
+}
+
+/// A configuration has one cluster at least, so without any it goes, and its check with it unless a queue names that.
+async fn take_from_config(
+    here: &Target,
+    layout: &Layout,
+    config: &MultiKueueConfig,
+    cluster: &str,
+) -> anyhow::Result<()> {
+    let name = config.metadata.name.as_deref().unwrap_or_default();
+    let rest: Vec<&String> = config.spec.clusters.iter().filter(|it| *it != cluster).collect();
+    if !rest.is_empty() {
+        let mut wanted = kueue("MultiKueueConfig", name);
+        wanted["metadata"]["resourceVersion"] = json!(config.metadata.resource_version);
+        wanted["spec"] = json!({ "clusters": rest });
+        return here.amend(&wanted).await;
+    }
+    here.remove(&kueue("MultiKueueConfig", name)).await?;
+    for check in layout.checks.iter().filter(|check| config_of(check) == Some(name)) {
+        let check = check.metadata.name.as_deref().unwrap_or_default();
+        if !layout.cluster_queues.iter().any(|queue| readiness::check_names(queue).any(|it| it == check)) {
+            here.remove(&kueue("AdmissionCheck", check)).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Copies of Workloads that wait are taken from the worker by the operator, while it still can reach it. What is left

@@ -94,6 +94,11 @@ pub(crate) fn active(cluster: &MultiKueueCluster) -> Option<&Condition> {
     cluster.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == "Active")
 }
 
+/// What somebody noted about a worker.
+pub(crate) fn annotation<'a>(cluster: &'a MultiKueueCluster, key: &str) -> Option<&'a str> {
+    cluster.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
 /// The configuration that a check leads to, if it is one that sends Jobs elsewhere.
 pub(crate) fn config_of(check: &AdmissionCheck) -> Option<&str> {
     let is_ours = check.spec.controller_name == rules::dispatch::CONTROLLER;

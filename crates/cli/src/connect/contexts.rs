@@ -2,14 +2,38 @@
 
 use anyhow::Context as _;
 use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use types::kueue::MultiKueueCluster;
 
 use super::way::Source;
-use super::worker::{Worker, client_of};
+use super::worker::{Worker, client_of, within};
 use super::{Manager, no_context};
-use crate::failure::{Code, Failure};
-use crate::join::{CONTEXT, access::Address};
+use crate::clusters::layout::annotation;
+use crate::failure::{self, Code, Failure};
+use crate::join::{CLUSTER, CONTEXT, access::Address};
+use crate::output;
+
+/// Where a context leads, beside a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leads {
+    /// To the worker.
+    There,
+    /// To another cluster.
+    Elsewhere,
+    /// Nobody can tell.
+    Unknown,
+}
+
+/// What tells a cluster from all others: the uid of a namespace that every cluster has. `None` for who may not read it.
+pub(crate) async fn uid_of(name: &str, client: &Client) -> anyhow::Result<Option<String>> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    match within(name, "ask which cluster it is", namespaces.get("kube-system")).await {
+        Ok(namespace) => Ok(namespace.metadata.uid),
+        Err(error) if failure::is_answer(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
 
 impl Manager {
     /// How the management cluster is called in what is said.
@@ -57,37 +81,118 @@ impl Manager {
     /// A worker, to read what the operator has no business with: logs, events, flavors. As the user is there himself, if
     /// he has a context for it; else by the kubeconfig that the operator uses.
     pub(crate) async fn reader(&self, name: &str) -> anyhow::Result<Worker> {
+        let cluster = self.object(name).await?;
+        // Who may read nothing but his namespace has a context for the worker perhaps, under its name.
+        match self.own_way(name, cluster.as_ref(), |leads| leads != Leads::Elsewhere).await? {
+            Some(worker) => Ok(worker),
+            None => self.worker(name).await,
+        }
+    }
+
+    /// A worker as its administrator: by the context that he names, or that it was joined with, or of its name; else as
+    /// the operator. What is written goes to no other cluster that happens to have such a context.
+    pub(crate) async fn administered(
+        &self,
+        cluster: &MultiKueueCluster,
+        context: Option<&str>,
+    ) -> anyhow::Result<Worker> {
+        let name = cluster.metadata.name.as_deref().unwrap_or_default();
+        if let Some(context) = context {
+            let client = self.context(context, None).await?.0;
+            if self.leads(context, &client, cluster).await? == Leads::Elsewhere {
+                let message = format!("context {context} leads to another cluster than worker {name}");
+                let hint = format!("ferry join {context} --name {name} would make that one the worker");
+                return Err(Failure::new(Code::No, message).hint(hint).into());
+            }
+            return Ok(Worker { client, name: name.to_owned() });
+        }
+        match self.own_way(name, Some(cluster), |leads| leads == Leads::There).await? {
+            Some(worker) => Ok(worker),
+            None => self.as_the_operator(name).await.map_err(|refused| self.no_way(name, &refused)),
+        }
+    }
+
+    /// What the management cluster has about a worker, for who may read it.
+    pub(super) async fn object(&self, name: &str) -> anyhow::Result<Option<MultiKueueCluster>> {
         let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
         match api.get_opt(name).await {
-            Ok(Some(cluster)) => self.administered(&cluster).await,
-            // Who may read nothing but his namespace has a context for the worker perhaps, under its name.
-            Ok(None) | Err(kube::Error::Api(_)) => {
-                match self.own_context([fleet::context(name), name.to_owned()]) {
-                    Some(context) => {
-                        Ok(Worker { client: self.by_context(&context).await?, name: name.to_owned() })
-                    }
-                    None => self.worker(name).await,
-                }
+            Err(kube::Error::Api(_)) => Ok(None),
+            other => other.context("failed to read the MultiKueueCluster"),
+        }
+    }
+
+    /// By the first context of the user's own that is good enough, of those that a worker's may be.
+    pub(super) async fn own_way(
+        &self,
+        name: &str,
+        cluster: Option<&MultiKueueCluster>,
+        suffices: impl Fn(Leads) -> bool,
+    ) -> anyhow::Result<Option<Worker>> {
+        let joined = cluster.and_then(|cluster| annotation(cluster, CONTEXT)).map(str::to_owned);
+        let mut contexts: Vec<String> =
+            joined.into_iter().chain([fleet::context(name), name.to_owned()]).collect();
+        contexts.dedup();
+        contexts.retain(|name| self.kubeconfig.contexts.iter().any(|known| known.name == *name));
+        for context in contexts {
+            let client = self.by_context(&context).await?;
+            let leads = match cluster {
+                Some(cluster) => self.leads(&context, &client, cluster).await?,
+                None => Leads::Unknown,
+            };
+            if suffices(leads) {
+                return Ok(Some(Worker { client, name: name.to_owned() }));
             }
-            Err(error) => Err(error).context("failed to read the MultiKueueCluster"),
+            output::note(match leads {
+                Leads::Elsewhere => {
+                    format!(
+                        "note: context {context} leads to another cluster than worker {name}, and is not used"
+                    )
+                }
+                _ => format!(
+                    "note: whether context {context} leads to worker {name} is not known, so it is not used; \
+                     --worker-context {context} says that it does"
+                ),
+            });
         }
+        Ok(None)
     }
 
-    /// The first of these contexts that the user has.
-    pub(super) fn own_context(&self, names: impl IntoIterator<Item = String>) -> Option<String> {
-        names.into_iter().find(|name| self.kubeconfig.contexts.iter().any(|known| known.name == *name))
+    /// Where a context leads: by what was written down when the worker was joined, else by its address.
+    async fn leads(
+        &self,
+        context: &str,
+        client: &Client,
+        cluster: &MultiKueueCluster,
+    ) -> anyhow::Result<Leads> {
+        if let Some(known) = annotation(cluster, CLUSTER) {
+            return Ok(match uid_of(context, client).await? {
+                Some(uid) if uid == known => Leads::There,
+                Some(_) => Leads::Elsewhere,
+                None => Leads::Unknown,
+            });
+        }
+        // One cluster may have several addresses.
+        let same =
+            self.server_of(cluster).await.is_some_and(|server| Some(server) == self.server_at(context));
+        Ok(if same { Leads::There } else { Leads::Unknown })
     }
 
-    /// A worker as its administrator: by the context that it was joined with, else by any other way to it.
-    pub(crate) async fn administered(&self, cluster: &MultiKueueCluster) -> anyhow::Result<Worker> {
-        let name = cluster.metadata.name.clone().unwrap_or_default();
-        let annotations = cluster.metadata.annotations.as_ref();
-        let joined = annotations.and_then(|annotations| annotations.get(CONTEXT));
-        let contexts = joined.cloned().into_iter().chain([fleet::context(&name), name.clone()]);
-        match self.own_context(contexts) {
-            Some(context) => Ok(Worker { client: self.by_context(&context).await?, name }),
-            None => self.worker(&name).await,
+    /// The address of a context, as [`Manager::server_of`] has it.
+    fn server_at(&self, context: &str) -> Option<String> {
+        let context = self.kubeconfig.contexts.iter().find(|it| it.name == context)?.context.as_ref()?;
+        let cluster = self.kubeconfig.clusters.iter().find(|it| it.name == context.cluster)?;
+        let uri: http::Uri = cluster.cluster.as_ref()?.server.as_ref()?.parse().ok()?;
+        Some(uri.to_string().trim_end_matches('/').to_owned())
+    }
+
+    /// What tells a worker from other clusters: as it was written down, else as it says itself to the operator.
+    pub(crate) async fn uid_of_worker(&self, cluster: &MultiKueueCluster) -> Option<String> {
+        if let Some(known) = annotation(cluster, CLUSTER) {
+            return Some(known.to_owned());
         }
+        let name = cluster.metadata.name.as_deref().unwrap_or_default();
+        let worker = self.as_the_operator(name).await.ok()?;
+        uid_of(name, &worker.client).await.ok().flatten()
     }
 
     pub(super) async fn by_context(&self, context: &str) -> anyhow::Result<Client> {

@@ -11,6 +11,7 @@ use serde_json::Value;
 use types::kueue::{ClusterSource, LocationType, MultiKueueCluster};
 
 use super::Manager;
+use super::contexts::Leads;
 use super::way::{self, Source};
 use crate::failure::{Code, Failure};
 
@@ -27,11 +28,14 @@ pub(crate) struct Worker {
 }
 
 /// Waits for a worker's answer, but not forever.
-pub(crate) async fn within<T>(
+pub(crate) async fn within<T, E>(
     cluster: &str,
     doing: &str,
-    call: impl Future<Output = Result<T, kube::Error>>,
-) -> anyhow::Result<T> {
+    call: impl Future<Output = Result<T, E>>,
+) -> anyhow::Result<T>
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
     let Ok(answer) = tokio::time::timeout(ANSWER, call).await else {
         let message = format!("failed to {doing} on {cluster}: no answer in {} s", ANSWER.as_secs());
         return Err(Failure::new(Code::Timeout, message).hint("ferry get clusters says since when").into());
@@ -51,27 +55,31 @@ impl Manager {
         }
     }
 
-    /// Prepares to talk to a worker. Nothing is sent to it yet.
+    /// Prepares to talk to a worker, as the operator does if its kubeconfig can be read; else as the user is there himself.
     pub(crate) async fn worker(&self, cluster: &str) -> anyhow::Result<Worker> {
         let refused = match self.as_the_operator(cluster).await {
-            Ok(client) => return Ok(Worker { name: cluster.to_owned(), client }),
+            Ok(worker) => return Ok(worker),
             Err(refused) => refused,
         };
-        if let Some(context) = self.own_context([fleet::context(cluster), cluster.to_owned()]) {
-            return Ok(Worker { name: cluster.to_owned(), client: self.by_context(&context).await? });
-        }
+        let object = self.object(cluster).await?;
+        let own = self.own_way(cluster, object.as_ref(), |leads| leads != Leads::Elsewhere).await?;
+        own.ok_or_else(|| self.no_way(cluster, &refused))
+    }
+
+    /// Why a worker cannot be talked to, and what helps.
+    pub(super) fn no_way(&self, cluster: &str, refused: &anyhow::Error) -> anyhow::Error {
         let hint = format!(
             "add a context named {cluster} or {} to your kubeconfig, or ask for leave to read the Secrets of {}",
             fleet::context(cluster),
             self.operator_namespace,
         );
-        let message = format!("failed to reach cluster {cluster}: {}", crate::failure::text(&refused));
-        let code = if crate::failure::is_forbidden(&refused) { Code::Forbidden } else { Code::Error };
-        Err(Failure::new(code, message).hint(hint).into())
+        let message = format!("failed to reach cluster {cluster}: {}", crate::failure::text(refused));
+        let code = if crate::failure::is_forbidden(refused) { Code::Forbidden } else { Code::Error };
+        Failure::new(code, message).hint(hint).into()
     }
 
-    /// By the kubeconfig that the cluster's object names.
-    async fn as_the_operator(&self, cluster: &str) -> anyhow::Result<Client> {
+    /// By the kubeconfig that the cluster's object names. Nothing is sent to it yet.
+    pub(super) async fn as_the_operator(&self, cluster: &str) -> anyhow::Result<Worker> {
         let api: Api<MultiKueueCluster> = Api::all(self.client.clone());
         let object = api.get(cluster).await.context("failed to read the MultiKueueCluster")?;
         let bytes = self.kubeconfig_of(&object.spec.cluster_source).await?;
@@ -84,7 +92,8 @@ impl Manager {
             name: cluster.to_owned(),
             place: self.place_of(&object.spec.cluster_source).unwrap_or_default(),
         };
-        client_of(serde_json::from_value(config).context("it has no kubeconfig")?, None, source).await
+        let config = serde_json::from_value(config).context("it has no kubeconfig")?;
+        Ok(Worker { name: cluster.to_owned(), client: client_of(config, None, source).await? })
     }
 
     /// The address of a worker, by the kubeconfig that its object names. One that cannot be read leads nowhere.

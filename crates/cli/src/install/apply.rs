@@ -29,14 +29,29 @@ impl Target {
     pub(crate) async fn apply(&self, object: &Value) -> anyhow::Result<()> {
         let mut object = object.clone();
         object["metadata"]["labels"][MANAGED_BY] = json!(MANAGER);
-        self.apply_as(MANAGER, &object).await
+        self.apply_as(MANAGER, &object).await.map(drop)
     }
 
     /// The same for a part of an object that is somebody else's: under a name of its own, so that it can be taken back
-    /// without touching the rest.
-    pub(crate) async fn apply_as(&self, manager: &str, object: &Value) -> anyhow::Result<()> {
-        let done = self.made(manager, object).await?;
-        self.say(done, &title(object))
+    /// without touching the rest. Returns what the object is then, or would be.
+    pub(crate) async fn apply_as(
+        &self,
+        manager: &str,
+        object: &Value,
+    ) -> anyhow::Result<Option<DynamicObject>> {
+        let (done, after) = self.made(manager, object).await?;
+        self.say(done, &title(object))?;
+        Ok(after)
+    }
+
+    /// The same for an object that others may have made: it is not taken for our own because of it.
+    pub(crate) async fn amend(&self, object: &Value) -> anyhow::Result<()> {
+        let there = self.api(object)?.get_opt(name_of(object)?).await;
+        let there = there.with_context(|| format!("failed to read {} on {}", title(object), self.name))?;
+        if there.is_some_and(|there| is_ours(&there)) {
+            return self.apply(object).await;
+        }
+        self.apply_as(MANAGER, object).await.map(drop)
     }
 
     /// Makes many objects what they are to be, with a word about all of them.
@@ -45,7 +60,7 @@ impl Target {
         for object in objects {
             let mut object = object.clone();
             object["metadata"]["labels"][MANAGED_BY] = json!(MANAGER);
-            *done.entry(self.made(MANAGER, &object).await?).or_default() += 1;
+            *done.entry(self.made(MANAGER, &object).await?.0).or_default() += 1;
         }
         for (done, number) in done {
             let number = if done == "unchanged" { String::new() } else { format!(" ({number})") };
@@ -54,24 +69,29 @@ impl Target {
         Ok(())
     }
 
-    /// Makes an object what it is to be. Returns what that took.
-    async fn made(&self, manager: &str, object: &Value) -> anyhow::Result<&'static str> {
+    /// Makes an object what it is to be. Returns what that took, and the object if there is one then.
+    async fn made(
+        &self,
+        manager: &str,
+        object: &Value,
+    ) -> anyhow::Result<(&'static str, Option<DynamicObject>)> {
         let what = title(object);
         let failed = || format!("failed to apply {what} on {}", self.name);
         let (api, name) = (self.api(object)?, name_of(object)?);
         let before = api.get_opt(name).await.with_context(failed)?;
         if self.is_dry_run && before.is_none() {
-            return Ok("would be created");
+            return Ok(("would be created", None));
         }
         let mut params = PatchParams::apply(manager).force();
         params.dry_run = self.is_dry_run;
         let after = api.patch(name, &params, &Patch::Apply(object)).await.with_context(failed)?;
-        Ok(match &before {
+        let done = match &before {
             None => "created",
             Some(before) if content(before) == content(&after) => "unchanged",
             Some(_) if self.is_dry_run => "would be changed",
             Some(_) => "changed",
-        })
+        };
+        Ok((done, Some(after)))
     }
 
     /// Makes an object if there is none of its name; one that is there is kept as it is.
@@ -93,8 +113,7 @@ impl Target {
         let Some(there) = api.get_opt(name).await.with_context(failed)? else {
             return self.say("already gone", &what);
         };
-        let label = there.metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY));
-        if label.is_none_or(|label| label != MANAGER) {
+        if !is_ours(&there) {
             return self.say("kept, since it is not ferry's", &what);
         }
         if self.is_dry_run {
@@ -118,6 +137,12 @@ impl Target {
             None => Api::all_with(self.client.clone(), &resource),
         })
     }
+}
+
+/// Whether an object was made by [`Target::apply`].
+fn is_ours(object: &DynamicObject) -> bool {
+    let label = object.metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY));
+    label.is_some_and(|label| label == MANAGER)
 }
 
 fn name_of(object: &Value) -> anyhow::Result<&str> {

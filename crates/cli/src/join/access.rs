@@ -5,13 +5,14 @@ use std::time::Duration;
 use ::operator::{Settings, deploy, rbac};
 use anyhow::Context as _;
 use k8s_openapi::api::authentication::v1::TokenRequest;
-use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::{ListParams, PostParams};
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
+use crate::connect::uid_of;
 use crate::failure::{Code, Failure};
 use crate::install::apply::Target;
 use crate::output;
@@ -33,11 +34,18 @@ pub(crate) struct Access<'a> {
     pub(crate) logs: bool,
 }
 
-/// What tells a management cluster from others: the beginning of the uid of a namespace that every cluster has.
-pub(crate) async fn identity(manager: &Client) -> anyhow::Result<String> {
-    let namespaces: Api<Namespace> = Api::all(manager.clone());
-    let namespace = namespaces.get("kube-system").await.context("failed to tell this cluster from others")?;
-    Ok(namespace.metadata.uid.unwrap_or_default().chars().take(8).collect())
+/// What a management cluster is called on its workers: the beginning of what tells it from all clusters.
+pub(crate) fn identity(uid: &str) -> String {
+    uid.chars().take(8).collect()
+}
+
+/// What tells a cluster from all others. Whoever joins clusters has to know it.
+pub(crate) async fn uid(cluster: &str, client: &Client) -> anyhow::Result<String> {
+    uid_of(cluster, client).await?.ok_or_else(|| {
+        let message =
+            format!("failed to tell {cluster} from other clusters: its namespace kube-system cannot be read");
+        Failure::new(Code::Forbidden, message).hint("ask for leave to get namespaces there").into()
+    })
 }
 
 impl Access<'_> {

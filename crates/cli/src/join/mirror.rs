@@ -3,59 +3,92 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
 use rules::quota::readiness;
 use serde_json::{Value, json};
-use types::kueue::{ClusterQueue, LocalQueue, ResourceFlavor, WorkloadPriorityClass};
+use types::kueue::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology, WorkloadPriorityClass};
 
-use super::checks_of;
+use crate::clusters::layout::{Layout, config_of};
+use crate::failure::{Code, Failure};
 use crate::install::apply::Target;
-use crate::jobs;
+use crate::{jobs, names};
 
-/// Creates it. Of namespaces, all if none is named.
-pub(super) async fn queues(
-    manager: &Target,
-    worker: &Target,
+/// The queues that lead to workers.
+pub(super) struct Queues<'a> {
+    cluster_queues: Vec<&'a ClusterQueue>,
+    local_queues: Vec<&'a LocalQueue>,
+}
+
+/// Those that lead to a configuration; of these namespaces, or of all if none is named.
+pub(super) fn chosen<'a>(
+    layout: &'a Layout,
     config: &str,
     namespaces: &[String],
-) -> anyhow::Result<()> {
-    let checks = checks_of(&manager.client, config).await?;
-    let all: Vec<ClusterQueue> = jobs::cluster_objects(&manager.client).await?;
-    let sends = |queue: &&ClusterQueue| {
-        readiness::check_names(queue).any(|check| checks.iter().any(|it| it == check))
-    };
-    let cluster_queues: Vec<&ClusterQueue> = all.iter().filter(sends).collect();
-    let local_queues: Vec<LocalQueue> = jobs::objects(&manager.client, None).await?;
+) -> anyhow::Result<Queues<'a>> {
+    let leading = layout.checks.iter().filter(|check| config_of(check) == Some(config));
+    let mut checks: Vec<&str> = leading.filter_map(|check| check.metadata.name.as_deref()).collect();
+    if checks.is_empty() {
+        // The one that is going to be made.
+        checks.push(config);
+    }
+    let sends = |queue: &&ClusterQueue| readiness::check_names(queue).any(|check| checks.contains(&check));
+    let sending: Vec<&ClusterQueue> = layout.cluster_queues.iter().filter(sends).collect();
     let leads = |queue: &&LocalQueue| {
-        let leads_to =
-            |other: &&ClusterQueue| other.metadata.name.as_deref() == Some(&queue.spec.cluster_queue);
-        let namespace = queue.metadata.namespace.as_deref().unwrap_or_default();
-        cluster_queues.iter().any(leads_to)
-            && (namespaces.is_empty() || namespaces.iter().any(|it| it == namespace))
+        let leads_to = |it: &&ClusterQueue| it.metadata.name.as_deref() == Some(&queue.spec.cluster_queue);
+        sending.iter().any(leads_to)
     };
-    let local_queues: Vec<&LocalQueue> = local_queues.iter().filter(leads).collect();
-    let used = |queue: &&&ClusterQueue| {
+    let mut local_queues: Vec<&LocalQueue> = layout.local_queues.iter().filter(leads).collect();
+    let of = |queue: &LocalQueue| queue.metadata.namespace.clone().unwrap_or_default();
+    let there: BTreeSet<String> = local_queues.iter().map(|queue| of(queue)).collect();
+    if let Some(missing) = namespaces.iter().find(|name| !there.contains(*name)) {
+        let message = format!("no queue of namespace {missing} leads to workers");
+        let there: Vec<String> = there.into_iter().collect();
+        let hint =
+            names::hint("namespaces with such queues", missing, &there, "create a LocalQueue there first");
+        return Err(Failure::new(Code::NotFound, message).hint(hint).into());
+    }
+    local_queues.retain(|queue| namespaces.is_empty() || namespaces.contains(&of(queue)));
+    let used = |queue: &&ClusterQueue| {
         local_queues.iter().any(|it| Some(it.spec.cluster_queue.as_str()) == queue.metadata.name.as_deref())
     };
-    let cluster_queues: Vec<&ClusterQueue> = cluster_queues.iter().filter(used).copied().collect();
+    Ok(Queues { cluster_queues: sending.into_iter().filter(used).collect(), local_queues })
+}
 
+/// Creates what the worker lacks of them.
+pub(super) async fn queues(manager: &Target, worker: &Target, queues: &Queues<'_>) -> anyhow::Result<()> {
+    let Queues { cluster_queues, local_queues } = queues;
     let names: BTreeSet<&str> =
         local_queues.iter().filter_map(|queue| queue.metadata.namespace.as_deref()).collect();
     for name in names {
-        worker
-            .keep_or_create(&json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }))
-            .await?;
+        worker.keep_or_create(&namespace(manager, name).await?).await?;
     }
-    let flavors: BTreeSet<&str> = cluster_queues.iter().flat_map(|queue| readiness::flavors(queue)).collect();
-    for flavor in jobs::cluster_objects::<ResourceFlavor>(&manager.client).await? {
-        if flavor.metadata.name.as_deref().is_some_and(|name| flavors.contains(name)) {
-            worker.keep_or_create(&copy("ResourceFlavor", &flavor, None)?).await?;
+    let all = jobs::cluster_objects::<Cohort>(&manager.client).await?;
+    let cohorts = above(&all, cluster_queues.iter().filter_map(|queue| queue.spec.cohort_name.as_deref()));
+    let groups = cohorts.iter().flat_map(|cohort| &cohort.spec.resource_groups);
+    let mut flavors: BTreeSet<&str> =
+        groups.flat_map(|group| &group.flavors).map(|flavor| flavor.name.as_str()).collect();
+    flavors.extend(cluster_queues.iter().flat_map(|queue| readiness::flavors(queue)));
+    let all = jobs::cluster_objects::<ResourceFlavor>(&manager.client).await?;
+    let named =
+        |flavor: &&ResourceFlavor| flavor.metadata.name.as_deref().is_some_and(|name| flavors.contains(name));
+    let flavors: Vec<&ResourceFlavor> = all.iter().filter(named).collect();
+    for topology in jobs::cluster_objects::<Topology>(&manager.client).await? {
+        if flavors.iter().any(|flavor| flavor.spec.topology_name == topology.metadata.name) {
+            worker.keep_or_create(&copy("Topology", &topology, None)?).await?;
         }
+    }
+    for flavor in flavors {
+        worker.keep_or_create(&copy("ResourceFlavor", flavor, None)?).await?;
     }
     for class in jobs::cluster_objects::<WorkloadPriorityClass>(&manager.client).await? {
         worker.keep_or_create(&copy("WorkloadPriorityClass", &class, None)?).await?;
     }
+    for cohort in cohorts {
+        worker.keep_or_create(&copy("Cohort", cohort, None)?).await?;
+    }
     for queue in cluster_queues {
-        let mut copy = copy("ClusterQueue", queue, None)?;
+        let mut copy = copy("ClusterQueue", *queue, None)?;
         // Jobs run on the worker, and are not sent on.
         if let Some(spec) = copy["spec"].as_object_mut() {
             spec.remove("admissionChecksStrategy");
@@ -64,13 +97,38 @@ pub(super) async fn queues(
         worker.keep_or_create(&copy).await?;
     }
     for queue in local_queues {
-        let mut copy = copy("LocalQueue", queue, queue.metadata.namespace.as_deref())?;
+        let mut copy = copy("LocalQueue", *queue, queue.metadata.namespace.as_deref())?;
         if let Some(spec) = copy["spec"].as_object_mut() {
             spec.remove("stopPolicy");
         }
         worker.keep_or_create(&copy).await?;
     }
     Ok(())
+}
+
+/// A namespace with the labels that it has on the manager: by them queues select whose Jobs they take.
+async fn namespace(manager: &Target, name: &str) -> anyhow::Result<Value> {
+    let api: Api<Namespace> = Api::all(manager.client.clone());
+    let there = api.get_opt(name).await.with_context(|| format!("failed to read namespace {name}"))?;
+    let labels = there.and_then(|there| there.metadata.labels).unwrap_or_default();
+    Ok(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": labels } }))
+}
+
+/// The cohorts of these names, and those that they are in themselves.
+fn above<'a>(all: &'a [Cohort], names: impl Iterator<Item = &'a str>) -> Vec<&'a Cohort> {
+    let mut found: Vec<&Cohort> = Vec::new();
+    let mut wanted: Vec<&str> = names.collect();
+    while let Some(name) = wanted.pop() {
+        let named = |cohort: &&Cohort| cohort.metadata.name.as_deref() == Some(name);
+        if found.iter().any(named) {
+            continue;
+        }
+        if let Some(cohort) = all.iter().find(named) {
+            wanted.extend(cohort.spec.parent_name.as_deref());
+            found.push(cohort);
+        }
+    }
+    found
 }
 
 /// What an object says, and nothing of what it was or who had it.

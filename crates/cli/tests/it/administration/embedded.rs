@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 use anyhow::Context as _;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
@@ -157,6 +157,11 @@ async fn what_a_lost_worker_holds_starts_elsewhere_on_request() -> anyhow::Resul
         Ok(shown["items"][0]["cluster"].as_str().context("a cluster")?.to_owned())
     };
     let lost = place()?;
+    // A worker that runs its Jobs is not given up: they would run twice.
+    let early = ferry(&kubeconfig).args(["drain", "--given-up", &lost]).output()?;
+    let said = String::from_utf8_lossy(&early.stderr).into_owned();
+    assert_eq!(early.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("{lost} is connected")) && said.contains("hint: ferry drain"), "{said}");
     let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(client.clone(), "kueue-system");
     let name = format!("{lost}-kubeconfig");
     let data = secrets.get(&name).await?.data.and_then(|mut data| data.remove("kubeconfig"));
@@ -184,8 +189,263 @@ async fn what_a_lost_worker_holds_starts_elsewhere_on_request() -> anyhow::Resul
         Ok(all.contains("which cannot be reached since").then_some(()))
     })
     .await?;
+    let said = run(&["drain", "--given-up", &lost, "--dry-run"])?;
+    assert!(said.ends_with(&format!("{lost}: 1 Job would start elsewhere\n")), "{said}");
     let said = run(&["drain", "--given-up", &lost])?;
     assert!(said.ends_with(&format!("{lost} is empty\n")), "{said}");
     assert_ne!(place()?, lost);
+
+    // It stays said until it is taken back, whether the worker is there or not.
+    let shown = run(&["clusters"])?;
+    assert!(shown.lines().any(|line| line.starts_with(&lost) && line.contains("GivenUp")), "{shown}");
+    let (_, said) = super::told(&ferry(&kubeconfig).arg("doctor").output()?);
+    assert!(said.contains(&format!("odd   worker {lost} is given up, and not connected for ")), "{said}");
+    let back = ferry(&kubeconfig).args(["uncordon", &lost]).output()?;
+    assert_eq!(back.status.code(), Some(2), "{}", String::from_utf8_lossy(&back.stderr));
+    let shown = run(&["clusters"])?;
+    assert!(shown.lines().any(|line| line.starts_with(&lost) && line.contains("Lost")), "{shown}");
     Ok(())
+}
+
+/// A fleet whose worker east was joined, for what goes wrong with it.
+struct Joined {
+    _up: Up,
+    kubeconfig: std::path::PathBuf,
+    manager: Client,
+    east: Client,
+    _directory: tempfile::TempDir,
+}
+
+impl Joined {
+    async fn start() -> anyhow::Result<Joined> {
+        let directory = tempfile::tempdir()?;
+        let kubeconfig = directory.path().join("kubeconfig");
+        let up = Up::start(&kubeconfig)?;
+        let manager = manager(&kubeconfig).await?;
+        let options =
+            KubeConfigOptions { context: Some("ferry-east".to_owned()), ..KubeConfigOptions::default() };
+        let config = Config::from_custom_kubeconfig(Kubeconfig::read_from(&kubeconfig)?, &options).await?;
+        let east = Client::try_from(config)?;
+        let joined = Joined { _up: up, kubeconfig, manager, east, _directory: directory };
+        joined.run(&["join", "ferry-east", "--name", "east"])?;
+        Ok(joined)
+    }
+
+    fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        succeeded(arguments, &ferry(&self.kubeconfig).args(arguments).output()?)
+    }
+
+    #[track_caller]
+    fn refused(&self, arguments: &[&str], code: i32, error: &str, hint: &str) {
+        let output = ferry(&self.kubeconfig).args(arguments).output().expect("ferry runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        let (before, hinted) = said.split_once("hint: ").unwrap_or((&said, ""));
+        assert!(before.contains(error) && hinted.contains(hint), "{arguments:?}: {said}");
+    }
+
+    async fn patch(&self, client: &Client, object: &Value, patch: Value) -> anyhow::Result<()> {
+        let name = object["metadata"]["name"].as_str().context("a name")?;
+        let params = PatchParams { field_manager: Some("admin".to_owned()), ..PatchParams::default() };
+        api(client, object)?.patch(name, &params, &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    /// Writes down that worker east is this cluster, and returns which it was.
+    async fn claim(&self, uid: &str) -> anyhow::Result<String> {
+        let object = kueue("MultiKueueCluster", "east", json!({}));
+        let there = api(&self.manager, &object)?.get("east").await?;
+        let before = there.metadata.annotations.and_then(|mut it| it.remove("ferry.dev/cluster"));
+        let patch = json!({ "metadata": { "annotations": { "ferry.dev/cluster": uid } } });
+        self.patch(&self.manager, &object, patch).await?;
+        before.context("it was written down when it was joined")
+    }
+
+    async fn stop_policy(&self) -> anyhow::Result<String> {
+        let queue = api(&self.east, &fleet_queue())?.get("fleet").await?;
+        Ok(queue.data["spec"]["stopPolicy"].as_str().unwrap_or("None").to_owned())
+    }
+}
+
+/// The queue of a fleet, on any of its clusters.
+fn fleet_queue() -> Value {
+    let mut queue = kueue("LocalQueue", "fleet", json!({}));
+    queue["metadata"]["namespace"] = json!("default");
+    queue
+}
+
+/// Never twice: a worker is a cluster, and no other one gets its name, its Jobs or what is written to it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_is_known_by_its_cluster_and_not_by_its_name() -> anyhow::Result<()> {
+    let site = Joined::start().await?;
+    site.run(&["cordon", "west"])?;
+    let mut long = job("long", true);
+    long["metadata"]["namespace"] = json!("default");
+    long["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "fleet" });
+    apply(&site.manager, long).await?;
+    site.run(&["wait", "long", "--for", "running", "--timeout", "150s"])?;
+
+    // One cluster is one worker, by whatever address.
+    let elsewhere = ["join", "ferry-east", "--name", "third", "--server", "https://east.example:6443"];
+    site.refused(&elsewhere, 1, "ferry-east is a worker already, called east", "--name east");
+
+    // Another cluster does not get the name of one that has Jobs.
+    let own = site.claim("another").await?;
+    site.refused(
+        &["join", "ferry-east", "--name", "east"],
+        1,
+        "east is another cluster than ferry-east, and still has 1 Job",
+        "another --name",
+    );
+    // Nothing is written to a cluster that only has the name.
+    let astray = "context ferry-east leads to another cluster than worker east";
+    for verb in [&["cordon", "east"][..], &["drain", "east"]] {
+        site.refused(verb, 5, astray, "--worker-context");
+        site.refused(&[verb, &["--worker-context", "ferry-east"]].concat(), 1, astray, "ferry join");
+    }
+    assert_eq!(site.stop_policy().await?, "None");
+    site.claim(&own).await?;
+
+    // The operator's credentials do not cover logs, and that is said at once.
+    let mut alone: Value = serde_json::from_str(&std::fs::read_to_string(&site.kubeconfig)?)?;
+    alone["contexts"].as_array_mut().context("contexts")?.retain(|it| it["name"] == "ferry-manager");
+    let file = site.kubeconfig.with_file_name("alone");
+    std::fs::write(&file, alone.to_string())?;
+    for follow in [&["logs", "long"][..], &["logs", "long", "-f"]] {
+        let output = ferry(&file).args(follow).output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(5), "{follow:?}: {said}");
+        assert!(said.contains("--name east --logs"), "{said}");
+    }
+    site.run(&["cancel", "long"])?;
+
+    // What cannot be taken away on the worker is not forgotten, and done with the rest the next time.
+    site.claim("another").await?;
+    site.refused(&["leave", "east"], 5, "the manager's account on east could not be taken away", "--force");
+    assert!(site.run(&["clusters", "-o", "name"])?.contains("east"));
+    site.claim(&own).await?;
+    let said = site.run(&["leave", "east"])?;
+    assert!(said.contains("east: ClusterRole ferry-manager-") && said.contains(" deleted\n"), "{said}");
+    assert!(said.ends_with("MultiKueueCluster east deleted\n"), "what finds the rest goes last: {said}");
+    let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> =
+        Api::namespaced(site.east.clone(), "kueue-system");
+    let left = accounts.list_metadata(&ListParams::default()).await?.items;
+    assert!(
+        !left.iter().any(|it| it
+            .metadata
+            .name
+            .as_deref()
+            .is_some_and(|name| name.starts_with("ferry-manager-"))),
+        "{left:?}"
+    );
+    Ok(())
+}
+
+/// A queue that somebody else holds stays held, and who that is is said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_hold_stays_held() -> anyhow::Result<()> {
+    let site = Joined::start().await?;
+    let would = site.run(&["cordon", "east", "--dry-run"])?;
+    assert!(would.ends_with("east would take no new Jobs; those that run there go on\n"), "{would}");
+    let would = site.run(&["drain", "east", "--dry-run"])?;
+    assert!(would.contains("east would take no new Jobs\n"), "{would}");
+    assert!(would.ends_with("east: 0 Jobs would be stopped and queue again\n"), "{would}");
+    let would = site.run(&["uncordon", "east", "--dry-run"])?;
+    assert!(would.ends_with("east would take new Jobs\n"), "{would}");
+    assert_eq!(site.stop_policy().await?, "None");
+
+    let hold = json!({ "spec": { "stopPolicy": "Hold" } });
+    site.patch(&site.east, &fleet_queue(), hold).await?;
+    let said = site.run(&["doctor"])?;
+    let what = "odd   queue default/fleet on worker east is stopped (Hold) by admin\n      hint: if that is not meant";
+    assert!(said.contains(what), "{said}");
+    site.run(&["cordon", "east"])?;
+    let stopped = "spec.stopPolicy of the queue there to None";
+    let by_admin = "east takes no new Jobs: queue default/fleet is stopped (Hold) by admin";
+    site.refused(&["uncordon", "east"], 1, by_admin, stopped);
+    assert_eq!(site.stop_policy().await?, "Hold");
+
+    site.run(&["drain", "east"])?;
+    assert_eq!(site.stop_policy().await?, "HoldAndDrain");
+    let as_before = "queue default/fleet is stopped (Hold), as it was before";
+    site.refused(&["uncordon", "east"], 1, as_before, stopped);
+    assert_eq!(site.stop_policy().await?, "Hold");
+    let said = site.run(&["uncordon", "east"])?;
+    assert!(said.ends_with("east takes new Jobs\n"), "{said}");
+    assert_eq!(site.stop_policy().await?, "None");
+    Ok(())
+}
+
+/// What queues on the manager lead to is copied whole, and what is wrong with a worker is said in words.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queues_are_mirrored_with_all_they_name() -> anyhow::Result<()> {
+    let site = Joined::start().await?;
+    let mut namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "team" } });
+    namespace["metadata"]["labels"] = json!({ "tier": "gold" });
+    apply(&site.manager, namespace.clone()).await?;
+    let levels = json!({ "levels": [{ "nodeLabel": "kubernetes.io/hostname" }] });
+    apply(&site.manager, kueue("Topology", "racks", levels)).await?;
+    let racked = json!({ "topologyName": "racks", "nodeLabels": { "rack": "yes" } });
+    apply(&site.manager, kueue("ResourceFlavor", "racked", racked)).await?;
+    apply(&site.manager, kueue("Cohort", "root", json!({}))).await?;
+    apply(&site.manager, kueue("Cohort", "child", json!({ "parentName": "root" }))).await?;
+    let quota = json!([{ "name": "cpu", "nominalQuota": "4" }]);
+    let groups =
+        json!([{ "coveredResources": ["cpu"], "flavors": [{ "name": "racked", "resources": quota }] }]);
+    let spec = json!({
+        "namespaceSelector": { "matchLabels": { "tier": "gold" } }, "cohortName": "child",
+        "resourceGroups": groups, "admissionChecksStrategy": { "admissionChecks": [{ "name": "fleet" }] },
+    });
+    apply(&site.manager, kueue("ClusterQueue", "team", spec)).await?;
+    let mut queue = kueue("LocalQueue", "team", json!({ "clusterQueue": "team" }));
+    queue["metadata"]["namespace"] = json!("team");
+    apply(&site.manager, queue).await?;
+
+    let typo = ["join", "ferry-east", "--name", "east", "--mirror-namespace", "taem"];
+    site.refused(&typo, 3, "no queue of namespace taem leads to workers", "did you mean team?");
+    let said = site.run(&["join", "ferry-east", "--name", "east", "--mirror-namespace", "team"])?;
+    for what in [
+        "Namespace team",
+        "Topology racks",
+        "ResourceFlavor racked",
+        "Cohort child",
+        "Cohort root",
+        "ClusterQueue team",
+        "LocalQueue team/team",
+    ] {
+        assert!(said.contains(&format!("ferry-east: {what} created\n")), "{what} is missing: {said}");
+    }
+    let there = api(&site.east, &namespace)?.get("team").await?;
+    assert_eq!(there.metadata.labels.unwrap_or_default().get("tier").map(String::as_str), Some("gold"));
+
+    // Two that act by Leases of two namespaces do not wait for each other.
+    let renewed = format!("{:.6}", jiff::Timestamp::now());
+    let spec = json!({ "holderIdentity": "stranger", "renewTime": renewed, "leaseDurationSeconds": 3600 });
+    let metadata = json!({ "name": "c1f6bfd2.kueue.x-k8s.io", "namespace": "team" });
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec,
+    });
+    apply(&site.manager, lease).await?;
+    let (code, said) = super::told(&ferry(&site.kubeconfig).arg("doctor").output()?);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("wrong 2 act on queues at once: ") && said.contains("stranger of namespace team"),
+        "{said}"
+    );
+    site.refused(
+        &["install", "--dry-run"],
+        1,
+        "stranger of namespace team acts on queues here, from another namespace",
+        "--operator-namespace team",
+    );
+
+    // A worker without definitions is told apart from one that does not answer.
+    let definition = json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {} });
+    api(&site.east, &definition)?.delete("localqueues.kueue.x-k8s.io", &DeleteParams::default()).await?;
+    eventually("it is missed", async || {
+        let (_, said) = super::told(&ferry(&site.kubeconfig).arg("doctor").output()?);
+        let what = "wrong worker east has no queues: Kueue's definitions are missing there\n";
+        Ok(said.contains(&format!("{what}      hint: ferry install --context ferry-east\n")).then_some(()))
+    })
+    .await
 }

@@ -69,7 +69,7 @@ pub(super) async fn verbs(sites: &Sites) -> anyhow::Result<()> {
     let text = sites.said(&["explain", "big", "-n", "team"])?;
     assert!(text.starts_with("big is Queued, 1 of 1 in ClusterQueue team, waiting for "), "{text}");
 
-    with_the_credentials_of_the_operator(sites, &cluster)?;
+    with_the_credentials_of_the_operator(sites, &cluster).await?;
     as_one_of_the_team(sites, &cluster).await?;
     let said = sites.said(&["cancel", "big", "greets", "-n", "team"])?;
     assert!(said.contains("big is gone") && said.contains("greets is gone"), "{said}");
@@ -142,7 +142,7 @@ async fn as_one_of_the_team(sites: &Sites, cluster: &str) -> anyhow::Result<()> 
 }
 
 /// A user whose kubeconfig has only the manager reads workers as the operator does, who needs no more than he must.
-fn with_the_credentials_of_the_operator(sites: &Sites, cluster: &str) -> anyhow::Result<()> {
+async fn with_the_credentials_of_the_operator(sites: &Sites, cluster: &str) -> anyhow::Result<()> {
     let mut config: Value = serde_json::from_str(&std::fs::read_to_string(sites.kubeconfig())?)?;
     for list in ["clusters", "users", "contexts"] {
         config[list].as_array_mut().context("a list")?.retain(|item| item["name"] == "manager");
@@ -159,13 +159,22 @@ fn with_the_credentials_of_the_operator(sites: &Sites, cluster: &str) -> anyhow:
     let unread = worker["unread"].as_array().context("what is not read")?;
     assert!(unread.contains(&json!("flavors")) && unread.contains(&json!("nodes")), "{explained}");
 
-    let refused = run(&["logs", "greets", "-n", "team"])?;
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(5), "{said}");
-    assert!(said.contains(&format!("ferry join CONTEXT --name {cluster} --logs")), "{said}");
+    for follow in [&[][..], &["-f"]] {
+        let refused = run(&[&["logs", "greets", "-n", "team"], follow].concat())?;
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(5), "{said}");
+        assert!(said.contains(&format!("ferry join CONTEXT --name {cluster} --logs")), "{said}");
+    }
     // What the hint says helps.
     sites.said(&["join", cluster, "--logs"])?;
     let logs = succeeded(&["logs"], &run(&["logs", "greets", "-n", "team"])?)?;
     assert!(logs.contains("] written by team/greets-"), "{logs}");
-    sites.said(&["join", cluster]).map(drop)
+    // Repeated without it, it stays; it is taken away on request.
+    sites.said(&["join", cluster])?;
+    succeeded(&["logs"], &run(&["logs", "greets", "-n", "team"])?)?;
+    sites.said(&["join", cluster, "--logs=false"])?;
+    eventually("logs are no longer given", async || {
+        Ok((run(&["logs", "greets", "-n", "team"])?.status.code() == Some(5)).then_some(()))
+    })
+    .await
 }
