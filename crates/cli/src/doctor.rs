@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use jiff::Timestamp;
 
 use crate::clusters::layout::Layout;
-use crate::connect::Options;
+use crate::connect::{Manager, Options};
 use crate::failure::Code;
 use crate::output::{self, Palette, Tone};
 use crate::process;
@@ -97,6 +97,13 @@ impl Findings {
     }
 }
 
+/// What time it is for a cluster, as far as it says; else for this machine.
+pub(crate) async fn clock_of(manager: &Manager) -> Timestamp {
+    let ahead = clock::answer(&manager.context_name(), &manager.client).await;
+    let here = Timestamp::now();
+    ahead.map_or(here, |ahead| ahead.at(here))
+}
+
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     process::run(async {
         let manager = arguments.options.manager().await?;
@@ -104,14 +111,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let mut found = Findings::default();
         if manager::definitions(&manager, &mut found).await? {
             let layout = Layout::read(&manager.client).await?;
-            manager::lease(&manager, now, &mut found).await?;
-            manager::webhooks(&manager, &layout, &mut found).await?;
-            queues::of_manager(&layout, &mut found);
             let name = manager.context_name();
             let clock = clock::ask(&name, &manager.client, &mut found).await;
             if let Some(there) = clock {
                 clock::judge_here(&name, there, &mut found);
             }
+            // What the management cluster wrote down is judged by its own clock, as far as that is known.
+            let now = clock.map_or(now, |clock| clock.at(now));
+            manager::leases(&manager, now, &mut found).await?;
+            manager::webhooks(&manager, &layout, &mut found).await?;
+            queues::of_manager(&layout, &mut found);
             let looks = layout.clusters.iter().map(|it| worker::examine(&manager, &layout, it, clock, now));
             for worker in futures::future::join_all(looks).await {
                 found.extend(worker);

@@ -1,5 +1,6 @@
 //! The `ferry` command: arguments to settings to wiring. No decision is taken here.
 
+mod actors;
 mod administration;
 mod arguments;
 mod cancel;

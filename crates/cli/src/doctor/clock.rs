@@ -1,7 +1,7 @@
 //! Clocks: what time other machines have, as far as the answers of their API servers show it.
 
-use jiff::Timestamp;
 use jiff::fmt::rfc2822;
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::client::Body;
 
@@ -33,6 +33,12 @@ impl Ahead {
         Ahead { least: self.least - other.most, most: self.most - other.least }
     }
 
+    /// What time a clock shows that is so far ahead, now that this machine's shows `here`: in the middle of what it may be.
+    pub(super) fn at(self, here: Timestamp) -> Timestamp {
+        let middle = SignedDuration::from_millis(i64::midpoint(self.least, self.most));
+        here.saturating_add(middle).unwrap_or(here)
+    }
+
     /// How many seconds it is ahead, or behind if less than nothing; `None` if both may be right.
     fn skew(self) -> Option<i64> {
         let is_right = self.least <= SKEW && self.most >= -SKEW;
@@ -45,14 +51,16 @@ pub(super) async fn ask(cluster: &str, client: &Client, found: &mut Findings) ->
     match answer(cluster, client).await {
         Ok(ahead) => Some(ahead),
         Err(error) => {
-            found
-                .odd(format!("{cluster} does not say what time it is: {}", crate::failure::text(&error)), "");
+            found.odd(
+                format!("{cluster} does not say what time it is: {}", crate::failure::text(&error)),
+                "look at its clock there: an API server or a proxy before it leaves the date out of its answers",
+            );
             None
         }
     }
 }
 
-async fn answer(cluster: &str, client: &Client) -> anyhow::Result<Ahead> {
+pub(super) async fn answer(cluster: &str, client: &Client) -> anyhow::Result<Ahead> {
     let request = http::Request::get("/version").body(Body::empty())?;
     let asked = Timestamp::now();
     let answer = within(cluster, "ask for the time", client.send(request)).await?;
@@ -122,6 +130,13 @@ mod tests {
         let here = |there| said(|found| judge_here("manager", by(there), found));
         assert_eq!(here(-3600), "the clock of manager is 60m behind this machine's");
         assert_eq!(here(5), "this machine and manager have the same time");
+    }
+
+    /// What another machine wrote down is as old as it is for that machine.
+    #[test]
+    fn the_time_there_is_known() {
+        assert_eq!(Ahead { least: 89_000, most: 91_000 }.at(at(100)), at(190));
+        assert_eq!(Ahead { least: -91_000, most: -89_000 }.at(at(100)), at(10));
     }
 
     /// What an answer does not tell is no reason to call a clock wrong.

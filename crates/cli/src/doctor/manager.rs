@@ -5,7 +5,6 @@ use ::operator::leader::LEASE;
 use anyhow::Context as _;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -16,10 +15,7 @@ use serde_json::json;
 use super::Findings;
 use crate::clusters::layout::Layout;
 use crate::connect::Manager;
-use crate::failure;
-
-/// Programs that act on queues, by their Deployments.
-const PROGRAMS: [&str; 2] = ["ferry", "kueue-controller-manager"];
+use crate::{actors, failure};
 
 /// Whether what all the rest depends on is there.
 pub(super) async fn definitions(manager: &Manager, found: &mut Findings) -> anyhow::Result<bool> {
@@ -44,28 +40,31 @@ pub(super) async fn definitions(manager: &Manager, found: &mut Findings) -> anyh
 }
 
 /// Whether somebody acts, and only one.
-pub(super) async fn lease(manager: &Manager, now: Timestamp, found: &mut Findings) -> anyhow::Result<()> {
-    let api: Api<Lease> = Api::namespaced(manager.client.clone(), &manager.operator_namespace);
-    let lease = api.get_opt(LEASE).await.context("failed to read the Lease of the operator")?;
+pub(super) async fn leases(manager: &Manager, now: Timestamp, found: &mut Findings) -> anyhow::Result<()> {
+    let leases = actors::leases(manager).await?;
+    let of = |lease: &&Lease| lease.metadata.namespace.as_ref() == Some(&manager.operator_namespace);
+    let own = leases.iter().find(of);
     // An embedded cluster brings its operator along, which waits for nobody.
-    let is_embedded = lease.is_none() && is_embedded(manager).await;
+    let is_embedded = own.is_none() && is_embedded(manager).await;
     if !is_embedded {
-        judge_lease(lease.and_then(|lease| lease.spec).as_ref(), manager, now, found);
+        judge_lease(own.and_then(|lease| lease.spec.as_ref()), manager, now, found);
     }
-    let api: Api<Deployment> = Api::namespaced(manager.client.clone(), &manager.operator_namespace);
-    let mut there = Vec::new();
-    for name in PROGRAMS {
-        let program = api.get_opt(name).await.context("failed to look for operators")?;
-        let replicas = program.map(|program| program.spec.and_then(|spec| spec.replicas).unwrap_or(1));
-        there.extend(replicas.filter(|replicas| *replicas > 0).map(|_| name));
+    let own_actor = is_embedded.then(|| "the operator of this embedded cluster".to_owned());
+    let acting: Vec<String> =
+        own_actor.into_iter().chain(leases.iter().filter_map(|lease| actors::actor(lease, now))).collect();
+    if acting.len() > 1 {
+        found.wrong(
+            format!("{} act on queues at once: {}", acting.len(), acting.join(" and ")),
+            "each waits only for the Lease in its own namespace: stop all but one, or give all the same \
+             --namespace (ferry install --operator-namespace)",
+        );
     }
+    let there = actors::programs(manager).await?;
     if there.len() > 1 {
+        let names: Vec<String> = there.iter().map(ToString::to_string).collect();
         found.odd(
-            format!("two programs want to act on queues: {}", there.join(" and ")),
-            format!(
-                "only the one with the Lease does; stop the other: kubectl -n {} scale deployment NAME --replicas=0",
-                manager.operator_namespace
-            ),
+            format!("two programs want to act on queues: {}", names.join(" and ")),
+            "only the one with the Lease does; stop the other: kubectl -n NAMESPACE scale deployment NAME --replicas=0",
         );
     }
     Ok(())
@@ -88,7 +87,10 @@ fn judge_lease(spec: Option<&LeaseSpec>, manager: &Manager, now: Timestamp, foun
     let lasts = SignedDuration::from_secs(i64::from(spec.lease_duration_seconds.unwrap_or(15)));
     match renewed {
         Some(since) if since < -lasts => found.wrong(
-            format!("the clock of {holder}, who acts, is {} s ahead of this machine's", -since.as_secs()),
+            format!(
+                "the clock of {holder}, who acts, is {} s ahead of the management cluster's",
+                -since.as_secs()
+            ),
             "set both clocks by the same source",
         ),
         Some(since) if since <= lasts => found.fine(format!("{holder} acts on queues")),
@@ -128,16 +130,52 @@ pub(super) async fn webhooks(manager: &Manager, layout: &Layout, found: &mut Fin
         }
         Err(error) => {
             let said = failure::text(&anyhow::Error::from(error));
-            if said.contains("webhook") {
-                found.wrong(
-                    format!("no Job can be created, since a webhook does not answer: {said}"),
-                    "start its operator; or, if it will not come back: kubectl delete \
-                     mutatingwebhookconfiguration kueue-mutating-webhook-configuration, and the validating one",
-                );
-            } else {
-                found.odd(format!("a Job in queue {namespace}/{name} would be refused: {said}"), "");
-            }
+            judge_refusal(&format!("{namespace}/{name}"), &said, found);
         }
     }
     Ok(())
+}
+
+/// Why a Job in a queue would not be created. Only what an operator left behind is to be taken away.
+fn judge_refusal(queue: &str, said: &str, found: &mut Findings) {
+    if said.contains("failed calling webhook") && said.contains(".kb.io\"") {
+        return found.wrong(
+            format!("no Job can be created, since a webhook of the operator does not answer: {said}"),
+            "start its operator; or, if it will not come back: kubectl delete \
+             mutatingwebhookconfiguration kueue-mutating-webhook-configuration, and the validating one",
+        );
+    }
+    let remedy = if said.contains("failed calling webhook") {
+        "that webhook is not the operator's: whoever installed it has to start it again, or take it away"
+    } else {
+        "if such Jobs are to run, ask whoever set up what refuses it"
+    };
+    found.odd(format!("a Job in queue {queue} would be refused: {said}"), remedy);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Grade;
+
+    /// Nobody is told to delete Kueue's webhooks because somebody else's policy said no.
+    #[test]
+    fn only_a_silent_webhook_of_the_operator_is_to_be_taken_away() {
+        let judged = |said: &str| {
+            let mut found = Findings::default();
+            judge_refusal("team/q", said, &mut found);
+            let finding = found.0.remove(0);
+            (finding.grade, finding.remedy.contains("kubectl delete"), finding.remedy.is_empty())
+        };
+        let silent = |name: &str| {
+            format!("Internal error occurred: failed calling webhook \"{name}\": Post \"https://x\": EOF")
+        };
+        assert_eq!(judged(&silent("mjob.kb.io")), (Grade::Wrong, true, false));
+        assert_eq!(judged(&silent("validation.gatekeeper.sh")), (Grade::Odd, false, false));
+        for denied in ["validation.gatekeeper.sh", "vjob.kb.io"] {
+            let said = format!("admission webhook \"{denied}\" denied the request: no");
+            assert_eq!(judged(&said), (Grade::Odd, false, false), "{denied}");
+        }
+        assert_eq!(judged("jobs is forbidden: exceeded quota: small"), (Grade::Odd, false, false));
+    }
 }

@@ -7,7 +7,7 @@ use types::kueue::ClusterQueue;
 
 use super::Findings;
 use crate::clusters::layout::{Layout, config_of};
-use crate::quota;
+use crate::{join, quota};
 
 /// The checks, configurations and queues of the management cluster.
 pub(super) fn of_manager(layout: &Layout, found: &mut Findings) {
@@ -21,11 +21,12 @@ pub(super) fn of_manager(layout: &Layout, found: &mut Findings) {
             );
         }
     }
-    for cluster in &names {
-        if !layout.configs.iter().any(|config| config.spec.clusters.iter().any(|it| it == cluster)) {
+    for cluster in &layout.clusters {
+        let name = cluster.metadata.name.as_deref().unwrap_or_default();
+        if !layout.configs.iter().any(|config| config.spec.clusters.iter().any(|it| it == name)) {
             found.odd(
-                format!("worker {cluster} is in no MultiKueueConfig, so nothing is sent there"),
-                format!("ferry join CONTEXT --name {cluster}"),
+                format!("worker {name} is in no MultiKueueConfig, so nothing is sent there"),
+                join::again(cluster),
             );
         }
     }

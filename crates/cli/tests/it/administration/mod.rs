@@ -134,7 +134,7 @@ async fn clusters_join_work_and_leave() -> anyhow::Result<()> {
     a_silent_worker_is_named(&sites).await?;
     let doctor = |arguments: &[&str]| Ok(told(&sites.run(arguments)?));
     clock::is_judged(&sites.client("manager"), "east", doctor).await?;
-    leave(&sites)
+    leave(&sites).await
 }
 
 /// A Job leaves a worker that is drained, and does not come back to one that is cordoned.
@@ -223,11 +223,11 @@ async fn find_what_is_wrong(sites: &Sites) -> anyhow::Result<()> {
     .await?;
     for expected in [
         "worker east lacks queue team/team",
-        "hint: ferry join CONTEXT --name east --mirror-namespace team",
+        "hint: ferry join east --mirror-namespace team",
         "worker west is not connected",
-        "hint: ferry join CONTEXT --name west makes a new kubeconfig",
-        "two programs want to act on queues: ferry and kueue-controller-manager",
-        "hint: only the one with the Lease does; stop the other: kubectl -n kueue-system scale deployment",
+        "hint: ferry join west makes a new kubeconfig",
+        "two programs want to act on queues: kueue-system/ferry and kueue-system/kueue-controller-manager",
+        "hint: only the one with the Lease does; stop the other: kubectl -n NAMESPACE scale deployment",
         "job default/elsewhere is managed by example.com/nobody, who has done nothing about it",
         "job team/lost is to run on a worker (managedBy: kueue.x-k8s.io/multikueue), but names no queue",
     ] {
@@ -274,7 +274,7 @@ async fn a_silent_worker_is_named(sites: &Sites) -> anyhow::Result<()> {
     .await
 }
 
-fn leave(sites: &Sites) -> anyhow::Result<()> {
+async fn leave(sites: &Sites) -> anyhow::Result<()> {
     let said = sites.said(&["leave", "east", "--dry-run"])?;
     assert!(said.contains("manager: MultiKueueCluster east would be deleted"), "{said}");
     let said = sites.said(&["leave", "east"])?;
@@ -288,5 +288,18 @@ fn leave(sites: &Sites) -> anyhow::Result<()> {
     }
     assert_eq!(sites.said(&["clusters", "-o", "name"])?, "west\n");
     assert_eq!(sites.said(&["leave", "east"])?, "east is no worker\n");
+
+    // What was made with the first worker goes with the last one, once no queue names it any more.
+    let quota = json!([{ "name": "cpu", "nominalQuota": "4" }]);
+    let groups =
+        json!([{ "coveredResources": ["cpu"], "flavors": [{ "name": "default", "resources": quota }] }]);
+    let spec = json!({ "namespaceSelector": {}, "resourceGroups": groups });
+    apply(&sites.client("manager"), kueue("ClusterQueue", "team", spec)).await?;
+    let said = sites.said(&["leave", "west"])?;
+    for expected in ["manager: MultiKueueConfig ferry deleted", "manager: AdmissionCheck ferry deleted"] {
+        assert!(said.contains(expected), "{expected} is missing: {said}");
+    }
+    let (code, said) = told(&sites.run(&["doctor"])?);
+    assert_eq!(code, Some(0), "{said}");
     Ok(())
 }
