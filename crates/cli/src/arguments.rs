@@ -60,11 +60,11 @@ pub(crate) struct Demo {
     after_help = "Example:\n  ferry up\n  ferry up --worker east --worker west --data ./fleet --port-base 7000\n  ferry up --kubeconfig ~/.kube/config --merge"
 )]
 pub(crate) struct Up {
-    /// How many workers there are, called worker1, worker2 and so on.
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    pub(crate) workers: usize,
+    /// How many workers there are, called worker1, worker2 and so on [default: those that the data has, or 2].
+    #[arg(long, value_name = "N")]
+    pub(crate) workers: Option<usize>,
 
-    /// The name of a worker; can be given several times.
+    /// The name of a worker; can be given several times. All that the data has must be among them.
     #[arg(long, value_name = "NAME", conflicts_with = "workers")]
     pub(crate) worker: Vec<String>,
 
@@ -88,6 +88,10 @@ pub(crate) struct Up {
     /// What becomes of pods.
     #[arg(long, value_enum, default_value_t = PodRuntime::Process)]
     pub(crate) runtime: PodRuntime,
+
+    /// Of how many pods that are gone each node keeps the logs, for `ferry logs` of Jobs that have ended.
+    #[arg(long, value_name = "N", default_value_t = fleet::KEPT_LOGS)]
+    pub(crate) kept_logs: usize,
 
     /// The port of the manager on 127.0.0.1, followed by those of the workers; 0 is any free ones.
     #[arg(long, value_name = "PORT", default_value_t = 0)]

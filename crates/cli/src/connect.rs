@@ -14,7 +14,9 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use crate::failure::{Code, Failure, Hint as _};
+use crate::kubeconfig;
 use crate::names;
+use crate::shell;
 use crate::up;
 
 pub(crate) use contexts::uid_of;
@@ -29,7 +31,8 @@ const WHICH_FILE: &str = "--kubeconfig and KUBECONFIG say which file to use";
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Which cluster")]
 pub(crate) struct Options {
-    /// The kubeconfig to use [default: that of `ferry up` if there is one and KUBECONFIG is not set, else as kubectl].
+    /// The kubeconfig to use [default: that of `ferry up` if there is one and KUBECONFIG is not set, else as kubectl;
+    /// as a plugin of kubectl, as kubectl first].
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
@@ -68,9 +71,18 @@ impl Manager {
         Manager { namespace: namespace.to_owned(), ..self.clone() }
     }
 
-    /// The directories of the kubeconfigs that were read: an embedded fleet keeps its own beside its data.
-    pub(crate) fn homes(&self) -> impl Iterator<Item = &Path> {
-        self.files.iter().filter_map(|file| file.parent())
+    /// What a command needs beside the name of a Job to find it in this namespace: nothing where it would look by itself.
+    pub(crate) fn flags(&self, namespace: &str) -> String {
+        if namespace == self.client.default_namespace() { String::new() } else { format!(" -n {namespace}") }
+    }
+
+    /// Where the nodes of an embedded fleet of this machine may have their files: where its kubeconfig says, else beside it.
+    pub(crate) fn nodes(&self) -> Vec<PathBuf> {
+        let noted = self.context.as_deref().and_then(|it| kubeconfig::nodes_of(&self.kubeconfig, it));
+        match noted {
+            Some(nodes) => vec![nodes],
+            None => self.files.iter().filter_map(|file| file.parent()).map(up::nodes_in).collect(),
+        }
     }
 }
 
@@ -122,10 +134,13 @@ impl Options {
             .map(|value| std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect())
             .unwrap_or_default();
         if named.is_empty() {
-            if let Some(own) = self.of_own_fleet()? {
+            let home = home_kubeconfig().filter(|path| path.exists());
+            // As a plugin it looks where kubectl looks.
+            if !(shell::is_plugin() && home.is_some())
+                && let Some(own) = self.of_own_fleet()?
+            {
                 return Ok(Some(own));
             }
-            let home = home_kubeconfig().filter(|path| path.exists());
             return home.map(|path| read_from(&path)).transpose();
         }
         let read = Kubeconfig::from_env().context("failed to read what KUBECONFIG names").hint(WHICH_FILE)?;

@@ -36,6 +36,7 @@ pub(crate) fn run(arguments: &arguments::Demo) -> anyhow::Result<ExitCode> {
             port_base: 0,
             runtime: Runtime::Processes(scratch.path().join("nodes")),
             quota: up::quota(),
+            kept_logs: fleet::KEPT_LOGS,
         };
         let fleet = up::advised(Fleet::start(&settings).await, "port")?;
         let took = begin.elapsed().as_secs_f64();

@@ -7,7 +7,6 @@ use runner::kept::{self, Kept};
 
 use crate::connect::Manager;
 use crate::events::{HERE, SKEW};
-use crate::up;
 use crate::view::View;
 
 /// Those of a Job, the oldest first. None if the clusters are not embedded ones of this machine.
@@ -24,7 +23,7 @@ pub(crate) fn is_possible(manager: &Manager, view: &View) -> bool {
 
 fn nodes(manager: &Manager, view: &View) -> impl Iterator<Item = PathBuf> {
     let node = fleet::node_of(view.cluster.as_deref().unwrap_or(HERE));
-    manager.homes().map(move |home| up::nodes_in(home).join(&node))
+    manager.nodes().into_iter().map(move |nodes| nodes.join(&node))
 }
 
 fn is_of(view: &View, kept: &Kept) -> bool {

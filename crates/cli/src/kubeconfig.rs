@@ -1,15 +1,34 @@
 //! How a fleet is reached, written into a kubeconfig that may have contexts of other clusters, which stay.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 
 use crate::failure::{Code, Failure, Hint as _};
 
 /// The lists of a kubeconfig, whose items have names.
 const LISTS: [&str; 3] = ["clusters", "users", "contexts"];
+
+/// The extension of a context that says where the files of its fleet's nodes are.
+const NODES: &str = "ferry.dev/nodes";
+
+/// Notes in all contexts where the nodes of their clusters have their files: with logs of pods that are gone.
+pub(crate) fn note_nodes(config: &mut Value, nodes: &Path) {
+    for context in config["contexts"].as_array_mut().into_iter().flatten() {
+        context["context"]["extensions"] =
+            json!([{ "name": NODES, "extension": { "directory": nodes.display().to_string() } }]);
+    }
+}
+
+/// Where the nodes have their files of the fleet that a context leads to, if it was noted.
+pub(crate) fn nodes_of(config: &Kubeconfig, context: &str) -> Option<PathBuf> {
+    let context = config.contexts.iter().find(|it| it.name == context)?.context.as_ref()?;
+    let noted = context.extensions.iter().flatten().find(|it| it.name == NODES)?;
+    noted.extension["directory"].as_str().map(PathBuf::from)
+}
 
 /// That a kubeconfig can be written: what it has of others is lost to nobody who did not ask for it.
 pub(crate) fn expect_writable(path: &Path, ours: &[String], merge: bool) -> anyhow::Result<()> {

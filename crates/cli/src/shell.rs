@@ -12,10 +12,14 @@ use crate::output;
 
 /// The command under the name by which it was started: `kubectl ferry` where kubectl finds it as a plugin.
 pub(crate) fn command() -> clap::Command {
-    let started_as = std::env::args_os().next().map(std::path::PathBuf::from);
-    let name = started_as.as_deref().and_then(|path| path.file_stem()).and_then(|name| name.to_str());
     let command = Arguments::command();
-    if name == Some("kubectl-ferry") { command.bin_name("kubectl ferry") } else { command }
+    if is_plugin() { command.bin_name("kubectl ferry") } else { command }
+}
+
+/// Whether it was started as a plugin of kubectl.
+pub(crate) fn is_plugin() -> bool {
+    let started_as = std::env::args_os().next().map(std::path::PathBuf::from);
+    started_as.as_deref().and_then(|path| path.file_stem()).is_some_and(|name| name == "kubectl-ferry")
 }
 
 /// How this command was called, so that what is shown can be typed: by its name, or by its path where that was used.

@@ -12,6 +12,9 @@ use crate::kubeconfig;
 use crate::output;
 use crate::process;
 
+/// How many workers there are if nobody says.
+const WORKERS: usize = 2;
+
 /// Runs a fleet until SIGTERM or SIGINT. Prints how to reach it when it can be used.
 pub(crate) fn run(arguments: &arguments::Up) -> anyhow::Result<ExitCode> {
     process::serve(async {
@@ -22,7 +25,7 @@ pub(crate) fn run(arguments: &arguments::Up) -> anyhow::Result<ExitCode> {
             (None, true) => None,
             (None, false) => Some(default_data()?),
         };
-        let settings = settings(arguments, data.clone(), scratch.path());
+        let settings = settings(arguments, data.clone(), scratch.path())?;
         expect_ports(&settings)?;
         let path = arguments.kubeconfig.clone();
         let path = path.unwrap_or_else(|| kubeconfig_in(data.as_deref().unwrap_or(scratch.path())));
@@ -31,7 +34,12 @@ pub(crate) fn run(arguments: &arguments::Up) -> anyhow::Result<ExitCode> {
             kubeconfig::expect_writable(&path, &contexts(&settings), arguments.merge)?;
         }
         let fleet = advised(Fleet::start(&settings).await, "--port-base")?;
-        let told = kubeconfig::write(&path, &fleet.kubeconfig(), arguments.merge);
+        let mut config = fleet.kubeconfig();
+        if let Runtime::Processes(nodes) = &settings.runtime {
+            let nodes = std::path::absolute(nodes).unwrap_or_else(|_| nodes.clone());
+            kubeconfig::note_nodes(&mut config, &nodes);
+        }
+        let told = kubeconfig::write(&path, &config, arguments.merge);
         if told.is_ok() {
             announce(&fleet, &path, arguments.merge);
             stopped.await;
@@ -99,17 +107,39 @@ pub(crate) fn scratch() -> anyhow::Result<tempfile::TempDir> {
     tempfile::Builder::new().prefix("ferry-").tempdir().context("failed to make a temporary directory")
 }
 
-fn settings(arguments: &arguments::Up, data: Option<PathBuf>, scratch: &Path) -> Settings {
-    let workers = if arguments.worker.is_empty() {
-        (1..=arguments.workers).map(|i| format!("worker{i}")).collect()
-    } else {
-        arguments.worker.clone()
+fn settings(arguments: &arguments::Up, data: Option<PathBuf>, scratch: &Path) -> anyhow::Result<Settings> {
+    let there = data.as_deref().map(workers_in).unwrap_or_default();
+    let workers = match arguments.workers {
+        None if arguments.worker.is_empty() && !there.is_empty() => there.clone(),
+        None if !arguments.worker.is_empty() => arguments.worker.clone(),
+        count => (1..=count.unwrap_or(WORKERS)).map(|i| format!("worker{i}")).collect(),
     };
+    if let Some(missing) = there.iter().find(|name| !workers.contains(name)) {
+        let data = data.as_deref().unwrap_or(scratch).display();
+        let message = format!("worker {missing} is in {data}, and would not run: its Jobs would wait for it");
+        let hint = format!(
+            "without --worker and --workers all that are there run; to do without {missing}: ferry drain {missing}, \
+             ferry leave {missing} --force, and then remove its directory"
+        );
+        return Err(Failure::new(Code::Error, message).hint(hint).into());
+    }
     let runtime = match arguments.runtime {
         PodRuntime::Process => Runtime::Processes(nodes_in(data.as_deref().unwrap_or(scratch))),
         PodRuntime::Simulated => Runtime::Simulated,
     };
-    Settings { workers, data, port_base: arguments.port_base, runtime, quota: quota() }
+    let (port_base, kept_logs) = (arguments.port_base, arguments.kept_logs);
+    Ok(Settings { workers, data, port_base, runtime, quota: quota(), kept_logs })
+}
+
+/// The workers of an earlier start: each has a directory with its store. What cannot be read is refused by what starts.
+fn workers_in(data: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(data).into_iter().flatten().flatten();
+    let stores = entries.filter(|entry| entry.path().join("store").exists());
+    let names = stores.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name != fleet::MANAGER).collect();
+    // worker2 comes before worker10.
+    names.sort_by_cached_key(|name| (name.len(), name.clone()));
+    names
 }
 
 /// What every worker offers. Pods share one machine here, so that this is about order and not about its processors.

@@ -15,9 +15,9 @@ use crate::{Cluster, Error, cluster};
 /// The name of the management cluster.
 pub const MANAGER: &str = "manager";
 
-/// Of how many pods that are gone a node keeps the logs: Jobs are asked for them after their end, when their pods on the
-/// worker are gone.
-const KEPT_LOGS: usize = 500;
+/// Of how many pods that are gone a node keeps the logs, unless it is told otherwise: Jobs are asked for them after their
+/// end, when their pods on the worker are gone.
+pub const KEPT_LOGS: usize = 500;
 
 /// What a fleet is to be.
 #[derive(Debug, Clone)]
@@ -32,6 +32,8 @@ pub struct Settings {
     pub runtime: Runtime,
     /// What every node offers.
     pub quota: Quota,
+    /// Of how many pods that are gone each node keeps the logs.
+    pub kept_logs: usize,
 }
 
 /// What becomes of the pods of a fleet.
@@ -141,7 +143,7 @@ fn of_cluster(
         Runtime::Processes(directory) => runner::Settings::process(&of_node, directory.join(&of_node)),
     };
     if let runner::Runtime::Process(process) = &mut node.runtime {
-        process.kept_logs = KEPT_LOGS;
+        process.kept_logs = settings.kept_logs;
     }
     node.capacity.insert("cpu".to_owned(), settings.quota.cpu.clone());
     node.capacity.insert("memory".to_owned(), settings.quota.memory.clone());

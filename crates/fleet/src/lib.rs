@@ -14,5 +14,5 @@ pub mod simulation;
 
 pub use cluster::{Cluster, Settings as ClusterSettings};
 pub use error::Error;
-pub use fleet::{Fleet, MANAGER, Runtime, Settings, context, node_of};
+pub use fleet::{Fleet, KEPT_LOGS, MANAGER, Runtime, Settings, context, node_of};
 pub use layout::{QUEUE, Quota};

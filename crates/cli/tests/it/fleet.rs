@@ -12,7 +12,7 @@ use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 
-use crate::verbs::{command, said};
+use crate::verbs::{command, job as job_of, said};
 
 #[test]
 fn the_demonstration_ends_as_it_should() {
@@ -54,12 +54,27 @@ fn up(data: &Path) -> Command {
 impl Up {
     /// Starts it and waits until it can be used.
     fn start(data: &Path) -> Up {
-        let mut child = up(data).stdout(Stdio::piped()).spawn().expect("ferry starts");
+        Up::run(up(data))
+    }
+
+    fn run(mut command: Command) -> Up {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("ferry starts");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let ready = lines.map_while(Result::ok).any(|line| line.starts_with("fleet is ready"));
         assert!(ready, "ferry up ended");
         Up(child)
     }
+}
+
+/// The first of two ports that are free, one after the other.
+fn free_ports() -> u16 {
+    let bind = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port));
+    (0..100)
+        .find_map(|_| {
+            let first = bind(0).expect("a port").local_addr().expect("an address").port();
+            (first < u16::MAX && bind(first).is_ok() && bind(first + 1).is_ok()).then_some(first)
+        })
+        .expect("two ports in a row")
 }
 
 async fn jobs(data: &Path, context: &str) -> Api<Job> {
@@ -94,8 +109,8 @@ async fn a_fleet_is_kept_through_kill_9() {
 
     let second = up(data.path()).output().expect("ferry runs");
     assert_eq!(second.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&second.stderr);
-    assert!(said.contains("is in use") && said.contains("hint: if it runs already"), "{said}");
+    let told = String::from_utf8_lossy(&second.stderr);
+    assert!(told.contains("is in use") && told.contains("hint: if it runs already"), "{told}");
 
     // Something runs when the end comes.
     let mut running = job("running");
@@ -110,7 +125,24 @@ async fn a_fleet_is_kept_through_kill_9() {
         tokio::time::timeout(Duration::from_secs(60), runs).await.expect("in time").expect("a watch");
 
     drop(fleet);
-    let _again = Up::start(data.path());
+    // It knows its workers by itself, and leaves none of them out.
+    let mut fewer = command(data.path());
+    fewer.args(["up", "--runtime", "simulated", "--workers", "2", "--data"]).arg(data.path());
+    said(&mut fewer, "").refused(
+        2,
+        "worker east is in ",
+        "without --worker and --workers all that are there run",
+    );
+    let base = free_ports();
+    let mut again = Command::new(env!("CARGO_BIN_EXE_ferry"));
+    again.args(["up", "--runtime", "simulated", "--port-base", &base.to_string(), "--data"]).arg(data.path());
+    let _again = Up::run(again);
+    let config = Kubeconfig::read_from(data.path().join("kubeconfig")).expect("a kubeconfig");
+    let servers: Vec<&str> =
+        config.clusters.iter().filter_map(|cluster| cluster.cluster.as_ref()?.server.as_deref()).collect();
+    assert_eq!(servers, [base, base + 1].map(|port| format!("https://127.0.0.1:{port}")));
+    let contexts: Vec<&str> = config.contexts.iter().map(|context| context.name.as_str()).collect();
+    assert_eq!(contexts, ["ferry-manager", "ferry-east"]);
     let worker = jobs(data.path(), "ferry-east").await;
     let runs = await_condition(worker, "running", mirror);
     let after = tokio::time::timeout(Duration::from_secs(60), runs).await.expect("in time").expect("a watch");
@@ -173,4 +205,24 @@ fn contexts_are_merged_only_on_request() {
         "",
     );
     assert_eq!(shown.expect(0), "worker1\n");
+}
+
+/// Logs are found wherever the kubeconfig of a fleet is, and kept of as many pods as was asked for.
+#[test]
+fn logs_are_kept_away_from_the_kubeconfig() {
+    let home = tempfile::tempdir().expect("a directory");
+    let file = home.path().join("elsewhere/config");
+    let mut up = command(home.path());
+    up.args(["up", "--workers", "1", "--kept-logs", "1", "--data"]).arg(home.path().join("data"));
+    up.arg("--kubeconfig").arg(&file).arg("--merge");
+    let _up = Up::run(up);
+    let run = |arguments: &[&str], input: &str| {
+        said(command(home.path()).args(arguments).env("KUBECONFIG", &file), input)
+    };
+    for name in ["first", "second"] {
+        let manifest = job_of(name, "100m", &format!("echo {name} speaks"), json!({}));
+        run(&["submit", "-", "--queue", "fleet", "--wait"], &manifest).expect(0);
+        assert_eq!(run(&["logs", name, "--no-prefix"], "").expect(0), format!("{name} speaks\n"));
+    }
+    run(&["logs", "first"], "").refused(3, "are gone, and their logs with them", "ferry logs -f");
 }

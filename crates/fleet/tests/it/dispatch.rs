@@ -17,6 +17,7 @@ fn settings() -> Settings {
         port_base: 0,
         runtime: Runtime::Simulated,
         quota: Quota { cpu: "8".to_owned(), memory: "32Gi".to_owned() },
+        kept_logs: fleet::KEPT_LOGS,
     }
 }
 
