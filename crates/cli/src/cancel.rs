@@ -3,19 +3,25 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
 use kube::api::DeleteParams;
+use kube::runtime::wait::await_condition;
 use reconcile::{Cache, Tasks};
 use tokio::sync::Notify;
+use types::kueue::MultiKueueCluster;
 
+use crate::clusters::layout::active;
 use crate::connect::{Manager, Options};
 use crate::failure::{self, Code, Failure};
 use crate::jobs;
 use crate::output;
 use crate::pods::{self, Place};
 use crate::process;
+use crate::span;
 use crate::view::View;
 use crate::wait::{self, Aim};
 use crate::which::Which;
@@ -23,7 +29,8 @@ use crate::which::Which;
 /// Stop Jobs wherever they run, and delete them.
 ///
 /// Their pods are ended as they are when pods are deleted, and what they hold of quota is free. Returns when they are
-/// gone, and their pods on workers with them; with --no-wait, at once. To stop a Job and run it later, hold it.
+/// gone, and their pods on workers with them; with --no-wait, at once. One that cannot be
+/// deleted keeps no other from being so. To stop a Job and run it later, hold it.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  ferry cancel render\n  ferry cancel render jobset/train --no-wait\n  ferry cancel -l team=vision"
@@ -35,6 +42,10 @@ pub(crate) struct Arguments {
     /// Do not wait until they are gone.
     #[arg(long)]
     no_wait: bool,
+
+    /// How long to wait until they are gone, for example 90s or 5m [default: forever].
+    #[arg(long, value_name = "TIME", value_parser = span::parse, conflicts_with = "no_wait")]
+    timeout: Option<Duration>,
 
     #[command(flatten)]
     connection: Options,
@@ -50,19 +61,35 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         for view in views.iter().filter(|_| !arguments.no_wait) {
             elsewhere.extend(Elsewhere::of(&manager, view).await);
         }
+        // One that cannot be deleted keeps no other from being so; one that is gone already is where it is wanted.
+        let (mut named, mut refused) = (Vec::new(), None);
         for view in &views {
-            delete(&manager, view).await?;
+            match delete(&manager, view).await {
+                Err(error) if !failure::is_not_found(&error) => {
+                    let code = failure::report(&error);
+                    refused.get_or_insert(code);
+                }
+                _ => named.push((view.title(), view.uid.clone())),
+            }
         }
-        let named: Vec<(String, String)> =
-            views.iter().map(|view| (view.title(), view.uid.clone())).collect();
         if arguments.no_wait {
             named.iter().try_for_each(|(title, _)| output::line(format!("{title} is being deleted")))?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(refused.unwrap_or(ExitCode::SUCCESS));
         }
-        for pods in &elsewhere {
-            pods.ended().await;
-        }
-        wait::until(&manager, &named, Aim::Deleted).await
+        let is_named = |pods: &&Elsewhere| named.iter().any(|(_, uid)| *uid == pods.view.uid);
+        let gone = async {
+            for pods in elsewhere.iter().filter(is_named) {
+                pods.ended(&manager).await?;
+            }
+            wait::until(&manager, &named, Aim::Deleted).await
+        };
+        let gone = match arguments.timeout {
+            None => gone.await?,
+            Some(timeout) => {
+                tokio::time::timeout(timeout, gone).await.map_err(|_| wait::too_long(timeout))??
+            }
+        };
+        Ok(refused.unwrap_or(gone))
     })
 }
 
@@ -96,8 +123,22 @@ impl Elsewhere {
         }
     }
 
-    /// Waits until they have ended.
-    async fn ended(&self) {
+    /// Waits until they have ended. Of a worker that is lost meanwhile nobody knows.
+    async fn ended(&self, manager: &Manager) -> anyhow::Result<()> {
+        tokio::select! {
+            biased;
+            () = self.left() => Ok(()),
+            () = lost(manager, &self.place.cluster) => {
+                let (title, cluster) = (self.view.title(), &self.place.cluster);
+                let message = format!(
+                    "{title} is being deleted, but {cluster} was lost: whether its pods have ended there is not known"
+                );
+                Err(Failure::new(Code::Error, message).hint("they end when it is back; ferry doctor says more").into())
+            }
+        }
+    }
+
+    async fn left(&self) {
         let (mut tasks, changed) = (Tasks::new(), Arc::new(Notify::new()));
         let tell = Arc::clone(&changed);
         let pods = Cache::new(self.place.pods(&self.view))
@@ -120,6 +161,17 @@ impl Elsewhere {
             changed.notified().await;
         }
         tasks.stop().await;
+    }
+}
+
+/// Waits until the operator has lost a worker. Who may not know waits forever.
+async fn lost(manager: &Manager, cluster: &str) {
+    let api: Api<MultiKueueCluster> = Api::all(manager.client.clone());
+    let is_lost = |cluster: Option<&MultiKueueCluster>| {
+        cluster.is_none_or(|cluster| active(cluster).is_some_and(|active| active.status != "True"))
+    };
+    if await_condition(api, cluster, is_lost).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

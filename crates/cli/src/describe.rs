@@ -70,7 +70,8 @@ async fn describe(manager: &Manager, found: &Found) -> anyhow::Result<()> {
     let heading = if earlier == 0 {
         "Events".to_owned()
     } else {
-        format!("Events ({earlier} more before: ferry events {})", found.view.title())
+        let (title, flags) = (found.view.title(), manager.flags(&found.view.namespace));
+        format!("Events ({earlier} more before: ferry events {title}{flags})")
     };
     section(palette, &heading, told)
 }

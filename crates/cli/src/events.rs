@@ -11,6 +11,7 @@ use reconcile::{Cache, Tasks};
 use tokio::sync::mpsc;
 
 use crate::connect::{Manager, Options, within};
+use crate::live::Live;
 use crate::output::{self, Cell, Palette, Table, Tone};
 use crate::process;
 use crate::view::View;
@@ -71,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         output::print(&table.text(Palette::stdout(), true))?;
         if arguments.watch {
-            process::while_read(watch(&sources, &manager.namespace, view.as_ref(), told, table), ()).await?;
+            process::while_read(watch(&manager, sources, view, told, table), ()).await?;
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -81,12 +82,14 @@ pub(crate) fn headings() -> [&'static str; 6] {
     ["LAST", "CLUSTER", "TYPE", "REASON", "OBJECT", "MESSAGE"]
 }
 
-/// The clusters on which something may be told about a Job, or all of them. One that cannot be reached is named and
-/// passed over.
-async fn sources(manager: &Manager, view: Option<&View>) -> anyhow::Result<Vec<(String, kube::Client)>> {
+/// A cluster on which something may be told, by its name.
+type Source = (String, kube::Client);
+
+/// The clusters on which something may be told about a Job, or all of them.
+async fn sources(manager: &Manager, view: Option<&View>) -> anyhow::Result<Vec<Source>> {
     let mut sources = vec![(HERE.to_owned(), manager.client.clone())];
     let names: BTreeSet<String> = if let Some(view) = view {
-        view.cluster.iter().chain(&view.nominated).cloned().collect()
+        clusters_of(view)
     } else {
         let clusters = match manager.clusters().await {
             Err(error) if failure::is_forbidden(&error) => {
@@ -98,12 +101,25 @@ async fn sources(manager: &Manager, view: Option<&View>) -> anyhow::Result<Vec<(
         clusters.into_iter().filter_map(|cluster| cluster.metadata.name).collect()
     };
     for name in names {
-        match manager.reader(&name).await {
-            Ok(worker) => sources.push((worker.name, worker.client)),
-            Err(error) => output::note(format!("warning: {}", failure::text(&error))),
-        }
+        sources.extend(source(manager, &name).await);
     }
     Ok(sources)
+}
+
+/// The workers on which a Job is, or may be soon.
+fn clusters_of(view: &View) -> BTreeSet<String> {
+    view.cluster.iter().chain(&view.nominated).cloned().collect()
+}
+
+/// A worker. One that cannot be reached is named and passed over.
+async fn source(manager: &Manager, name: &str) -> Option<Source> {
+    match manager.reader(name).await {
+        Ok(worker) => Some((worker.name, worker.client)),
+        Err(error) => {
+            output::note(format!("warning: {}", failure::text(&error)));
+            None
+        }
+    }
 }
 
 /// What was told about a Job everywhere, oldest first.
@@ -112,7 +128,7 @@ pub(crate) async fn of_job(manager: &Manager, view: &View) -> anyhow::Result<Vec
     Ok(gather(&sources, &view.namespace, Some(view)).await)
 }
 
-async fn gather(sources: &[(String, kube::Client)], namespace: &str, view: Option<&View>) -> Vec<Told> {
+async fn gather(sources: &[Source], namespace: &str, view: Option<&View>) -> Vec<Told> {
     let mut all = Vec::new();
     for (cluster, client) in sources {
         let api: Api<Event> = Api::namespaced(client.clone(), namespace);
@@ -126,35 +142,76 @@ async fn gather(sources: &[(String, kube::Client)], namespace: &str, view: Optio
     all
 }
 
+/// Goes on with what is told: about a Job also on the workers that it gets to later.
 async fn watch(
-    sources: &[(String, kube::Client)],
-    namespace: &str,
-    view: Option<&View>,
+    manager: &Manager,
+    sources: Vec<Source>,
+    mut view: Option<View>,
     shown: Vec<Told>,
     mut table: Table,
 ) -> anyhow::Result<()> {
     let (tell, mut heard) = mpsc::unbounded_channel();
     let mut tasks = Tasks::new();
-    for (cluster, client) in sources {
-        let (cluster, tell) = (cluster.clone(), tell.clone());
-        Cache::new(Api::<Event>::namespaced(client.clone(), namespace))
+    let listen = |(cluster, client): Source, tasks: &mut Tasks| {
+        let tell = tell.clone();
+        Cache::new(Api::<Event>::namespaced(client, &manager.namespace))
             .on_change(move |change| {
                 if let Some(event) = change.new {
                     // Nobody listens at the end.
                     let _ = tell.send(Told::read(&cluster, event));
                 }
             })
-            .start(&mut tasks);
+            .start(tasks);
+    };
+    let mut known: BTreeSet<String> = sources.iter().map(|(name, _)| name.clone()).collect();
+    for source in sources {
+        listen(source, &mut tasks);
     }
+    let live = match &view {
+        Some(view) => Some(Live::start(&manager.client, Some(&view.namespace)).await?),
+        None => None,
+    };
     let mut shown: BTreeSet<Told> = shown.into_iter().collect();
-    while let Some(told) = heard.recv().await {
-        if view.is_none_or(|view| told.is_about(view)) && !shown.contains(&told) {
-            table.row(told.row(Timestamp::now()));
-            output::print(&table.text(Palette::stdout(), false))?;
-            shown.insert(told);
+    // What was told of Workloads before it was known which one is the Job's.
+    let mut early = Vec::new();
+    loop {
+        let told = tokio::select! {
+            biased;
+            Some(told) = heard.recv() => vec![told],
+            now = changed(live.as_ref(), view.as_ref()) => {
+                for name in clusters_of(&now) {
+                    if known.insert(name.clone())
+                        && let Some(source) = source(manager, &name).await
+                    {
+                        listen(source, &mut tasks);
+                    }
+                }
+                view = Some(now);
+                std::mem::take(&mut early)
+            }
+        };
+        for told in told {
+            if view.as_ref().is_some_and(|view| view.workload.is_none()) && told.kind == "Workload" {
+                early.push(told);
+            } else if view.as_ref().is_none_or(|view| told.is_about(view)) && shown.insert(told.clone()) {
+                table.row(told.row(Timestamp::now()));
+                output::print(&table.text(Palette::stdout(), false))?;
+            }
         }
     }
-    Ok(())
+}
+
+/// Waits until a Job is another than it was; forever, if none is meant.
+async fn changed(live: Option<&Live>, view: Option<&View>) -> View {
+    let (Some(live), Some(view)) = (live, view) else { return std::future::pending().await };
+    loop {
+        if let Some(found) = live.by_uid(&view.uid)
+            && found.view != *view
+        {
+            return found.view;
+        }
+        live.changed().await;
+    }
 }
 
 /// When something was told last, as exactly as can be known.

@@ -35,7 +35,8 @@ use holes::Hole;
 ///
 /// NEEDS is what all its pods ask for together. FREE is what its queue could still use, borrowed quota included, of all that
 /// it could use. LARGEST HOLE is the node on which most of its pods find room. The answer is the one that admission gives
-/// there now, asked for this Job alone; its place in the queue is told apart.
+/// there now, asked for this Job alone; its place in the queue is told apart. How the operator there was configured
+/// (`ferry operator --config`) is not known here: it is taken to be as Kueue is by default.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  ferry explain render\n  ferry explain render -o json")]
 pub(crate) struct Arguments {
@@ -237,7 +238,7 @@ async fn workers(manager: &Manager, queue: Option<&ClusterQueue>) -> anyhow::Res
 async fn show(manager: &Manager, found: &Found, lines: &[Line], now: Timestamp) -> anyhow::Result<()> {
     let view = &found.view;
     output::line(headline(view, lines, now))?;
-    if let Some(advice) = advice(view) {
+    if let Some(advice) = advice(view, manager) {
         output::line(advice)?;
     }
     if lines.is_empty() {
@@ -293,8 +294,8 @@ fn headline(view: &View, lines: &[Line], now: Timestamp) -> String {
 }
 
 /// What to do about it, where that does not depend on quota.
-fn advice(view: &View) -> Option<String> {
-    let title = view.title();
+fn advice(view: &View, manager: &Manager) -> Option<String> {
+    let title = format!("{}{}", view.title(), manager.flags(&view.namespace));
     match view.status {
         Status::Held => Some(format!("nobody runs it until it is released: ferry release {title}")),
         Status::External => {

@@ -153,6 +153,11 @@ impl Arguments {
         Err(Failure::new(Code::NotFound, message).hint(hint).into())
     }
 
+    fn expect_jobs(&self, found: &[Found], namespace: Option<&str>) -> anyhow::Result<()> {
+        let called = found.iter().flat_map(|found| [found.view.title(), found.view.name.clone()]).collect();
+        self.expect_names("Job", called, namespace)
+    }
+
     fn headings(&self) -> Vec<&'static str> {
         let mut headings = vec!["NAME", "STATUS", "PROGRESS", "QUEUE", "CLUSTER", "AGE"];
         if self.all_namespaces {
@@ -229,8 +234,7 @@ impl Arguments {
 async fn jobs(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()> {
     let namespace = arguments.namespace(manager);
     let mut found = jobs::list(&manager.client, namespace).await?;
-    let called = found.iter().flat_map(|found| [found.view.title(), found.view.name.clone()]).collect();
-    arguments.expect_names("Job", called, namespace)?;
+    arguments.expect_jobs(&found, namespace)?;
     found.retain(|found| arguments.shows(&found.view));
     if let Some(selector) = &arguments.filter.selector {
         found = which::labelled(manager, found, selector).await?;
@@ -264,7 +268,9 @@ fn print(table: Table, what: &str, namespace: Option<&str>) -> anyhow::Result<()
 
 /// Prints a line for each Job, and another one whenever it says something else; the last one when it is deleted.
 async fn watch(arguments: &Arguments, manager: &Manager) -> anyhow::Result<()> {
-    let live = Live::start(&manager.client, arguments.namespace(manager)).await?;
+    let namespace = arguments.namespace(manager);
+    let live = Live::start(&manager.client, namespace).await?;
+    arguments.expect_jobs(&live.found(), namespace)?;
     let widths: &[usize] = if arguments.all_namespaces { &WIDTHS } else { &WIDTHS[1..] };
     let mut table = Table::new(arguments.headings()).at_least(widths);
     let mut shown: BTreeMap<String, View> = BTreeMap::new();

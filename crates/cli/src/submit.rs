@@ -92,7 +92,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         if let [.., last] = submitted.as_slice()
             && !arguments.dry_run
         {
-            output::note(format!("hint: ferry wait {0}; ferry logs {0} -f; ferry explain {0}", called(last)));
+            let flags = manager.flags(last.metadata.namespace.as_deref().unwrap_or(&manager.namespace));
+            let job = format!("{}{flags}", called(last));
+            output::note(format!("hint: ferry wait {job}; ferry logs {job} -f; ferry explain {job}"));
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -185,7 +187,7 @@ async fn submit(
     };
     let hint = match &answer {
         Err(kube::Error::Api(status)) => {
-            advice(status, &title, namespace.as_ref().unwrap_or(&manager.namespace))
+            advice(status, &title, namespace.as_ref().unwrap_or(&manager.namespace), manager)
         }
         _ => None,
     };
@@ -197,7 +199,7 @@ async fn submit(
 }
 
 /// What to do about a refusal.
-fn advice(status: &kube::core::Status, title: &str, namespace: &str) -> Option<String> {
+fn advice(status: &kube::core::Status, title: &str, namespace: &str, manager: &Manager) -> Option<String> {
     let name = title.rsplit(' ').next().unwrap_or_default();
     if status.is_conflict() {
         return Some("--force takes over the fields that somebody else has set".to_owned());
@@ -209,8 +211,9 @@ fn advice(status: &kube::core::Status, title: &str, namespace: &str) -> Option<S
     }
     // Webhooks, which guard some fields, answer with another status than the API server.
     if status.message.contains("field is immutable") {
+        let flags = manager.flags(namespace);
         return Some(format!(
-            "{title} is there already, and cannot become this one: ferry cancel {name} first, or give this one another name"
+            "{title} is there already, and cannot become this one: ferry cancel {name}{flags} first, or give this one another name"
         ));
     }
     status.is_invalid().then(|| "ferry check says the same without a cluster".to_owned())

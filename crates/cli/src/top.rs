@@ -11,6 +11,7 @@ use types::kueue::{ClusterQueue, Workload};
 
 use crate::connect::{Manager, Options};
 use crate::events::HERE;
+use crate::failure;
 use crate::jobs::{Found, cluster_objects};
 use crate::live::Live;
 use crate::output::{self, Cell, Palette, Table, Tone};
@@ -20,7 +21,8 @@ use crate::view::Status;
 
 /// Show how much of their quota the clusters use, and which Jobs hold most of it.
 ///
-/// The line of the management cluster is about the quota that Jobs need before they are sent to a worker.
+/// RUNNING and WAITING count the Jobs of all namespaces, as QUOTA does; for who may only read one, those of that one. The
+/// line of the management cluster is about the quota that Jobs need before they are sent to a worker.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  ferry top\n  ferry top -A -w")]
 pub(crate) struct Arguments {
@@ -43,8 +45,13 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     process::run(async {
         let manager = arguments.connection.manager().await?;
-        let namespace = (!arguments.all_namespaces).then_some(manager.namespace.as_str());
-        let live = Live::start(&manager.client, namespace).await?;
+        let live = match Live::start(&manager.client, None).await {
+            Err(error) if failure::is_forbidden(&error) && !arguments.all_namespaces => {
+                output::note(format!("note: only namespace {} is counted", manager.namespace));
+                Live::start(&manager.client, Some(&manager.namespace)).await?
+            }
+            live => live?,
+        };
         if !arguments.watch {
             output::print(&page(arguments, &manager, &live.found()).await?)?;
             return Ok(ExitCode::SUCCESS);
@@ -75,7 +82,9 @@ async fn page(arguments: &Arguments, manager: &Manager, found: &[Found]) -> anyh
     clusters.extend(futures::future::join_all(asked).await);
     let palette = Palette::stdout();
     let clusters = of_clusters(&clusters, found).text(palette, true);
-    let mut jobs = of_jobs(found, arguments, Timestamp::now());
+    let is_shown = |found: &&Found| arguments.all_namespaces || found.view.namespace == manager.namespace;
+    let shown: Vec<&Found> = found.iter().filter(is_shown).collect();
+    let mut jobs = of_jobs(&shown, arguments, Timestamp::now());
     Ok(if jobs.is_empty() { clusters } else { format!("{clusters}\n{}", jobs.text(palette, true)) })
 }
 
@@ -123,9 +132,10 @@ fn in_words(resource: &str, share: Share) -> String {
 }
 
 /// The Jobs that hold quota, those with most first.
-fn of_jobs(found: &[Found], arguments: &Arguments, now: Timestamp) -> Table {
+fn of_jobs(found: &[&Found], arguments: &Arguments, now: Timestamp) -> Table {
     let mut holding: Vec<(&Found, BTreeMap<String, Amount>)> = found
         .iter()
+        .copied()
         .filter(|found| !found.view.status.has_ended())
         .filter_map(|found| Some((found, holds(found.workload.as_ref()?))))
         .filter(|(_, holds)| !holds.is_empty())

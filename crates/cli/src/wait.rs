@@ -70,13 +70,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let uids = arguments.jobs(&manager).await?;
         let waiting = until(&manager, &uids, arguments.aim);
         let Some(timeout) = arguments.timeout else { return waiting.await };
-        let Ok(done) = tokio::time::timeout(timeout, waiting).await else {
-            let message = format!("it took longer than {}", output::duration(seconds(timeout)));
-            let hint = "ferry explain JOB says what it waits for";
-            return Err(Failure::new(Code::Timeout, message).hint(hint).into());
-        };
-        done
+        tokio::time::timeout(timeout, waiting).await.map_err(|_| too_long(timeout))?
     })
+}
+
+/// What was waited for did not come in time.
+pub(crate) fn too_long(timeout: Duration) -> Failure {
+    let message = format!("it took longer than {}", output::duration(seconds(timeout)));
+    Failure::new(Code::Timeout, message).hint("ferry explain JOB says what it waits for")
 }
 
 impl Arguments {

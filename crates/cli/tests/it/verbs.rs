@@ -131,6 +131,8 @@ fn the_verbs_of_users() {
     asked_at_once(&fleet);
     gone_everywhere(&fleet);
     many_at_once(&fleet);
+    pods_that_wait(&fleet);
+    as_yaml(&fleet);
     let output = replaced.wait_with_output().expect("ferry ends");
     let lines = String::from_utf8(output.stdout).expect("text");
     assert!(output.status.success());
@@ -294,6 +296,7 @@ fn what_is_not_there(fleet: &Fleet) {
     fleet.run(&["describe", "framse"]).refused(3, "there is no Job framse", "did you mean frames?");
     fleet.run(&["get", "queues", "fleat"]).refused(3, "there is no queue fleat in", "did you mean fleet?");
     fleet.run(&["get", "clusters", "north"]).refused(3, "there is no cluster north", "east, west");
+    fleet.run(&["get", "jobs", "framse", "-w"]).refused(3, "there is no Job framse", "did you mean frames?");
     fleet.run(&["get", "queues", "-w"]).refused(2, "only Jobs can be watched", "ferry top -w");
     fleet.run(&["get", "jobs", "--context", "ferry-eest"]).refused(
         3,
@@ -430,6 +433,17 @@ fn many_at_once(fleet: &Fleet) {
     some.refused(2, "failed to submit job Refused: ", "ferry check");
     assert_eq!(some.stdout, "namespace other submitted\njob ends submitted\njob stays submitted\n");
     fleet.run(&["wait", "ends", "-n", "other", "--timeout", "120s"]).expect(0);
+    // Hints find the Job where it is, and quota that is counted everywhere stands beside Jobs that are.
+    let hinted = fleet.with_input(&["submit", "-", "-n", "other"], &documents[3]);
+    assert!(hinted.stderr.contains("ferry wait stays -n other; ferry logs stays -n other -f"), "{hinted:?}");
+    fleet.run(&["wait", "stays", "-n", "other", "--for", "running", "--timeout", "120s"]).expect(0);
+    let counted = |arguments: &[&str]| {
+        let top = fleet.run(arguments).expect(0);
+        let row = top.lines().find(|line| line.starts_with("manager ")).expect("a row").to_owned();
+        row.split_whitespace().nth(1).expect("a number").to_owned()
+    };
+    assert_eq!(counted(&["top"]), counted(&["top", "-A"]));
+    assert_ne!(counted(&["top"]), "0");
     assert_eq!(
         fleet.run(&["hold", "--all", "-n", "other"]).expect(0),
         "stays is held\n",
@@ -437,6 +451,68 @@ fn many_at_once(fleet: &Fleet) {
     );
     let gone = fleet.run(&["cancel", "--all", "-n", "other"]).expect(0);
     assert_eq!(gone.lines().count(), 2, "{gone}");
+}
+
+/// A pod that has not begun keeps nobody from reading the others.
+fn pods_that_wait(fleet: &Fleet) {
+    let spec = json!({ "completions": 2, "parallelism": 2, "completionMode": "Indexed" });
+    let half = job("half", "100m", "echo one of two; sleep 300", spec);
+    let mut half: Value = serde_json::from_str(&half).expect("JSON");
+    let pod = &mut half["spec"]["template"]["spec"];
+    let mut before = pod["containers"][0].clone();
+    before["name"] = json!("before");
+    before["command"] = json!(["sh", "-c", "test $JOB_COMPLETION_INDEX = 0 || sleep 300"]);
+    pod["initContainers"] = json!([before]);
+    fleet.with_input(&["submit", "-", "--queue", "fleet"], &half.to_string()).expect(0);
+    fleet.run(&["wait", "half", "--for", "running", "--timeout", "120s"]).expect(0);
+    let shown = (0..600).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let said = fleet.run(&["logs", "half", "--no-prefix"]);
+        (said.stdout == "one of two\n").then_some(said)
+    });
+    let shown = shown.expect("what the one wrote");
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    assert!(shown.stderr.contains("note: failed to read the log of pod half-1-"), "{shown:?}");
+    assert!(shown.stderr.contains("is waiting to start"), "{shown:?}");
+
+    fleet.with_input(&["submit", "-"], &job("none", "100", "true", json!({}))).expect(0);
+    fleet.run(&["wait", "none", "--for", "running", "--timeout", "120s"]).expect(0);
+    let nothing = fleet.run(&["logs", "none"]);
+    nothing.refused(3, "no pod of none has begun to write yet", "ferry logs none -f waits for them");
+
+    // What is not gone in time is said, and so is a worker that nobody waits for.
+    let mut kept: Value = serde_json::from_str(&job("kept", "100m", "true", json!({}))).expect("JSON");
+    kept["metadata"]["finalizers"] = json!(["example.com/kept"]);
+    fleet.with_input(&["submit", "-"], &kept.to_string()).expect(0);
+    fleet.run(&["cancel", "kept", "--timeout", "1s"]).refused(4, "it took longer than 1s", "ferry explain");
+    kept["metadata"]["finalizers"] = json!([]);
+    fleet.with_input(&["submit", "-"], &kept.to_string()).expect(0);
+    fleet.run(&["cancel", "half", "none", "--timeout", "120s"]).expect(0);
+}
+
+/// Every answer that is JSON is YAML as well.
+fn as_yaml(fleet: &Fleet) {
+    for arguments in [
+        &["get", "jobs", "frames"][..],
+        &["get", "queues"],
+        &["get", "clusters"],
+        &["clusters"],
+        &["explain", "frames"],
+    ] {
+        let shown = fleet.run(&[arguments, &["-o", "yaml"]].concat()).expect(0);
+        let yaml: Value = serde_saphyr::from_str(&shown).expect("YAML");
+        let mut json = fleet.json(arguments);
+        // How long a worker took to answer differs.
+        for item in json["items"].as_array_mut().into_iter().flatten() {
+            if item["lastContact"].is_string() {
+                item["lastContact"] = yaml["items"][0]["lastContact"].clone();
+            }
+        }
+        assert_eq!(yaml["items"][0]["name"], json["items"][0]["name"], "{arguments:?}");
+        assert_eq!(yaml["status"], json["status"], "{arguments:?}");
+    }
+    let clusters = fleet.json(&["clusters"]);
+    assert!(clusters["items"][0]["lastContact"].is_string(), "{clusters}");
 }
 
 /// A user without leave to read the kubeconfigs of workers is told so; a context of his own serves as well.
@@ -494,8 +570,28 @@ fn without_leave_to_read_secrets(fleet: &Fleet) {
     let logs = fleet.run(&["logs", "private", "--kubeconfig", file.to_str().expect("a path")]);
     logs.refused(5, &why, &format!("add a context named {cluster} or ferry-{cluster} to your kubeconfig"));
     assert!(get(true).stdout.contains(&format!("Pods on {cluster}:\n")), "a context of his own serves");
+    one_that_may_not_be_deleted(fleet, file.to_str().expect("a path"));
     with_leave_for_a_namespace_only(fleet, &cluster, file.to_str().expect("a path"));
     fleet.run(&["cancel", "private"]).expect(0);
+}
+
+/// The same user may delete one Job and not the other: the refusal of the one does not keep the other.
+fn one_that_may_not_be_deleted(fleet: &Fleet, kubeconfig: &str) {
+    let rules = json!([{ "apiGroups": ["batch"], "resources": ["jobs"], "resourceNames": ["second"], "verbs": ["delete"] }]);
+    let account = json!({ "kind": "ServiceAccount", "name": "user", "namespace": "default" });
+    let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "deleter" });
+    let object = |kind: &str| json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": { "name": "deleter" } });
+    let (mut may, mut bound) = (object("Role"), object("RoleBinding"));
+    may["rules"] = rules;
+    (bound["roleRef"], bound["subjects"]) = (role, json!([account]));
+    let jobs = ["first", "second"].map(|name| job(name, "100m", "sleep 300", json!({})));
+    let documents = [may.to_string(), bound.to_string(), jobs[0].clone(), jobs[1].clone()];
+    fleet.with_input(&["submit", "-"], &documents.join("\n---\n")).expect(0);
+    let some = fleet.run(&["cancel", "first", "second", "--no-wait", "--kubeconfig", kubeconfig]);
+    some.refused(5, "failed to delete first: ", "ask an administrator");
+    assert_eq!(some.stdout, "second is being deleted\n");
+    fleet.run(&["wait", "second", "--for", "deleted", "--timeout", "120s"]).expect(0);
+    fleet.run(&["cancel", "first"]).expect(0);
 }
 
 /// The same user, who may no longer read what is in no namespace, goes without it. He has contexts for the workers.
@@ -608,6 +704,27 @@ fn nobody_says_anything() {
     refused.refused(2, &format!("failed to reach {server} (context ferry-manager of "), "ferry up starts it");
 }
 
+/// As a plugin it asks the cluster that kubectl asks, whatever fleet once ran here.
+#[test]
+fn a_plugin_looks_where_kubectl_looks() {
+    let home = tempfile::tempdir().expect("a directory");
+    let write = |path: &str, context: &str| {
+        let path = home.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+        let cluster = json!([{ "name": "c", "cluster": { "server": "https://127.0.0.1:1" } }]);
+        let contexts = json!([{ "name": context, "context": { "cluster": "c", "user": "" } }]);
+        let config =
+            json!({ "clusters": cluster, "contexts": contexts, "current-context": context, "users": [] });
+        std::fs::write(path, config.to_string()).expect("a file");
+    };
+    write("ferry/kubeconfig", "ferry-manager");
+    let as_plugin = || said(command(home.path()).arg0("kubectl-ferry").arg("get"), "");
+    as_plugin().refused(2, "(context ferry-manager of ", "ferry up");
+    write(".kube/config", "prod");
+    as_plugin().refused(2, "(context prod of ", "is the cluster up");
+    said(command(home.path()).arg("get"), "").refused(2, "(context ferry-manager of ", "ferry up");
+}
+
 #[test]
 fn a_plugin_of_kubectl() {
     let home = tempfile::tempdir().expect("a directory");
@@ -619,8 +736,10 @@ fn a_plugin_of_kubectl() {
         let help = said(Command::new(kubectl).args(["ferry", "logs", "--help"]).env("PATH", home.path()), "");
         assert!(help.expect(0).contains("Usage: kubectl ferry logs"), "kubectl finds it");
     }
-    let script = said(command(home.path()).args(["completion", "bash"]), "").expect(0);
-    assert!(script.contains("explain"), "verbs are completed");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = said(command(home.path()).args(["completion", shell]), "").expect(0);
+        assert!(script.contains("explain"), "verbs are completed in {shell}");
+    }
     let page = said(command(home.path()).args(["man", "logs"]), "").expect(0);
     assert!(page.starts_with(".ie") && page.contains("ferry\\-logs"), "{page}");
 }

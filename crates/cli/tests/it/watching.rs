@@ -51,6 +51,7 @@ fn watching_and_what_ends_it() {
     let fleet = Fleet::start();
     a_line_for_each_change(&fleet);
     exit_statuses_of_interruptions(&fleet);
+    events_of_a_job_that_has_no_worker_yet(&fleet);
     nobody_reads(&fleet);
     colour_only_on_terminals(&fleet);
 }
@@ -105,6 +106,28 @@ fn exit_statuses_of_interruptions(fleet: &Fleet) {
     let mut wait = Watching::start(&mut ferry(fleet, &["wait", "short", "long"]));
     wait.until("short is Complete");
     assert_eq!(wait.interrupted(), Some(130));
+}
+
+/// What is told on a worker is shown although nobody knew of the worker when the watch began.
+fn events_of_a_job_that_has_no_worker_yet(fleet: &Fleet) {
+    fleet.submit("later", "100m", "sleep 300");
+    fleet.run(&["hold", "later"]).expect(0);
+    let is_nowhere = (0..600).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let shown = fleet.run(&["get", "jobs", "later", "-o", "json"]).expect(0);
+        let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+        let item = &shown["items"][0];
+        item["status"] == "Held" && item["cluster"].is_null()
+    });
+    assert!(is_nowhere, "what is held is on no worker");
+    let mut events = Watching::start(&mut ferry(fleet, &["events", "later", "-w"]));
+    events.until("CreatedWorkload");
+    fleet.run(&["release", "later"]).expect(0);
+    let seen = events.until("SuccessfulCreate");
+    let last = seen.last().expect("a line");
+    assert!(last.contains(" east ") || last.contains(" west "), "{seen:?}");
+    assert_eq!(events.interrupted(), Some(130));
+    fleet.run(&["cancel", "later"]).expect(0);
 }
 
 /// Who reads a line and goes ends what would go on; what has an end of its own just goes unread.
