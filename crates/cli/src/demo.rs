@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use fleet::{Fleet, Runtime, Settings};
 use k8s_openapi::api::batch::v1::Job;
-use kube::Api;
-use kube::api::PostParams;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client};
 
 use crate::arguments;
 use crate::failure::Code;
@@ -22,6 +23,10 @@ use crate::up;
 use crate::view::{Status, View};
 use jobs::Expected;
 use progress::Progress;
+
+/// What to do about Jobs that do not end in time, or not as they should.
+const BUSY: &str = "is the machine very busy? --timeout SECONDS gives it longer";
+const REPORT: &str = "it is a mistake of ours: RUST_LOG=info ferry demo shows what happened";
 
 /// Shows a fleet at work. Succeeds only if everything ended as it should.
 pub(crate) fn run(arguments: &arguments::Demo) -> anyhow::Result<ExitCode> {
@@ -48,21 +53,22 @@ pub(crate) fn run(arguments: &arguments::Demo) -> anyhow::Result<ExitCode> {
         };
         fleet.stop().await;
         let Some(shown) = shown else { return Ok(Code::Interrupted.into()) };
-        tell(&shown?, arguments.timeout)
+        tell(&shown?)
     })
 }
 
 /// What became of the Jobs, in the order in which they were submitted.
 struct Shown {
     views: Vec<View>,
-    in_time: bool,
+    /// What went wrong, and what to do about it.
+    wrong: Option<(String, &'static str)>,
 }
 
-/// Submits the Jobs and shows how they stand, until all ended as they should or time is up.
+/// Submits the Jobs and shows how they stand, until all ended, one of them not as it should, or time is up.
 async fn show(fleet: &Fleet, timeout: Duration) -> anyhow::Result<Shown> {
     let client = fleet.manager().client();
     let live = Live::start(&client, Some("default")).await?;
-    let api: Api<Job> = Api::default_namespaced(client);
+    let api: Api<Job> = Api::default_namespaced(client.clone());
     let all = jobs::all();
     for (job, _) in &all {
         let name = job.metadata.name.clone().unwrap_or_default();
@@ -76,26 +82,49 @@ async fn show(fleet: &Fleet, timeout: Duration) -> anyhow::Result<Shown> {
     loop {
         let views = of(&all, &live);
         progress.show(&views);
-        let is_settled = |(view, (_, expected)): (&View, &(Job, Expected))| expected.is_settled(view);
-        if views.len() == all.len() && views.iter().zip(&all).all(is_settled) {
-            return Ok(Shown { views, in_time: true });
+        let is_seen = views.len() == all.len();
+        let both = || views.iter().zip(all.iter().map(|(_, expected)| *expected)).filter(|_| is_seen);
+        if let Some((view, _)) = both().find(|(view, expected)| expected.is_missed(view)) {
+            let wrong = format!("{} did not end as it should: it is {}", view.name, view.status.text());
+            return Ok(Shown { views, wrong: Some((wrong, REPORT)) });
+        }
+        if is_seen && both().all(|(view, expected)| expected.is_settled(view)) {
+            let wrong = pods_here(&client, &all).await?.map(|wrong| (wrong, REPORT));
+            return Ok(Shown { views, wrong });
         }
         tokio::select! {
             biased;
-            () = &mut deadline => return Ok(Shown { views, in_time: false }),
+            () = &mut deadline => {
+                let wrong = format!("not everything ended as it should within {} s", timeout.as_secs());
+                return Ok(Shown { views, wrong: Some((wrong, BUSY)) });
+            }
             () = live.changed() => {}
         }
     }
 }
 
-fn tell(shown: &Shown, timeout: u64) -> anyhow::Result<ExitCode> {
-    if !shown.in_time {
-        output::note(format!("error: not everything ended as it should within {timeout} s"));
-        output::note("hint: is the machine very busy? --timeout SECONDS gives it longer");
+/// What is wrong if a Job that ran on a worker has pods on the manager, too: they would be there still.
+async fn pods_here(client: &Client, all: &[(Job, Expected)]) -> anyhow::Result<Option<String>> {
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let pods = pods.list(&ListParams::default()).await.context("failed to list the pods of the manager")?;
+    let away = all.iter().filter(|(_, expected)| *expected != Expected::Here);
+    let away: Vec<&str> = away.filter_map(|(job, _)| job.metadata.name.as_deref()).collect();
+    let astray = pods.items.iter().find(|pod| {
+        let job = pod.metadata.labels.as_ref().and_then(|labels| labels.get(rules::job::JOB_NAME_LABEL));
+        job.is_some_and(|job| away.contains(&job.as_str()))
+    });
+    let name = astray.map(|pod| pod.metadata.name.clone().unwrap_or_default());
+    Ok(name.map(|name| format!("the manager has a pod of a Job that is not its own: {name}")))
+}
+
+fn tell(shown: &Shown) -> anyhow::Result<ExitCode> {
+    if let Some((wrong, hint)) = &shown.wrong {
+        output::note(format!("error: {wrong}"));
+        output::note(format!("hint: {hint}"));
     }
     output::note("");
     summary(&jobs::all(), &shown.views)?;
-    if !shown.in_time {
+    if shown.wrong.is_some() {
         return Ok(Code::No.into());
     }
     next()?;
@@ -145,35 +174,80 @@ fn why(view: &View) -> String {
     why
 }
 
+/// A Job to try with the next commands, wherever one is.
+const MANIFEST: &str = "{apiVersion: batch/v1, kind: Job, metadata: {name: render}, spec: {template: {spec: \
+                        {restartPolicy: Never, containers: [{name: c, image: busybox, command: [echo, hello]}]}}}}";
+
 /// What to do next.
 fn next() -> anyhow::Result<()> {
     let ferry = shell::called();
     output::line(format!("\nTo keep such a fleet, in another terminal:\n  {ferry} up"))?;
-    output::line("and then, for instance:")?;
-    let submit = format!("submit docs/examples/job.yaml --queue {}", fleet::QUEUE);
+    output::line("and then, for instance, with any manifest:")?;
+    output::line(format!("  echo '{MANIFEST}' |\n    {ferry} submit - --queue {} --logs", fleet::QUEUE))?;
     let commands = [
-        (submit.as_str(), "any manifest; --wait or --logs stay with it"),
         ("get jobs", "where everything stands; -w goes on"),
         ("describe render", "all about a Job, its pods on the worker included"),
         ("explain render", "what it waits for, cluster by cluster"),
         ("logs render", "what its pods wrote, wherever they ran"),
         ("top", "who holds what"),
     ];
-    let width = submit.len();
     commands
         .iter()
-        .try_for_each(|(command, what)| output::line(format!("  {ferry} {command:<width$}   # {what}")))
+        .try_for_each(|(command, what)| output::line(format!("  {ferry} {command:<15}   # {what}")))
 }
 
 impl Expected {
     /// Whether a Job is as it should be in the end.
     fn is_settled(self, view: &View) -> bool {
+        let is_complete = view.status == Status::Complete;
         match self {
-            Expected::OnWorker => view.status == Status::Complete && view.cluster.is_some(),
-            Expected::Here => {
-                view.status == Status::Complete && view.cluster.is_none() && view.workload.is_none()
-            }
+            Expected::OnWorker => is_complete && view.cluster.is_some(),
+            Expected::OnWorkerAgain => is_complete && view.cluster.is_some() && view.progress.failed > 0,
+            Expected::Here => is_complete && view.cluster.is_none() && view.workload.is_none(),
             Expected::Untouched => view.status == Status::External,
         }
+    }
+
+    /// Whether it can no longer become so. Where it ran may be told a moment later than that it has ended.
+    fn is_missed(self, view: &View) -> bool {
+        match view.status {
+            Status::Failed => true,
+            Status::Complete => match self {
+                Expected::OnWorker | Expected::Here => false,
+                Expected::OnWorkerAgain => view.progress.failed == 0,
+                Expected::Untouched => true,
+            },
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_next_command_has_a_manifest_that_can_be_submitted() {
+        let read: Job = serde_saphyr::from_str(MANIFEST).expect("a Job");
+        assert_eq!(read.metadata.name.as_deref(), Some("render"));
+    }
+
+    /// What has failed is not waited for, and what was to fail first has to have done so.
+    #[test]
+    fn what_can_no_longer_end_well_is_known() {
+        let view = |status: Status, failed: i32| {
+            let job = json!({ "metadata": { "name": "a" }, "status": { "failed": failed } });
+            let mut view = View::of_job(&serde_json::from_value(job).expect("a Job"), None);
+            (view.status, view.cluster) = (status, Some("east".to_owned()));
+            view
+        };
+        let judged = |expected: Expected, view: &View| (expected.is_settled(view), expected.is_missed(view));
+        assert_eq!(judged(Expected::OnWorker, &view(Status::Complete, 0)), (true, false));
+        assert_eq!(judged(Expected::OnWorker, &view(Status::Running, 0)), (false, false));
+        assert_eq!(judged(Expected::OnWorker, &view(Status::Failed, 1)), (false, true));
+        assert_eq!(judged(Expected::OnWorkerAgain, &view(Status::Complete, 1)), (true, false));
+        assert_eq!(judged(Expected::OnWorkerAgain, &view(Status::Complete, 0)), (false, true));
+        assert_eq!(judged(Expected::Untouched, &view(Status::Complete, 0)), (false, true));
     }
 }

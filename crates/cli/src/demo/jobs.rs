@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 pub(super) enum Expected {
     /// It runs on a worker and completes.
     OnWorker,
+    /// The same, after a pod of it has failed.
+    OnWorkerAgain,
     /// It runs where it was submitted and completes.
     Here,
     /// Nobody touches it.
@@ -36,7 +38,7 @@ pub(super) fn all() -> Vec<(Job, Expected)> {
                 json!({ "completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 3 }),
                 "test \"$FAILURES\" != 0 || { echo the first attempt fails; exit 1; }; echo the second does not",
             ),
-            Expected::OnWorker,
+            Expected::OnWorkerAgain,
         ),
         (job("local", &json!({}), json!({ "completions": 2, "parallelism": 2 }), say), Expected::Here),
         (

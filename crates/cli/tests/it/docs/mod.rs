@@ -107,6 +107,19 @@ fn the_tour() -> anyhow::Result<()> {
     run("tour.md", None)
 }
 
+/// What the demonstration says to do next can be done, wherever one is.
+#[test]
+fn what_to_do_after_the_demonstration() -> anyhow::Result<()> {
+    let recorded = std::fs::read_to_string(docs().join("demo.txt"))?;
+    let (up, then) = recorded.split_once("and then").expect("what to do next");
+    assert!(up.ends_with("  ferry up\n"), "{up}");
+    let commands: Vec<&str> = then.lines().skip(1).collect();
+    assert!(commands.len() > 5, "{commands:?}");
+    let step = |command: &str| Step { command: command.to_owned(), expected: None };
+    let fleet = "ferry up > up.log 2>&1 &\nuntil grep -qs 'fleet is ready' up.log; do sleep 0.1; done";
+    run_steps("demo.txt", &[step(fleet), step(&commands.join("\n"))], None)
+}
+
 /// What has to be there for the questions in the README to have the answers that stand below them.
 const BEFORE_THE_README: &str = r#"
 ```sh
