@@ -354,3 +354,41 @@ async fn tell_state(here: &Target, name: &str) -> anyhow::Result<()> {
         .hint("ferry doctor says what is wrong")
         .into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        join: Arguments,
+    }
+
+    /// What a worker was joined with is not dropped by a command that repeats it, as hints tell people to do.
+    #[test]
+    fn a_worker_is_joined_again_as_it_was() {
+        let server = "https://east.example:6443";
+        let before = Wanted { logs: true, server: Some(server.to_owned()) }.cluster("east", "prod", "uid");
+        let layout = Layout {
+            clusters: vec![serde_json::from_value(before).expect("a worker")],
+            configs: Vec::new(),
+            checks: Vec::new(),
+            cluster_queues: Vec::new(),
+            local_queues: Vec::new(),
+            workloads: Vec::new(),
+        };
+        let wanted = |more: &[&str], name: &str, uid: &str| {
+            let line = Line::parse_from([&["join", "prod"], more].concat());
+            let Wanted { logs, server } = Wanted::of(&line.join, &layout, name, uid);
+            (logs, server)
+        };
+        assert_eq!(wanted(&[], "east", "uid"), (true, Some(server.to_owned())));
+        assert_eq!(wanted(&["--logs=false"], "east", "uid"), (false, Some(server.to_owned())));
+        let other = "https://10.0.0.1:6443";
+        assert_eq!(wanted(&["--server", other], "east", "uid"), (true, Some(other.to_owned())));
+        assert_eq!(wanted(&[], "east", "another"), (false, None), "another cluster is another worker");
+        assert_eq!(wanted(&["--logs"], "west", "uid"), (true, None));
+    }
+}

@@ -226,3 +226,31 @@ fn logs_are_kept_away_from_the_kubeconfig() {
     }
     run(&["logs", "first"], "").refused(3, "are gone, and their logs with them", "ferry logs -f");
 }
+
+/// A Job whose processes ended with the fleet goes on where it was when the fleet is back, and ends.
+#[test]
+fn processes_that_ran_are_started_again() {
+    let home = tempfile::tempdir().expect("a directory");
+    let start = || {
+        let mut up = command(home.path());
+        up.arg("up");
+        Up::run(up)
+    };
+    let run = |arguments: &[&str], input: &str| said(command(home.path()).args(arguments), input);
+    let script = "echo it begins; sleep 5; echo it ends";
+    let fleet = start();
+    run(&["submit", "-", "--queue", "fleet"], &job_of("resumed", "100m", script, json!({}))).expect(0);
+    run(&["wait", "resumed", "--for", "running", "--timeout", "120s"], "").expect(0);
+    let place = || {
+        let shown: Value =
+            serde_json::from_str(&run(&["get", "jobs", "resumed", "-o", "json"], "").expect(0))
+                .expect("JSON");
+        shown["items"][0]["cluster"].as_str().expect("a cluster").to_owned()
+    };
+    let before = place();
+    drop(fleet);
+    let _again = start();
+    assert_eq!(run(&["wait", "resumed", "--timeout", "120s"], "").expect(0), "resumed is Complete\n");
+    assert_eq!(place(), before, "on the worker that it was on");
+    assert!(run(&["logs", "resumed", "--no-prefix"], "").expect(0).ends_with("it ends\n"));
+}

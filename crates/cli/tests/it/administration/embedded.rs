@@ -139,6 +139,18 @@ async fn a_job_moves_when_its_worker_is_drained() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Lets the operator find nobody where a worker was.
+async fn lose(manager: &Client, worker: &str) -> anyhow::Result<()> {
+    let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(manager.clone(), "kueue-system");
+    let name = format!("{worker}-kubeconfig");
+    let data = secrets.get(&name).await?.data.and_then(|mut data| data.remove("kubeconfig"));
+    let mut nowhere: Value = serde_json::from_slice(&data.context("a kubeconfig")?.0)?;
+    nowhere["clusters"][0]["cluster"]["server"] = json!("https://127.0.0.1:1");
+    let patch = json!({ "stringData": { "kubeconfig": nowhere.to_string() } });
+    secrets.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    Ok(())
+}
+
 /// What a worker holds that will not come back starts elsewhere as soon as that is said, however long it is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_lost_worker_holds_starts_elsewhere_on_request() -> anyhow::Result<()> {
@@ -162,13 +174,7 @@ async fn what_a_lost_worker_holds_starts_elsewhere_on_request() -> anyhow::Resul
     let said = String::from_utf8_lossy(&early.stderr).into_owned();
     assert_eq!(early.status.code(), Some(1), "{said}");
     assert!(said.contains(&format!("{lost} is connected")) && said.contains("hint: ferry drain"), "{said}");
-    let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(client.clone(), "kueue-system");
-    let name = format!("{lost}-kubeconfig");
-    let data = secrets.get(&name).await?.data.and_then(|mut data| data.remove("kubeconfig"));
-    let mut nowhere: Value = serde_json::from_slice(&data.context("a kubeconfig")?.0)?;
-    nowhere["clusters"][0]["cluster"]["server"] = json!("https://127.0.0.1:1");
-    let patch = json!({ "stringData": { "kubeconfig": nowhere.to_string() } });
-    secrets.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    lose(&client, &lost).await?;
     eventually("it is lost", async || {
         let said = run(&["clusters"])?;
         Ok(said.lines().any(|line| line.starts_with(&lost) && line.contains("Lost")).then_some(()))
@@ -448,4 +454,24 @@ async fn queues_are_mirrored_with_all_they_name() -> anyhow::Result<()> {
         Ok(said.contains(&format!("{what}      hint: ferry install --context ferry-east\n")).then_some(()))
     })
     .await
+}
+
+/// Who cancels a Job on a worker that is lost is not told that it is gone, and does not wait forever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_lost_worker_holds_is_not_said_to_be_gone() -> anyhow::Result<()> {
+    let site = Joined::start().await?;
+    site.run(&["cordon", "west"])?;
+    let mut long = job("long", true);
+    long["metadata"]["namespace"] = json!("default");
+    long["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "fleet" });
+    apply(&site.manager, long).await?;
+    site.run(&["wait", "long", "--for", "running", "--timeout", "150s"])?;
+    lose(&site.manager, "east").await?;
+    site.refused(
+        &["cancel", "long", "--timeout", "150s"],
+        2,
+        "long is being deleted, but east was lost: whether its pods have ended there is not known",
+        "ferry doctor",
+    );
+    Ok(())
 }

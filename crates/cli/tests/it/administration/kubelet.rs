@@ -1,4 +1,5 @@
-//! The part of a kubelet that has logs, for the node of simulated pods: every container wrote one line, with its name.
+//! The part of a kubelet that has logs, for the node of simulated pods: every container wrote one line, with its name,
+//! but for those that never begin.
 
 use std::sync::Arc;
 
@@ -65,6 +66,10 @@ async fn answer(acceptor: &TlsAcceptor, stream: TcpStream) -> std::io::Result<()
     let path = request.split_whitespace().nth(1).unwrap_or_default();
     let path = path.split('?').next().unwrap_or_default();
     let (status, text) = match path.strip_prefix("/containerLogs/") {
+        // The second pod of an Indexed Job never begins.
+        Some(container) if container.contains("-1-") => {
+            ("400 Bad Request", "container \"c\" is waiting to start: ContainerCreating\n".to_owned())
+        }
         Some(container) => ("200 OK", format!("written by {container}\n")),
         None => ("404 Not Found", String::new()),
     };

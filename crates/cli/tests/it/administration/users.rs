@@ -15,6 +15,23 @@ pub(super) async fn verbs(sites: &Sites) -> anyhow::Result<()> {
         assert_eq!(said, format!("job {name} submitted to queue team\n"));
         Ok(())
     };
+    // A pod that waits to start keeps nobody from reading the other.
+    let mut half = job("half", true);
+    half["spec"]["completionMode"] = json!("Indexed");
+    (half["spec"]["completions"], half["spec"]["parallelism"]) = (json!(2), json!(2));
+    submit(half, "1")?;
+    eventually("one of two is read", async || {
+        let output = sites.run(&["logs", "half", "-n", "team"])?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (shown, noted) = (text(&output.stdout), text(&output.stderr));
+        let is_read = shown.contains("] written by team/half-0-") && !shown.contains("half-1-");
+        let is_said = noted.contains("note: failed to read the log of pod half-1-")
+            && noted.contains("is waiting to start");
+        Ok((output.status.success() && is_read && is_said).then_some(()))
+    })
+    .await?;
+    sites.said(&["cancel", "half", "-n", "team"])?;
+
     submit(job("greets", true), "1")?;
     let said = sites.said(&["wait", "greets", "-n", "team", "--for", "running", "--timeout", "150s"])?;
     assert_eq!(said, "greets is Running\n");
