@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use kube::api::ListParams;
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
+use rules::dispatch::GIVEN_UP;
 use serde_json::{Value, json};
 use types::kueue::{AdmissionCheck, MultiKueueCluster, MultiKueueConfig};
 
@@ -133,6 +134,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         ensure_check(&here, &config).await?;
         if let Some(queues) = &mirrored {
             mirror::queues(&here, &worker, queues).await?;
+        }
+        if layout.cluster(&name).is_ok_and(|before| annotation(before, GIVEN_UP).is_some()) {
+            output::note(format!(
+                "note: {name} is said to be given up; to take that back: ferry uncordon {name}"
+            ));
         }
         if !arguments.dry_run {
             tell_state(&here, &name).await?;

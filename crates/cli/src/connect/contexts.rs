@@ -129,10 +129,13 @@ impl Manager {
         suffices: impl Fn(Leads) -> bool,
     ) -> anyhow::Result<Option<Worker>> {
         let joined = cluster.and_then(|cluster| annotation(cluster, CONTEXT)).map(str::to_owned);
-        let mut contexts: Vec<String> =
-            joined.into_iter().chain([fleet::context(name), name.to_owned()]).collect();
-        contexts.dedup();
-        contexts.retain(|name| self.kubeconfig.contexts.iter().any(|known| known.name == *name));
+        let mut contexts: Vec<String> = Vec::new();
+        for context in joined.into_iter().chain([fleet::context(name), name.to_owned()]) {
+            let is_known = self.kubeconfig.contexts.iter().any(|known| known.name == context);
+            if is_known && !contexts.contains(&context) {
+                contexts.push(context);
+            }
+        }
         for context in contexts {
             let client = self.by_context(&context).await?;
             let leads = match cluster {

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::cursor::Cursor;
 use super::{Extent, Read, What, next_line};
 use crate::connect::Manager;
-use crate::failure;
+use crate::failure::{self, Code};
 use crate::live::Live;
 use crate::output;
 use crate::pods::{self, Place};
@@ -80,13 +80,12 @@ pub(crate) async fn follow(manager: &Manager, view: &View, what: &What) -> anyho
 
 /// A watch tries forever; whether the pods may be read at all is asked once. A worker that is away just now may be back.
 async fn expect_pods(place: &Place, view: &View) -> anyhow::Result<()> {
-    match place.list(view).await {
-        Err(error) if failure::is_unreachable(&error) => {
-            output::note(format!("warning: {}", failure::text(&error)));
-            Ok(())
-        }
-        listed => listed.map(drop),
+    let Err(error) = place.list(view).await else { return Ok(()) };
+    if failure::is_answer(&error) || failure::code_of(&error) == Code::Forbidden {
+        return Err(error);
     }
+    output::note(format!("warning: {}", failure::text(&error)));
+    Ok(())
 }
 
 /// Whether there may be pods to look for.
