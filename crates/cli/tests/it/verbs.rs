@@ -475,7 +475,7 @@ fn pods_that_wait(fleet: &Fleet) {
     let mut kept: Value = serde_json::from_str(&job("kept", "100m", "true", json!({}))).expect("JSON");
     kept["metadata"]["finalizers"] = json!(["example.com/kept"]);
     fleet.with_input(&["submit", "-"], &kept.to_string()).expect(0);
-    fleet.run(&["cancel", "kept", "--timeout", "1s"]).refused(4, "it took longer than 1s", "ferry explain");
+    fleet.run(&["cancel", "kept", "--timeout", "1s"]).refused(4, "it took longer than 1s", "ferry describe");
     kept["metadata"]["finalizers"] = json!([]);
     fleet.with_input(&["submit", "-"], &kept.to_string()).expect(0);
     fleet.run(&["cancel", "half", "none", "--timeout", "120s"]).expect(0);

@@ -63,12 +63,13 @@ fn a_line_for_each_change(fleet: &Fleet) {
     let mut some =
         Watching::start(&mut ferry(fleet, &["get", "jobs", "-w", "--status", "running", "--queue", "fleet"]));
     some.until("STATUS");
-    fleet.submit("watched", "100m", "sleep 1");
+    fleet.submit("watched", "100m", "sleep 3");
     let mut lines = watching.until("Complete");
+    // Who is slower would not see its end before it is deleted.
+    let chosen = some.until("Complete");
     assert_eq!(fleet.run(&["cancel", "watched"]).expect(0), "watched is gone\n");
     lines.extend(watching.until("Deleted"));
 
-    let chosen = some.until("Complete");
     assert!(chosen[..chosen.len() - 1].iter().all(|line| line.contains(" Running ")), "{chosen:?}");
     assert_eq!(some.interrupted(), Some(130));
 
