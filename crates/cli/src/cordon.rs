@@ -9,6 +9,7 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::api::DynamicObject;
 use rules::dispatch::GIVEN_UP;
@@ -183,7 +184,7 @@ pub(crate) async fn give_up(which: &Which, is_given_up: bool) -> anyhow::Result<
         let hint = format!("ferry drain {} stops them there, and lets them start elsewhere", which.cluster);
         return Err(Failure::new(Code::No, message).hint(hint).into());
     }
-    if annotation(cluster, GIVEN_UP).is_some() == is_given_up {
+    if !is_given_up && annotation(cluster, GIVEN_UP).is_none() {
         return Ok(());
     }
     let mut wanted = json!({
@@ -191,7 +192,10 @@ pub(crate) async fn give_up(which: &Which, is_given_up: bool) -> anyhow::Result<
         "metadata": { "name": which.cluster },
     });
     if is_given_up {
-        wanted["metadata"]["annotations"] = json!({ GIVEN_UP: "true" });
+        // It counts for the outage that there is, whatever our clock says, and for no later one.
+        let since = active(cluster).map_or(Timestamp::MIN, |active| active.last_transition_time.0);
+        let at = Timestamp::now().max(since).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        wanted["metadata"]["annotations"] = json!({ GIVEN_UP: at });
     }
     let target = install::target(&manager, which.dry_run);
     let after = target.apply_as(MANAGER, &wanted).await?;
