@@ -76,7 +76,7 @@ impl Plugin for Webhooks {
             let Some(object) = &request.object else { return Ok(()) };
             let object = said_in(object, asked.group, asked.version)?;
             let old = request.old.map(|old| said_in(old, asked.group, asked.version)).transpose()?;
-            let said = operator.validate(asked.kind, request.namespace, &object, old.as_ref()).await;
+            let said = operator.validate(asked.kind, request.namespace, &object, old.as_ref());
             let (errors, warnings) = said.map_err(|error| Refusal::internal(reconcile::chain(&error)))?;
             for warning in warnings {
                 request.warn(warning);

@@ -251,7 +251,8 @@ mod tests {
 
     #[test]
     fn a_worker_that_is_back_and_given_up_is_odd() {
-        let mut cluster = serde_json::to_value(east(json!({ GIVEN_UP: "2026-01-02T10:00:00Z" }))).expect("JSON");
+        let mut cluster =
+            serde_json::to_value(east(json!({ GIVEN_UP: "2026-01-02T10:00:00Z" }))).expect("JSON");
         cluster["status"] = json!({ "conditions": [{
             "type": "Active", "status": "True", "reason": "Active", "message": "Connected",
             "lastTransitionTime": "2026-01-01T00:00:00Z",

@@ -141,7 +141,7 @@ fn spread(wait: Duration, uid: &str, failures: u32) -> Duration {
     let mut hasher = DefaultHasher::new();
     (uid, failures).hash(&mut hasher);
     let part = u32::try_from(hasher.finish() % 256).unwrap_or_default();
-    wait - wait / 1024 * part
+    wait.saturating_sub(wait / 1024 * part)
 }
 
 /// A cluster that is back is seen within a few heartbeats, however long it was away.

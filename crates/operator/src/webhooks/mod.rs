@@ -100,7 +100,7 @@ impl Operator {
     }
 
     /// What is wrong with a write, and what it is warned about.
-    pub async fn validate(
+    pub fn validate(
         &self,
         kind: Kind,
         namespace: &str,

@@ -308,7 +308,7 @@ async fn review_of(operator: &Operator, mode: Mode, asked: &Asked, request: &Val
         };
     }
     let old = Some(&request["oldObject"]).filter(|old| !old.is_null());
-    match operator.validate(asked.kind, namespace, object, old).await {
+    match operator.validate(asked.kind, namespace, object, old) {
         Err(error) => broken(error),
         Ok((errors, warnings)) => {
             let mut answer = if errors.is_empty() {
