@@ -12,13 +12,14 @@ use apiserver::Cluster;
 use apiserver::answer::Answer;
 use futures::future::BoxFuture;
 use http::{Method, Request};
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ResourceQuota};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use reconcile::Tasks;
-use serde_json::json;
+use serde_json::{Value, json};
 use tower_service::Service;
 
 use crate::cluster::{api, api_server, create, eventually, set_phase, start};
@@ -194,6 +195,133 @@ fn a_namespace(client: &Client) -> Pin<Box<dyn Future<Output = String> + Send + 
         })
         .await
     })
+}
+
+/// A node with room for everything.
+async fn a_node(client: &Client, spec: Value) {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node = json!({"metadata": {"name": "n"}, "spec": spec});
+    nodes
+        .create(&PostParams::default(), &serde_json::from_value(node).expect("a node"))
+        .await
+        .expect("created");
+    let allocatable = json!({"cpu": "8", "memory": "8Gi", "pods": "100"});
+    let conditions = json!([{"type": "Ready", "status": "True"}]);
+    let patch = json!({"spec": spec, "status": {"allocatable": allocatable, "conditions": conditions}});
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    nodes.patch("n", &params, &patch).await.expect("without taints");
+    nodes.patch_status("n", &params, &patch).await.expect("with room");
+}
+
+/// Has all pods that have a node run and be ready.
+async fn run_all(client: &Client) {
+    let pods: Api<Pod> = api(client);
+    let all = pods.list(&ListParams::default()).await.expect("a list").items;
+    for pod in &all {
+        let has_node = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        if has_node && phase != Some("Running") {
+            let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+            let patch = Patch::Strategic(json!({"status": ready}));
+            let name = pod.metadata.name.as_deref().expect("a name");
+            // It may have been deleted meanwhile.
+            pods.patch_status(name, &PatchParams::default(), &patch).await.ok();
+        }
+    }
+}
+
+fn a_schedule(client: &Client) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
+    Box::pin(async move {
+        let template = job("template", json!({"ttlSecondsAfterFinished": 0}))["spec"].clone();
+        // Once a year, and it was missed: so exactly one Job is due, whatever the time is.
+        let spec = json!({"schedule": "0 0 1 1 *", "timeZone": "Etc/UTC", "suspend": true, "jobTemplate": {"spec": template}});
+        create::<CronJob>(client, json!({"metadata": {"name": "cron"}, "spec": spec})).await;
+        let crons: Api<CronJob> = api(client);
+        let params = PatchParams::default();
+        let missed = Patch::Merge(json!({"status": {"lastScheduleTime": "2024-06-01T00:00:00Z"}}));
+        crons.patch_status("cron", &params, &missed).await.expect("a status");
+        crons
+            .patch("cron", &params, &Patch::Merge(json!({"spec": {"suspend": false}})))
+            .await
+            .expect("resumed");
+        let pods: Api<Pod> = api(client);
+        eventually("its Job has come and gone", || async {
+            for pod in pods.list(&ListParams::default()).await.expect("a list").items {
+                if pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Pending")) {
+                    set_phase(client, &pod, "Succeeded").await;
+                }
+            }
+            let status = crons.get("cron").await.expect("it is there").status?;
+            let last = status.last_schedule_time?.0.to_string();
+            let jobs = api::<Job>(client).list(&ListParams::default()).await.expect("a list").items.len();
+            let idle = status.active.is_none_or(|active| active.is_empty());
+            (last != "2024-06-01T00:00:00Z" && jobs == 0 && idle).then_some(last)
+        })
+        .await
+    })
+}
+
+fn guards(client: &Client) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
+    Box::pin(async move {
+        a_node(client, json!({"taints": null})).await;
+        create::<ResourceQuota>(
+            client,
+            json!({"metadata": {"name": "quota"}, "spec": {"hard": {"pods": "5"}}}),
+        )
+        .await;
+        let selector = json!({"matchLabels": {"app": "x"}});
+        let budget =
+            json!({"metadata": {"name": "budget"}, "spec": {"minAvailable": 1, "selector": selector}});
+        create::<PodDisruptionBudget>(client, budget).await;
+        let quotas: Api<ResourceQuota> = api(client);
+        eventually("the quota is counted", || async {
+            let status = quotas.get("quota").await.expect("it is there").status?;
+            status.used.is_some_and(|used| used.contains_key("pods")).then_some(())
+        })
+        .await;
+        for name in ["a", "b"] {
+            let spec = json!({
+                "nodeName": "n", "terminationGracePeriodSeconds": 0, "containers": [{"name": "main", "image": "x"}],
+            });
+            create::<Pod>(client, json!({"metadata": {"name": name, "labels": {"app": "x"}}, "spec": spec}))
+                .await;
+        }
+        let budgets: Api<PodDisruptionBudget> = api(client);
+        let allowed = async |wanted: i32| {
+            eventually("so many may go", || async {
+                run_all(client).await;
+                let status = budgets.get("budget").await.expect("it is there").status?;
+                (status.disruptions_allowed == wanted).then_some(())
+            })
+            .await;
+        };
+        allowed(1).await;
+        let taint = Patch::Merge(json!({"spec": {"taints": [{"key": "mine", "effect": "NoExecute"}]}}));
+        let nodes: Api<Node> = Api::all(client.clone());
+        nodes.patch("n", &PatchParams::default(), &taint).await.expect("tainted");
+        allowed(0).await;
+        eventually("all are gone, and not counted", || async {
+            // One whose deletion was broken off is for its node to remove, and there is none here.
+            let mut pods = api::<Pod>(client).list(&ListParams::default()).await.expect("a list").items;
+            pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
+            let used = quotas.get("quota").await.expect("it is there").status?.used?;
+            (pods.is_empty() && used["pods"].0 == "0").then(|| "none".to_owned())
+        })
+        .await
+    })
+}
+
+#[tokio::test]
+async fn what_is_due_is_started_and_removed_once_whoever_does_it() {
+    // What a Job leaves goes before it.
+    let names =
+        "cronjob-controller,job-controller,ttl-after-finished-controller,garbage-collector-controller";
+    survives(names, a_schedule).await;
+}
+
+#[tokio::test]
+async fn quotas_budgets_and_evictions_survive_their_controllers() {
+    survives("resourcequota-controller,disruption-controller,taint-eviction-controller", guards).await;
 }
 
 #[tokio::test]
