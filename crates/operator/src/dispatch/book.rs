@@ -55,6 +55,11 @@ impl Book {
         self.notes().get(key)?.read_at
     }
 
+    /// Until when something may still arrive that nobody answered for.
+    pub(super) fn doubt_until(&self, key: &Key) -> Option<Timestamp> {
+        self.notes().get(key)?.doubt_until
+    }
+
     /// Something is about to be written: what was read before no longer holds.
     pub(super) fn writes(&self, key: &Key) {
         if let Some(note) = self.notes().get_mut(key) {

@@ -76,7 +76,8 @@ async fn work(shared: &Arc<Shared>, due: &Due, key: Key) -> Result<Next, Error> 
 
 /// What is over and gone everywhere needs no notes any more.
 fn forget(shared: &Shared, key: &Key, plan: &Plan) {
-    if plan.steps.is_empty() && matches!(plan.because, Because::Gone | Because::Finished) {
+    let is_over = plan.steps.is_empty() && plan.again.is_none();
+    if is_over && matches!(plan.because, Because::Gone | Because::Finished) {
         shared.forms.forget(key);
         shared.clusters.all().iter().for_each(|(_, connection)| connection.book.forget(key));
     }

@@ -126,6 +126,7 @@ fn remote(
         workload: worker.as_ref().and_then(|worker| worker.workloads.get(key)),
         job: worker.as_ref().and_then(|worker| worker.job(key, job, is_current)),
         read_at: connection.book.read_at(key),
+        doubt_until: connection.book.doubt_until(key),
         lacks_kind: worker.as_ref().zip(job).is_some_and(|(worker, (adapter, _))| !worker.knows(adapter)),
         refusal: connection.book.refusal(key),
     }

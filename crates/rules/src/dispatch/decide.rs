@@ -38,7 +38,7 @@ const OUT_OF_SYNC: [&str; 2] = ["OutOfSync", "OwnerNotFound"];
 
 /// What to do now.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Plan {
-    let Some(local) = seen.local.as_deref() else { return remove_all(seen, Because::Gone) };
+    let Some(local) = seen.local.as_deref() else { return remove_all(seen, Because::Gone, now) };
     if local.metadata.deletion_timestamp.is_some() {
         return deleted(seen, local, policy, now);
     }
@@ -53,7 +53,7 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Plan {
     }
     let Some(check) = &seen.check else { return unchecked(seen, local, policy, now) };
     if check.state == CheckState::Rejected {
-        return remove_all(seen, Because::Rejected);
+        return remove_all(seen, Because::Rejected, now);
     }
     let adapter = match owner(seen, local, check) {
         Ok(Some(adapter)) => adapter,
@@ -75,10 +75,18 @@ fn is_replaced(local: &Workload) -> bool {
         && condition::of(local, FINISHED).is_some_and(|end| end.reason == "WorkloadSliceReplaced")
 }
 
-/// Everything goes from every cluster that can be reached; the others are asked when they can be again.
-fn remove_all(seen: &Observed, because: Because) -> Plan {
-    let holding = seen.connected().filter(|(_, remote)| remote.holds_anything());
-    Plan::of(holding.map(|(cluster, _)| Step::Delete(cluster.clone(), Pods::After)).collect(), because)
+/// Everything goes from every cluster that can be reached, as soon as nothing can come back; the others are asked when they
+/// can be again.
+fn remove_all(seen: &Observed, because: Because, now: Timestamp) -> Plan {
+    let adapter = seen.local.as_deref().and_then(Owner::of).and_then(|owner| owner.adapter());
+    let mut plan = Plan::wait(because);
+    for (cluster, remote) in seen.connected().filter(|(_, remote)| remote.holds_anything()) {
+        match remote.kept_until(adapter, now) {
+            None => plan.steps.push(Step::Delete(cluster.clone(), Pods::After)),
+            until => plan = plan.again_at(until),
+        }
+    }
+    plan
 }
 
 /// A Workload goes and its job stays, which may run again by another one: so it is taken back first, and the record keeps
@@ -89,7 +97,7 @@ fn deleted(seen: &Observed, local: &Workload, policy: &Policy, now: Timestamp) -
         (Some(case), Some(holder), Some(job)) if !case.adapter.is_finished(&job.data) => {
             Plan { because: Because::Deleted, ..case.withdraw(Some(holder)) }
         }
-        _ => remove_all(seen, Because::Deleted),
+        _ => remove_all(seen, Because::Deleted, now),
     }
 }
 
@@ -121,7 +129,7 @@ static UNASKED: Check = Check { name: String::new(), state: CheckState::Ready };
 
 /// The end is recorded on the manager before anything is removed from a worker.
 fn finished(seen: &Observed, local: &Workload, now: Timestamp) -> Plan {
-    let mut plan = remove_all(seen, Because::Finished);
+    let mut plan = remove_all(seen, Because::Finished, now);
     let (Some(holder), Some(job)) = (seen.holder(), seen.job.as_deref()) else { return plan };
     let Some(adapter) = Owner::of(local).and_then(|owner| owner.adapter()) else { return plan };
     let mirror = seen.remotes.get(&holder).and_then(|remote| remote.mirror_of(local, Some(job)));

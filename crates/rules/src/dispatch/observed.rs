@@ -49,6 +49,8 @@ pub struct Remote {
     pub job: Option<Arc<DynamicObject>>,
     /// When both were last asked for, after every write to them whose answer was lost can no longer arrive.
     pub read_at: Option<Timestamp>,
+    /// Until when something may still arrive that was sent there and not answered.
+    pub doubt_until: Option<Timestamp>,
     /// Whether it knows the kind of the job.
     pub lacks_kind: bool,
     /// Why it is not asked for the time being.
@@ -160,6 +162,15 @@ impl Remote {
     /// Whether something of ours is there.
     pub fn holds_anything(&self) -> bool {
         self.workload.is_some() || self.job.is_some()
+    }
+
+    /// Until when a mirror that has ended is kept, if it is: what may still arrive finds its name taken, and starts nothing
+    /// again.
+    pub fn kept_until(&self, adapter: Option<&Adapter>, now: Timestamp) -> Option<Timestamp> {
+        let mirror = self.job.as_deref()?;
+        let said = || mirror.types.as_ref().and_then(|it| Adapter::of(&it.api_version, &it.kind));
+        let adapter = adapter.or_else(said)?;
+        self.doubt_until.filter(|until| *until > now && adapter.is_finished(&mirror.data))
     }
 
     /// Whether it is certain that nothing of ours is there.

@@ -353,6 +353,28 @@ fn a_workload_is_deleted_and_its_job_is_not() {
     check(deleted(seen().quota().copy("east", &[])), "delete east, because deleted");
 }
 
+/// Ends are final: what was sent and not answered may arrive after the end, and must not run again. The mirror that has
+/// ended stays until then, and has its name.
+#[test]
+fn a_mirror_that_has_ended_stays_while_another_may_arrive() {
+    let until = |seconds: i64| Some(now() + SignedDuration::from_secs(seconds));
+    let ended = seen()
+        .quota()
+        .copy("east", &["Admitted"])
+        .ready("east")
+        .mirror("east", complete())
+        .job(|job| job.data["status"] = complete())
+        .condition("Finished", "Succeeded");
+    let doubted = |seen: Seen, seconds| seen.remote("east", |east| east.doubt_until = until(seconds));
+    check(ended.clone(), "delete east, because finished");
+    let waits = doubted(ended.clone(), 30);
+    check(waits.clone(), "wait, because finished");
+    assert_eq!(decide(&waits.0, &Policy::default(), now()).again, until(30));
+    check(doubted(ended.clone(), 0), "delete east, because finished");
+    // What still runs is not wanted any more.
+    check(doubted(ended.mirror("east", running()), 30), "delete east, because finished");
+}
+
 /// Never lost: what runs is shown to its end, also if its queue asks for no check any more (AC-4).
 #[test]
 fn the_check_of_what_runs_is_taken_away() {
