@@ -244,7 +244,9 @@ mod tests {
             async move {
                 let name = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
                 let (code, object) = match *request.method() {
-                    Method::GET if name == LEASE => (StatusCode::NOT_FOUND, serde_json::json!({"code": 404})),
+                    Method::GET if name == LEASE => {
+                        (StatusCode::NOT_FOUND, serde_json::json!({"code": 404, "reason": "NotFound"}))
+                    }
                     Method::PUT if renewals.fetch_add(1, Ordering::SeqCst) < 3 => {
                         (StatusCode::INTERNAL_SERVER_ERROR, serde_json::json!({"code": 500}))
                     }

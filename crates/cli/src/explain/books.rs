@@ -298,7 +298,7 @@ fn would_admit(snapshot: &Snapshot, head: &Head, now: Timestamp) -> Option<Vec<R
     let near = snapshot.queues().filter(|queue| tree.root(queue.node) == root);
     let mut holders: Vec<Reservation> =
         near.flat_map(|queue| queue.running().map(|running| running.reservation.clone())).collect();
-    holders.sort_by(|one, other| (one.reserved_at, &one.uid).cmp(&(other.reserved_at, &other.uid)));
+    holders.sort_by(|one, other| (one.reserved_at, &one.key).cmp(&(other.reserved_at, &other.key)));
     let admits = |snapshot: &Snapshot| matches!(outcome(snapshot, head, now), Outcome::Admit { .. });
     for holder in &holders {
         let mut without = snapshot.clone();

@@ -132,11 +132,11 @@ job() { # NAME CPU COMMAND
 }
 job small 1 'echo done' > job.yaml
 ferry cordon west
-job train 7 'sleep 600' | ferry submit - --queue fleet
-ferry wait train --for running --timeout 120s
-ferry uncordon west
 job render 7 'sleep 600' | ferry submit - --queue fleet
 ferry wait render --for running --timeout 120s
+ferry uncordon west
+job train 7 'sleep 600' | ferry submit - --queue fleet
+ferry wait train --for running --timeout 120s
 job later 4 'sleep 600' | ferry submit - --queue fleet
 ```
 "#;
