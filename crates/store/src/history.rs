@@ -96,12 +96,13 @@ impl History {
         Some(View(Arc::new(state)))
     }
 
-    /// Keeps a state for the rest of a list.
+    /// Keeps a state for the rest of a list. Whoever reads on has not begun anew: the time counts from the first page.
     pub(crate) fn hold(&self, view: &View, now: Instant) {
         let mut kept = self.lock();
-        kept.held.retain(|(at, other)| {
-            other.revision() != view.revision() && now.duration_since(*at) <= self.limits.age
-        });
+        kept.held.retain(|(at, _)| now.duration_since(*at) <= self.limits.age);
+        if kept.held.iter().any(|(_, other)| other.revision() == view.revision()) {
+            return;
+        }
         if kept.held.len() == HELD {
             kept.held.pop_front();
         }
@@ -133,5 +134,22 @@ impl Kept {
         {
             self.bytes -= step.bytes;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tokens of lists end, however often they are asked for (2.10).
+    #[test]
+    fn rule_2_10_a_state_is_held_from_its_first_page_on() {
+        let history = History::new(Limits { age: Duration::from_secs(10), bytes: 0 });
+        let (view, began) = (View(Arc::new(State::empty(Revision::default()))), Instant::now());
+        history.hold(&view, began);
+        history.hold(&view, began + Duration::from_secs(6));
+        assert_eq!(history.lock().held.len(), 1);
+        history.trim(began + Duration::from_secs(11));
+        assert!(history.lock().held.is_empty());
     }
 }

@@ -208,7 +208,8 @@ pub(crate) async fn listed(
         }
     }
     let last = objects.last().filter(|_| is_more);
-    if is_more {
+    // Held from its first page on, and not for as long as somebody asks: tokens end.
+    if is_more && page.after.is_none() {
         context.cluster.store().hold(&view);
     }
     let token = last.map(|last| {
