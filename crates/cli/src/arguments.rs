@@ -214,8 +214,8 @@ pub(crate) enum ReservedManagedBy {
 ///
 /// Reconciles Kueue's objects: Jobs that name a queue wait for quota, run when it is their turn, here or on a worker
 /// cluster, and stop when they have to. Installs Kueue's definitions where they are missing. Only one acts at a time:
-/// it takes the Lease that Kueue takes, and waits while somebody else has it. Prints one line when it begins to act;
-/// ends on SIGTERM and SIGINT, and when it loses the Lease.
+/// it takes the Lease that Kueue takes; while somebody else has it, it waits and answers webhooks. Prints one line when it
+/// begins to act; ends on SIGTERM and SIGINT, and when it loses the Lease.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  ferry operator --kubeconfig ~/.kube/config --context manager\n  ferry operator --listen 127.0.0.1:8080"

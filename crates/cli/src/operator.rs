@@ -48,17 +48,20 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
             served = served.or(Some(serve.context("failed to serve")?));
         }
         let leadership = wanted.leadership();
-        ensure_namespace(&client, &leadership).await?;
-        let mut webhooks = match wanted.webhooks.clone() {
-            Some((address, reach)) => {
-                Some(Webhooks::listen(operator.clone(), address, reach, &mut tasks).await?)
-            }
-            None => None,
+        let begin = async {
+            ensure_namespace(&client, &leadership).await?;
+            let webhooks = match wanted.webhooks.clone() {
+                Some((address, reach)) => {
+                    Some(Webhooks::listen(operator.clone(), address, reach, &mut tasks).await?)
+                }
+                None => None,
+            };
+            anyhow::Ok((webhooks, lead(client.clone(), leadership.clone(), clock).await?))
         };
-        let mut leader = tokio::select! {
+        let (mut webhooks, mut leader) = tokio::select! {
             biased;
             () = &mut stopped => return Ok(ExitCode::SUCCESS),
-            leader = lead(client.clone(), leadership, clock) => leader?,
+            begun = begin => begun?,
         };
         let mut leads = true;
         // The Lease is kept from the first moment on, however long it takes to begin.

@@ -223,6 +223,18 @@ struct Joined {
 }
 
 impl Joined {
+    /// With a Job on east that does not end.
+    async fn with_a_long_job() -> anyhow::Result<Joined> {
+        let site = Joined::start().await?;
+        site.run(&["cordon", "west"])?;
+        let mut long = job("long", true);
+        long["metadata"]["namespace"] = json!("default");
+        long["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "fleet" });
+        apply(&site.manager, long).await?;
+        site.run(&["wait", "long", "--for", "running", "--timeout", "150s"])?;
+        Ok(site)
+    }
+
     async fn start() -> anyhow::Result<Joined> {
         let directory = tempfile::tempdir()?;
         let kubeconfig = directory.path().join("kubeconfig");
@@ -283,13 +295,7 @@ fn fleet_queue() -> Value {
 /// Never twice: a worker is a cluster, and no other one gets its name, its Jobs or what is written to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_is_known_by_its_cluster_and_not_by_its_name() -> anyhow::Result<()> {
-    let site = Joined::start().await?;
-    site.run(&["cordon", "west"])?;
-    let mut long = job("long", true);
-    long["metadata"]["namespace"] = json!("default");
-    long["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "fleet" });
-    apply(&site.manager, long).await?;
-    site.run(&["wait", "long", "--for", "running", "--timeout", "150s"])?;
+    let site = Joined::with_a_long_job().await?;
 
     // One cluster is one worker, by whatever address.
     let elsewhere = ["join", "ferry-east", "--name", "third", "--server", "https://east.example:6443"];
@@ -459,13 +465,7 @@ async fn queues_are_mirrored_with_all_they_name() -> anyhow::Result<()> {
 /// Who cancels a Job on a worker that is lost is not told that it is gone, and does not wait forever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_lost_worker_holds_is_not_said_to_be_gone() -> anyhow::Result<()> {
-    let site = Joined::start().await?;
-    site.run(&["cordon", "west"])?;
-    let mut long = job("long", true);
-    long["metadata"]["namespace"] = json!("default");
-    long["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "fleet" });
-    apply(&site.manager, long).await?;
-    site.run(&["wait", "long", "--for", "running", "--timeout", "150s"])?;
+    let site = Joined::with_a_long_job().await?;
     lose(&site.manager, "east").await?;
     site.refused(
         &["cancel", "long", "--timeout", "150s"],

@@ -1,3 +1,4 @@
+mod deleted;
 mod matching;
 
 use std::sync::Arc;
@@ -646,55 +647,6 @@ fn jf_55_a_job_that_runs_elsewhere_is_started_on_the_manager() {
     life.expect(&[START, RUNS]);
     let spec = life.job.spec.as_ref().expect("a spec");
     assert_eq!((spec.suspend, spec.managed_by.as_deref()), (Some(false), Some(multikueue)));
-}
-
-#[test]
-fn a_workload_that_is_deleted_stops_its_job() {
-    let mut life = running();
-    life.change(|workload| {
-        workload.metadata.deletion_timestamp = Some(crate::workload::condition::time(Timestamp::UNIX_EPOCH));
-    });
-    life.expect(&[
-        "stop, because Workload is deleted",
-        "let go of ns/job-name-ef3a1",
-        "wait, because its Workload is being deleted",
-    ]);
-}
-
-/// What has ended is not stopped: its status could not say when it started any more.
-#[test]
-fn a_workload_that_is_deleted_does_not_stop_a_job_that_has_ended() {
-    let mut life = running();
-    life.change(|workload| {
-        workload.metadata.deletion_timestamp = Some(crate::workload::condition::time(Timestamp::UNIX_EPOCH));
-    });
-    life.job.status = Some(from(json!({ "conditions": [{ "type": "Complete", "status": "True" }] })));
-    life.expect(&["let go of ns/job-name-ef3a1", "wait, because its Workload is being deleted"]);
-}
-
-/// Never twice: a Job that a worker may run gets no other Workload, under which it would run elsewhere.
-#[test]
-fn a_workload_stays_while_a_worker_may_run_its_job() {
-    use crate::dispatch::{Step as Dispatched, local};
-    let record = |life: &mut Life, step: Dispatched| {
-        let now = life.now;
-        life.change(|workload| *workload = local::apply(workload, "", &[&step], now));
-    };
-    let held = "wait, because east may still run it";
-    let mut life = running();
-    record(&mut life, Dispatched::Assign("east".into()));
-    life.change(|workload| {
-        workload.metadata.deletion_timestamp = Some(crate::workload::condition::time(Timestamp::UNIX_EPOCH));
-    });
-    life.expect(&["stop, because Workload is deleted", held]);
-    record(&mut life, Dispatched::Unassign);
-    life.expect(&["let go of ns/job-name-ef3a1", "wait, because its Workload is being deleted"]);
-
-    let mut changed = running();
-    record(&mut changed, Dispatched::Assign("east".into()));
-    changed.job.spec.as_mut().expect("a spec").parallelism = Some(1);
-    let stop = "stop, because No matching Workload; restoring pod templates according to existent Workload";
-    changed.expect(&[stop, "delete ns/job-name-ef3a1", held]);
 }
 
 #[test]

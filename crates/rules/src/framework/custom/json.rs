@@ -1,7 +1,9 @@
 //! Reading and writing single fields of objects as they are on the wire.
 
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use crate::workload::condition::time;
 
 /// A text; empty if there is none.
 pub(super) fn text<'a>(object: &'a Value, at: &str) -> &'a str {
@@ -53,7 +55,7 @@ pub(super) fn clear_condition(object: &mut Value, name: &str, now: Timestamp) {
     let conditions = entries_mut(object.pointer_mut("/status/conditions"));
     for condition in conditions.into_iter().filter(|condition| condition["type"] == *name) {
         condition["status"] = "False".into();
-        condition["lastTransitionTime"] = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into();
+        condition["lastTransitionTime"] = json!(time(now));
     }
 }
 
