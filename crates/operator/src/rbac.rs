@@ -228,6 +228,7 @@ pub fn worker(kinds: &[&'static Adapter]) -> Vec<Ask> {
             &["get", "list", "watch"],
             "which queues there are, and what is free",
         ),
+        ask("", &["namespaces"], &["get"], "which cluster it is").of(["kube-system"]),
     ];
     for group in groups(kinds.iter().map(|kind| kind.group)) {
         let of_group = kinds.iter().filter(|kind| kind.group == group).map(|kind| kind.plural);
@@ -278,8 +279,8 @@ mod tests {
 
     use super::*;
 
-    /// MK-RBAC-01, MK-RBAC-02, MK-EXT-04: a manager asks nothing of its workers but copies, mirrors and a look at queues; what
-    /// Kueue updates we patch. It writes no status of a mirror, and reads no Secrets and no nodes.
+    /// MK-RBAC-01, MK-RBAC-02, MK-EXT-04: a manager asks nothing of its workers but copies, mirrors, a look at queues and which
+    /// cluster it is; what Kueue updates we patch. It writes no status of a mirror, and reads no Secrets and no nodes.
     #[test]
     fn mk_rbac_01_what_a_manager_asks_of_its_workers() {
         let kinds: Vec<&'static Adapter> = adapter::ALL.iter().collect();
@@ -296,6 +297,11 @@ mod tests {
             assert_eq!(verbs(adapter.plural), all, "{}", adapter.kind);
             assert_eq!(verbs(&format!("{}/status", adapter.plural)), Vec::<&str>::new(), "{}", adapter.kind);
         }
+        let namespaces = asks.iter().find(|ask| ask.resources == ["namespaces"]).expect("asked for");
+        assert_eq!(
+            (&namespaces.verbs[..], &namespaces.names[..]),
+            (&["get"][..], &["kube-system".to_owned()][..])
+        );
         assert_eq!((verbs("secrets"), verbs("nodes")), (Vec::new(), Vec::new()));
         let jobs = worker(&[adapter::job()]);
         assert!(

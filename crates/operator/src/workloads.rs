@@ -1,6 +1,6 @@
 //! The controller of Workloads: observes one, lets [`rules::workload`] decide, and writes what comes of it.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::{Api, api::DeleteParams};
@@ -46,13 +46,7 @@ async fn reconcile(context: Arc<Context>, key: Key) -> Result<Next, Error> {
     for event in &plan.events {
         context.recorder.tell(WORKLOADS, &*workload, event);
     }
-    Ok(again(plan.again_at, now))
-}
-
-/// When to look again. Times are whole seconds, and what is due is due at once.
-pub(crate) fn again(at: Option<Timestamp>, now: Timestamp) -> Next {
-    let Some(at) = at else { return Next::Done };
-    Next::After(Duration::try_from(at.duration_since(now)).unwrap_or_default())
+    Ok(Next::at(plan.again_at, now))
 }
 
 fn plan(context: &Context, workload: &Workload, now: Timestamp) -> Plan {

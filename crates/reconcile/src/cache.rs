@@ -168,7 +168,7 @@ impl<K> Clone for Cache<K> {
 }
 
 impl<K> Cache<K> {
-    /// Waits until the cache has seen everything once. Ends also if it never will, because its tasks are gone.
+    /// Waits until the cache has seen everything once; for ever if its tasks are gone before.
     pub async fn ready(&self) {
         self.shared.ready.wait().await;
     }
@@ -176,6 +176,11 @@ impl<K> Cache<K> {
     /// Waits until the cache has seen everything once, or was told that there is no such kind; it may still come.
     pub async fn settled(&self) {
         self.shared.settled.wait().await;
+    }
+
+    /// Whether the cache has seen everything once, or was told that there is no such kind.
+    pub fn is_settled(&self) -> bool {
+        self.shared.settled.is_set()
     }
 
     /// Whether the cache has seen everything once.
@@ -256,6 +261,13 @@ impl<K: Resource + Debug + Send + Sync + 'static> Cache<K> {
         if let Some(uid) = &object.meta().uid {
             held.removed.insert(key.clone(), uid.clone());
         }
+        // A list that is being read may be older than that.
+        let is_it = |listed: &Arc<K>| listed.meta().uid == object.meta().uid;
+        if let Some(listing) = &mut held.listing
+            && listing.get(&key).is_some_and(is_it)
+        {
+            listing.remove(&key);
+        }
         let old = held.set(&self.shared.indexers, &key, None);
         drop(held);
         self.tell(&key, old.as_ref(), None);
@@ -303,6 +315,10 @@ impl<K: Resource + Debug + Send + Sync + 'static> Cache<K> {
                 let mut held = self.held();
                 held.seen = held.seen.max(revision(&object));
                 let key = Key::of(&object);
+                // The list may be older than our own deletes.
+                if held.is_removed(&key, &object) {
+                    return;
+                }
                 let Some(listing) = &mut held.listing else { return };
                 listed(listing, &key, &Arc::new(object));
             }

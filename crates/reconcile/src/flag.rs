@@ -13,6 +13,11 @@ pub(crate) struct Flag {
 }
 
 impl Flag {
+    /// It is not so yet.
+    pub(crate) const fn new() -> Self {
+        Flag { is: AtomicBool::new(false), told: Notify::const_new() }
+    }
+
     /// Whether it is so.
     pub(crate) fn is_set(&self) -> bool {
         self.is.load(Ordering::SeqCst)

@@ -20,7 +20,7 @@ pub use cache::{Builder, Cache, Change};
 pub use clock::Clock;
 pub use key::Key;
 pub use queue::{Next, Queue};
-pub use tasks::Tasks;
+pub use tasks::{Tasks, panicked};
 
 /// An error and everything that caused it, in one line, in the words of whoever said it first.
 pub fn chain(error: &(dyn Error + 'static)) -> String {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
+use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, error, warn};
@@ -25,6 +26,14 @@ pub enum Next {
     Done,
     /// After this time.
     After(Duration),
+}
+
+impl Next {
+    /// At a time, if there is one. What is due by `now` is due at once.
+    pub fn at(at: Option<Timestamp>, now: Timestamp) -> Next {
+        let wait = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or_default();
+        at.map_or(Next::Done, |at| Next::After(wait(at)))
+    }
 }
 
 /// A queue of keys. Cheap to clone; all clones are the same queue.

@@ -7,6 +7,17 @@ use futures::FutureExt as _;
 use tokio::task::JoinSet;
 use tracing::error;
 
+use crate::flag::Flag;
+
+/// Whether a task of this process has panicked.
+static PANICKED: Flag = Flag::new();
+
+/// Waits until a task of this process has panicked: some part of it is gone from then on, which nothing brings back but
+/// a new start.
+pub async fn panicked() {
+    PANICKED.wait().await;
+}
+
 /// Tasks that end with their owner: dropping this ends them all at their next wait.
 #[derive(Debug, Default)]
 pub struct Tasks {
@@ -19,13 +30,15 @@ impl Tasks {
         Self::default()
     }
 
-    /// Runs `task` until it ends or this is dropped. One that panics is reported by its name and ends alone.
+    /// Runs `task` until it ends or this is dropped. One that panics is reported by its name, and to who waits for that
+    /// ([`panicked`]).
     pub fn spawn(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         // Those that have ended would otherwise be kept until the owner asks.
         while self.running.try_join_next().is_some() {}
         self.running.spawn(async move {
             if AssertUnwindSafe(task).catch_unwind().await.is_err() {
                 error!(task = name, "a task panicked and is gone");
+                PANICKED.set();
             }
         });
     }
@@ -55,5 +68,13 @@ mod tests {
         });
         drop(tasks);
         assert!(gone.recv().await.is_none(), "what the task held was dropped");
+    }
+
+    #[tokio::test]
+    async fn that_a_task_panicked_is_told() {
+        let mut tasks = Tasks::new();
+        tasks.spawn("panics", async { panic!("as it is meant to") });
+        panicked().await;
+        tasks.ended().await;
     }
 }

@@ -98,6 +98,9 @@ fn connection(cluster: &MultiKueueCluster, server: Option<&str>, now: Timestamp,
             "is the cluster up, and reached from where the operator runs? Jobs that it holds wait for it; \
              if it will not come back: ferry drain --given-up {name}"
         ),
+        "AnotherCluster" => format!(
+            "give the kubeconfig of that cluster back to {name}; if it is gone, and its Jobs with it: ferry drain --given-up {name}"
+        ),
         _ => format!("{} makes a worker of a kubeconfig", join::again(cluster)),
     };
     found.wrong(format!("worker {name} is not connected for {since}{at}: {why}"), remedy);

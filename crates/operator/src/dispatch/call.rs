@@ -25,6 +25,19 @@ pub enum Error {
         /// How long it was waited for.
         after: Duration,
     },
+    /// Another cluster answers under a name than the one that has jobs.
+    #[error(
+        "the cluster {now} answers, and jobs may still run on {before}, which had this name: give the name back to it, or say \
+         that it is gone with `ferry drain --given-up {cluster}`"
+    )]
+    AnotherCluster {
+        /// The name.
+        cluster: String,
+        /// Who had it.
+        before: String,
+        /// Who answers.
+        now: String,
+    },
 }
 
 /// The management cluster, in errors.
@@ -48,7 +61,7 @@ impl Error {
     pub(super) fn code(&self) -> Option<u16> {
         match self {
             Error::Call { source: kube::Error::Api(status), .. } => Some(status.code),
-            Error::Call { .. } | Error::Silence { .. } => None,
+            Error::Call { .. } | Error::Silence { .. } | Error::AnotherCluster { .. } => None,
         }
     }
 

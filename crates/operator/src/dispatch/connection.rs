@@ -7,9 +7,10 @@ use std::{
 };
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, api::ListParams};
 use reconcile::{Key, Tasks};
-use rules::dispatch::{ClusterName, Link, ORIGIN};
+use rules::dispatch::{ClusterName, Link, ORIGIN, held, held_identity};
 use serde_json::Value;
 use tracing::{info, warn};
 use types::kueue::Workload;
@@ -42,12 +43,14 @@ struct State {
     lost_before: Option<Timestamp>,
     report: Option<Report>,
     worker: Option<Arc<Worker>>,
+    identity: Option<String>,
 }
 
 impl Connection {
     pub(super) fn new(name: ClusterName, lost_before: Option<Timestamp>, shared: &Shared) -> Connection {
         let book = Book::new(shared.settings.doubt);
-        let state = State { link: Link::Connecting, lost_before, report: None, worker: None };
+        let link = Link::Connecting;
+        let state = State { link, lost_before, report: None, worker: None, identity: None };
         Connection { name, book, state: Mutex::new(state) }
     }
 
@@ -62,6 +65,11 @@ impl Connection {
     /// What it holds, as last seen.
     pub(super) fn worker(&self) -> Option<Arc<Worker>> {
         self.state().worker.clone()
+    }
+
+    /// What tells it from other clusters that may come to have its name, if we may know.
+    pub(super) fn identity(&self) -> Option<String> {
+        self.state().identity.clone()
     }
 
     /// It cannot be reached. The time counts from the first of such failures in a row, whoever noticed it.
@@ -117,15 +125,17 @@ pub(super) async fn keep_up(shared: Arc<Shared>, connection: Arc<Connection>, co
             Ok(worker) => {
                 info!(cluster = %connection.name, "connected");
                 failures = 0;
-                worker.wake_held(&shared);
                 connection.connected(Arc::clone(&worker), &shared);
+                worker.wake_held(&shared);
                 let lost = listen(&shared, &connection, &worker).await;
                 warn!(cluster = %connection.name, error = %reconcile::chain(&lost), "lost");
                 connection.failed("ClientConnectionFailed", lost.said(), &shared);
             }
             Err(error) => {
                 failures = failures.saturating_add(1);
-                connection.failed("ClientConnectionFailed", error.said(), &shared);
+                let is_other = matches!(error, Error::AnotherCluster { .. });
+                let reason = if is_other { "AnotherCluster" } else { "ClientConnectionFailed" };
+                connection.failed(reason, error.said(), &shared);
             }
         }
         drop(tasks);
@@ -158,14 +168,21 @@ async fn connect(
     let (deadline, name) = (shared.settings.deadline, connection.name.as_str());
     let client = within(deadline, "connect", name, (shared.settings.connect)(config.clone())).await?;
     ask(shared, name, &client).await?;
+    let identity = identity(shared, name, &client).await?;
+    if let Some((before, now)) = recorded(shared, connection).zip(identity.clone())
+        && before != now
+    {
+        return Err(Error::AnotherCluster { cluster: name.to_owned(), before, now });
+    }
+    connection.state().identity = identity;
     let worker = Worker::start(shared, connection, client, tasks);
     let seen = async {
         worker.workloads.ready().await;
         Ok(())
     };
     within(deadline, "see what there is", name, seen).await?;
-    // Kinds that it does not know will not be seen; the others come at about the same time.
-    let _ = tokio::time::timeout(deadline / 4, worker.kinds_ready()).await;
+    // Most often all kinds come at about the same time. Jobs of one that is late are left alone until it is seen.
+    let _ = tokio::time::timeout(deadline / 4, worker.kinds_settled()).await;
     Ok(worker)
 }
 
@@ -174,6 +191,25 @@ async fn ask(shared: &Shared, name: &str, client: &kube::Client) -> Result<(), E
     let api: Api<Workload> = Api::all(client.clone());
     let params = ListParams::default().labels(&format!("{ORIGIN}={}", shared.settings.origin)).limit(1);
     within(shared.settings.deadline, "list Workloads", name, api.list_metadata(&params)).await.map(|_| ())
+}
+
+/// What tells a cluster from all others: the uid of a namespace that lives as long as it does. `None` if we may not know.
+async fn identity(shared: &Shared, name: &str, client: &kube::Client) -> Result<Option<String>, Error> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    let call = api.get_metadata("kube-system");
+    match within(shared.settings.deadline, "ask which cluster it is", name, call).await {
+        Ok(namespace) => Ok(namespace.metadata.uid),
+        Err(error) if error.is_refusal() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Which cluster it was when jobs were sent there that may still run: another one under its name does not run them, and
+/// does not know whether they do.
+fn recorded(shared: &Shared, connection: &Connection) -> Option<String> {
+    let all = shared.workloads.all();
+    let here = all.iter().filter(|workload| held(workload).as_ref() == Some(&connection.name));
+    here.filter_map(|workload| held_identity(workload)).next().map(str::to_owned)
 }
 
 /// Returns when the cluster no longer answers.

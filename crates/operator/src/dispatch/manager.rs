@@ -70,8 +70,10 @@ async fn work(shared: &Arc<Shared>, due: &Due, key: Key) -> Result<Next, Error> 
         return Ok(Next::After(AGAIN));
     }
     due.forget(&key);
-    let again = plan.again.and_then(|at| Duration::try_from(at.duration_since(shared.clock.now())).ok());
-    Ok(again.map_or(Next::Done, |wait| Next::After(wait.max(AGAIN))))
+    Ok(match Next::at(plan.again, shared.clock.now()) {
+        Next::Done => Next::Done,
+        Next::After(wait) => Next::After(wait.max(AGAIN)),
+    })
 }
 
 /// What is over and gone everywhere needs no notes any more.
@@ -104,6 +106,7 @@ async fn apply(shared: &Shared, key: &Key, seen: &Observed, plan: &Plan) -> Resu
     }
     let check = seen.check.as_ref().map_or("", |check| &check.name);
     let next = local::apply(local, check, &steps, shared.clock.now());
+    let next = local::identified(next, |cluster| shared.clusters.get(cluster.as_str())?.identity());
     let Some(changes) = local::patch(local, &next) else { return Ok(true) };
     match write(shared, local, &next, changes).await {
         Ok(()) => {

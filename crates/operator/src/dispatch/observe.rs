@@ -121,13 +121,19 @@ fn remote(
         *given_up = object.and_then(|object| given_up_at(&object)).is_some_and(|at| at >= *since);
     }
     let worker = connection.worker();
+    let knows_kind =
+        worker.as_ref().zip(job).map_or(Some(true), |(worker, (adapter, _))| worker.knows(adapter));
+    if link == Link::Connected && knows_kind.is_none() {
+        // That nothing was seen of its job does not say that there is nothing.
+        link = Link::Connecting;
+    }
     Remote {
         link,
         workload: worker.as_ref().and_then(|worker| worker.workloads.get(key)),
         job: worker.as_ref().and_then(|worker| worker.job(key, job, is_current)),
         read_at: connection.book.read_at(key),
         doubt_until: connection.book.doubt_until(key),
-        lacks_kind: worker.as_ref().zip(job).is_some_and(|(worker, (adapter, _))| !worker.knows(adapter)),
+        lacks_kind: knows_kind == Some(false),
         refusal: connection.book.refusal(key),
     }
 }

@@ -84,9 +84,13 @@ impl Worker {
                 .start(tasks);
             let (of, seen) = (Arc::clone(shared), objects.clone());
             tasks.spawn("kind", async move {
-                // What waited for the kind to be known waits no longer.
-                seen.ready().await;
+                // What waited to hear whether the kind is known there, or for what there is of it, waits no longer.
+                seen.settled().await;
                 of.wake_all();
+                if !seen.is_ready() {
+                    seen.ready().await;
+                    of.wake_all();
+                }
             });
             kinds.insert(adapter.gvk(), Kind { adapter, objects });
         }
@@ -99,25 +103,25 @@ impl Worker {
         });
         let (of, by) = (Arc::clone(shared), Arc::clone(&worker));
         tasks.spawn("clean up", async move {
-            by.kinds_ready().await;
             loop {
-                by.wake_held(&of);
                 tokio::time::sleep(of.settings.clean_up).await;
+                by.wake_held(&of);
             }
         });
         worker
     }
 
     /// Waits until all kinds were seen that are known there.
-    pub(super) async fn kinds_ready(&self) {
+    pub(super) async fn kinds_settled(&self) {
         for kind in self.kinds.values() {
             kind.objects.settled().await;
         }
     }
 
-    /// Whether the cluster knows a kind.
-    pub(super) fn knows(&self, adapter: &Adapter) -> bool {
-        self.kinds.get(&adapter.gvk()).is_some_and(|kind| kind.objects.is_ready())
+    /// Whether the cluster knows a kind; `None` as long as it has not said so.
+    pub(super) fn knows(&self, adapter: &Adapter) -> Option<bool> {
+        let Some(kind) = self.kinds.get(&adapter.gvk()) else { return Some(false) };
+        kind.objects.is_settled().then(|| kind.objects.is_ready())
     }
 
     /// Looks at everything of ours that is here (MK-GC-01, MK-GC-03).

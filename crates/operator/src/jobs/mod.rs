@@ -45,7 +45,7 @@ use crate::{
     caches::{CONTROLLER, controller},
     error::is_outdated,
     events::{About, Once},
-    workloads::{again, delete},
+    workloads::delete,
     write::{difference_of, patch_object, patch_status},
 };
 
@@ -127,7 +127,7 @@ impl<F: Framework> Controller<F> {
         if let Some(object) = &object {
             self.tell(&key, object, &plan);
         }
-        Ok(again(plan.again_at, now))
+        Ok(Next::at(plan.again_at, now))
     }
 
     /// What to do; `None` if the Job is none of ours.

@@ -130,10 +130,21 @@ fn hold(status: &mut WorkloadStatus, cluster: &ClusterName, generation: Option<i
         &mut status.conditions,
         HELD,
         "Assigned",
-        &observed::held_message(cluster),
+        &observed::held_message(cluster, None),
         generation,
         now,
     );
+}
+
+/// The Workload with what tells the cluster of its record from others that may come to have that name.
+pub fn identified(mut workload: Workload, identity: impl FnOnce(&ClusterName) -> Option<String>) -> Workload {
+    let Some(cluster) = observed::held(&workload) else { return workload };
+    let message = observed::held_message(&cluster, identity(&cluster).as_deref());
+    let conditions = workload.status.iter_mut().flat_map(|status| &mut status.conditions);
+    if let Some(record) = conditions.into_iter().find(|condition| condition.type_ == HELD) {
+        record.message = message;
+    }
+    workload
 }
 
 fn forget(status: &mut WorkloadStatus) {

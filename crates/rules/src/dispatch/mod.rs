@@ -42,7 +42,7 @@ pub use adapter::Adapter;
 pub use decide::{Policy, decide};
 pub use name::ClusterName;
 pub use nominate::Dispatcher;
-pub use observed::{Check, Link, Observed, Owner, Refusal, Remote, held};
+pub use observed::{Check, Link, Observed, Owner, Refusal, Remote, held, held_identity};
 pub use plan::{Because, Plan, Step};
 
 /// The controller of MultiKueue checks, and what `managedBy` says of jobs that are theirs.

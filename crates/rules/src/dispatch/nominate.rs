@@ -98,6 +98,7 @@ pub(super) fn obstacles(seen: &Observed, now: Timestamp) -> String {
     }
     let why = |cluster: &ClusterName| match seen.remotes.get(cluster) {
         None => format!("{cluster} does not exist"),
+        Some(remote) if remote.link == Link::Connecting => format!("{cluster} was not seen in full yet"),
         Some(remote) if remote.link != Link::Connected => format!("{cluster} is not connected"),
         Some(remote) if remote.lacks_kind => format!("{cluster} does not know the kind of the job"),
         Some(Remote { refusal: Some(refusal), .. }) if refusal.until > now => {

@@ -205,9 +205,18 @@ pub fn held(workload: &Workload) -> Option<ClusterName> {
     Some(ClusterName::from(name))
 }
 
+/// What tells the cluster that a Workload's record names from others that may come to have that name, if the record says
+/// so.
+pub fn held_identity(workload: &Workload) -> Option<&str> {
+    let record = condition::of(workload, HELD).filter(|record| record.status == "True")?;
+    let (_, identity) = record.message.rsplit_once("\" (")?;
+    identity.strip_suffix(')')
+}
+
 /// What a record says.
-pub(super) fn held_message(cluster: &ClusterName) -> String {
-    format!("The job may exist on worker cluster \"{cluster}\"")
+pub(super) fn held_message(cluster: &ClusterName, identity: Option<&str>) -> String {
+    let identity = identity.map(|identity| format!(" ({identity})")).unwrap_or_default();
+    format!("The job may exist on worker cluster \"{cluster}\"{identity}")
 }
 
 /// Whether a Workload holds quota.

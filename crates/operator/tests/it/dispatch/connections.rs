@@ -67,6 +67,26 @@ pub(super) async fn a_secret_goes_and_comes_back(fleet: &mut Fleet) -> anyhow::R
     says(fleet, "MultiKueueCluster", "east", "True Active: Connected").await
 }
 
+/// A name that comes to mean another cluster says nothing about what the first one runs: that is neither run again nor taken
+/// for gone.
+pub(super) async fn a_name_is_given_to_another_cluster(fleet: &mut Fleet) -> anyhow::Result<()> {
+    fleet.submit("stays", json!({"seconds": "forever"})).await?;
+    let name = fleet.running("stays").await?;
+    let other = WORKERS.into_iter().find(|other| *other != name).expect("there are two");
+    let config = |of: &str| json!({"stringData": {"kubeconfig": fleet.kubeconfig(of)}});
+    fleet.manager.patch(secret(&name), config(other)).await?;
+    says(fleet, "MultiKueueCluster", &name, "False AnotherCluster: the cluster ").await?;
+    assert_eq!(fleet.cluster_of("stays").await?.as_deref(), Some(name.as_str()));
+    assert!(fleet.workers[other].job("stays").await?.is_none(), "it is not run again");
+    let mirror = fleet.workers[name.as_str()].job("stays").await?.expect("a mirror").metadata.uid;
+    fleet.manager.patch(secret(&name), config(&name)).await?;
+    says(fleet, "MultiKueueCluster", &name, "True Active: Connected").await?;
+    let after = fleet.workers[name.as_str()].job("stays").await?.expect("a mirror").metadata.uid;
+    assert_eq!(after, mirror, "it goes on where it was");
+    delete_job(&fleet.manager.client, "stays").await?;
+    fleet.clean().await
+}
+
 /// MK-CONN-08, MK-CONN-09, MK-CONN-11, MK-CONN-12: a kubeconfig in a file, which may change or be missing, and a profile,
 /// which is nothing that we use.
 pub(super) async fn a_kubeconfig_is_in_a_file(fleet: &mut Fleet) -> anyhow::Result<()> {

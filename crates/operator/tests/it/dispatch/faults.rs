@@ -28,6 +28,8 @@ pub(crate) enum Fault {
     Refuses,
     /// What changes something is carried out, and the answer does not come back.
     LosesAnswers,
+    /// Nobody is told which Jobs there are.
+    HidesJobs,
 }
 
 impl Faults {
@@ -61,6 +63,9 @@ fn pass(faults: &Faults, client: Client, request: Request<Body>) -> Passed {
             return Err(refused());
         }
         let changes = request.method() != http::Method::GET;
+        if fault == Fault::HidesJobs as u8 && !changes && request.uri().path().ends_with("/jobs") {
+            return Err(refused());
+        }
         let answer = client.send(request).await.map_err(std::io::Error::other)?;
         if fault == Fault::LosesAnswers as u8 && changes {
             return std::future::pending().await;

@@ -46,7 +46,7 @@ pub(crate) struct Fleet {
     pub(crate) settings: Settings,
     /// The clock of the manager's operator, from when it is started next.
     pub(crate) clock: Clock,
-    /// What operators write, where all clusters are in this process.
+    /// What operators write.
     pub(crate) written: Written,
     /// The manager's operator, to be asked what it counted.
     pub(crate) operator: Option<Operator>,
@@ -290,6 +290,12 @@ impl Fleet {
                     })
                 })
             });
+        } else {
+            let (connect, written) = (Arc::clone(&settings.dispatch.connect), written.clone());
+            settings.dispatch.connect = Arc::new(move |config| {
+                let (connecting, written) = (connect(config), written.clone());
+                Box::pin(async move { Ok(written.on(connecting.await?, "manager", "a worker")) })
+            });
         }
         let mut fleet = Fleet {
             manager,
@@ -390,6 +396,24 @@ impl Fleet {
         .await
     }
 
+    /// Waits until a Job is complete, and let go everywhere.
+    pub(crate) async fn done(&self, job: &str) -> anyhow::Result<()> {
+        self.condition(job, "Complete").await?;
+        for (name, worker) in &self.workers {
+            eventually(&format!("{name} is rid of {job}"), async || {
+                let is_there = worker.job(job).await?.is_some() || worker.workload(job).await?.is_some();
+                Ok((!is_there).then_some(()))
+            })
+            .await?;
+        }
+        eventually(&format!("the Workload of {job} is let go"), async || {
+            let workload = self.manager.workload(job).await?;
+            let held = |it: &Workload| !it.metadata.finalizers.as_deref().unwrap_or_default().is_empty();
+            Ok(workload.filter(|it| !held(it)).map(|_| ()))
+        })
+        .await
+    }
+
     /// Waits until no worker holds anything of ours.
     pub(crate) async fn clean(&self) -> anyhow::Result<()> {
         for (name, worker) in &self.workers {
@@ -414,6 +438,7 @@ impl Fleet {
             Fault::Hangs => proxy.inject(testkit::Fault::Drop),
             Fault::Refuses => proxy.inject(testkit::Fault::Cut),
             Fault::LosesAnswers => proxy.inject(testkit::Fault::SwallowAnswers),
+            Fault::HidesJobs => unreachable!("a proxy does not know what is asked"),
         }
     }
 

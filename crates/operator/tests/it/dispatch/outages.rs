@@ -23,6 +23,37 @@ async fn real() -> anyhow::Result<()> {
     a_worker_freezes_for_longer_than_the_lost_timeout(&mut fleet).await
 }
 
+/// A worker that does not say which Jobs it has may have them: nothing there is touched, and others go elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_that_are_not_shown_are_not_gone() -> anyhow::Result<()> {
+    let mut fleet = Box::pin(Fleet::embedded()).await?;
+    fleet.submit("hidden", json!({"seconds": "forever"})).await?;
+    let cluster = fleet.running("hidden").await?;
+    let before = uids(&fleet.workers[cluster.as_str()], "hidden").await?;
+    assert!(before.0.is_some() && before.1.is_some(), "{before:?}");
+    fleet.fault(&cluster, Fault::HidesJobs);
+    fleet.kill().await;
+    fleet.start().await;
+    fleet.until_active(&cluster, true).await?;
+    fleet.submit("meanwhile", json!({})).await?;
+    fleet.condition("meanwhile", "Complete").await?;
+    assert_ne!(fleet.cluster_of("meanwhile").await?.as_deref(), Some(cluster.as_str()));
+    let after = uids(&fleet.workers[cluster.as_str()], "hidden").await?;
+    assert_eq!(after, before, "it is left alone");
+    fleet.fault(&cluster, Fault::None);
+    assert_eq!(fleet.running("hidden").await?, cluster);
+    delete_job(&fleet.manager.client, "hidden").await?;
+    fleet.clean().await?;
+    fleet.check();
+    Ok(())
+}
+
+/// The mirror and the copy that a worker has of a Job.
+async fn uids(worker: &Site, job: &str) -> anyhow::Result<(Option<String>, Option<String>)> {
+    let (mirror, copy) = (worker.job(job).await?, worker.workload(job).await?);
+    Ok((mirror.and_then(|it| it.metadata.uid), copy.and_then(|it| it.metadata.uid)))
+}
+
 fn plane(site: &Site) -> &ControlPlane {
     site.plane.as_ref().expect("a real control plane")
 }

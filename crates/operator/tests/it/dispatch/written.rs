@@ -1,19 +1,67 @@
-//! What operators write on their way to clusters, by what it is.
+//! What operators write on their way to clusters, by what it is; and the end of one of them at a write that can be chosen.
 
 use std::{
     fmt,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use http::Request;
 use kube::{Client, client::Body};
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use crate::way::{Passed, through};
 
 /// What was written, in the order in which it was answered.
 #[derive(Clone, Default)]
-pub(crate) struct Written(Arc<Mutex<Vec<Write>>>);
+pub(crate) struct Written {
+    writes: Arc<Mutex<Vec<Write>>>,
+    fate: Arc<Mutex<Fate>>,
+    died: Arc<Notify>,
+}
+
+/// What is to become of the manager's operator.
+#[derive(Default)]
+enum Fate {
+    /// It lives.
+    #[default]
+    Lives,
+    /// It dies at a write for a Job, after so many others for the same.
+    DiesAt { job: String, after: usize, moment: Moment },
+    /// The write at which it dies is under way, and no other is made any more.
+    Dies,
+    /// Nothing that it still says arrives anywhere.
+    Dead,
+}
+
+/// When an operator dies at a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// Before it is made.
+    Before,
+    /// When it is made, before the answer.
+    After,
+}
+
+impl Fate {
+    /// When the operator dies that makes a write of this name, if it does.
+    fn at(&mut self, name: &str) -> Option<Moment> {
+        match self {
+            Fate::Lives => None,
+            Fate::Dies | Fate::Dead => Some(Moment::Before),
+            Fate::DiesAt { job, .. } if name != job && !name.starts_with(&format!("job-{job}-")) => None,
+            Fate::DiesAt { after: 0, moment, .. } => {
+                let moment = *moment;
+                *self = if moment == Moment::Before { Fate::Dead } else { Fate::Dies };
+                Some(moment)
+            }
+            Fate::DiesAt { after, .. } => {
+                *after -= 1;
+                None
+            }
+        }
+    }
+}
 
 /// One write.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,12 +96,38 @@ impl Written {
 
     /// Everything so far.
     pub(crate) fn all(&self) -> Vec<Write> {
-        self.0.lock().expect("nobody panics here").clone()
+        self.writes.lock().expect("nobody panics here").clone()
     }
 
     /// Forgets what was written.
     pub(crate) fn clear(&self) {
-        self.0.lock().expect("nobody panics here").clear();
+        self.writes.lock().expect("nobody panics here").clear();
+    }
+
+    /// Lets the manager's operator die at a write for a Job, after so many others for the same. Returns when it is dead.
+    pub(crate) fn death(&self, job: &str, after: usize, moment: Moment) -> impl Future<Output = ()> + use<> {
+        *self.fate() = Fate::DiesAt { job: job.to_owned(), after, moment };
+        let written = self.clone();
+        async move {
+            while !matches!(*written.fate(), Fate::Dead) {
+                written.died.notified().await;
+            }
+        }
+    }
+
+    /// Lets the next operator of the manager live.
+    pub(crate) fn life(&self) {
+        *self.fate() = Fate::Lives;
+    }
+
+    fn fate(&self) -> MutexGuard<'_, Fate> {
+        self.fate.lock().expect("nobody panics here")
+    }
+
+    /// The operator is dead: nobody hears of whatever it is doing.
+    async fn nothing<T>(&self) -> T {
+        self.died.notify_one();
+        std::future::pending().await
     }
 }
 
@@ -72,7 +146,14 @@ fn pass(
         let (head, body) = request.into_parts();
         let bytes = body.collect_bytes().await.map_err(std::io::Error::other)?;
         let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        let (kind, name) = of(head.uri.path());
+        let (kind, mut name) = of(head.uri.path());
+        if name.is_empty() {
+            body["metadata"]["name"].as_str().unwrap_or_default().clone_into(&mut name);
+        }
+        let death = (by == "manager").then(|| written.fate().at(&name)).flatten();
+        if death == Some(Moment::Before) {
+            return written.nothing().await;
+        }
         let (verb, name, said) = match kind.as_str() {
             "events" => {
                 let about = body["regarding"]["kind"].as_str().unwrap_or_default();
@@ -81,9 +162,13 @@ fn pass(
             _ => (verb(&head), name, said(&body)),
         };
         let answer = client.send(Request::from_parts(head, Body::from(bytes))).await;
+        if death == Some(Moment::After) {
+            *written.fate() = Fate::Dead;
+            return written.nothing().await;
+        }
         let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
         let write = Write { by, on, verb, kind, name, said, answer: code };
-        written.0.lock().expect("nobody panics here").push(write);
+        written.writes.lock().expect("nobody panics here").push(write);
         answer.map_err(std::io::Error::other)
     })
 }

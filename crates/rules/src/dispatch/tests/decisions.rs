@@ -8,7 +8,9 @@ use serde_json::json;
 use types::kueue::CheckState;
 
 use super::fixture::*;
-use crate::dispatch::{Dispatcher, Link, ORIGIN_UID, Policy, Step, decide, local};
+use crate::dispatch::{
+    ClusterName, Dispatcher, Link, ORIGIN_UID, Policy, Step, decide, held, held_identity, local,
+};
 
 /// MK-FLOW-14, MK-FLOW-20, MK-FLOW-25, MK-FLOW-26, MK-FLOW-28, MK-FLOW-31, MK-INT-05, MK-EVI-07: who was admitted gets it, not who
 /// has quota; its mirror is there before the check is passed, and the others have gone before it starts.
@@ -569,6 +571,23 @@ fn the_write_names_what_it_changes() {
     let later =
         local::apply(&ready, CHECK, &[&Step::Ready("east".into())], now() + SignedDuration::from_secs(9));
     assert_eq!(local::patch(&ready, &later), None);
+}
+
+/// A record says which cluster it means, and goes on saying so; nobody has to know it.
+#[test]
+fn a_record_tells_its_cluster_from_others_of_the_same_name() {
+    let before = seen().quota().nominated(&["east"]).0.local.expect("a Workload");
+    let step = Step::Assign("east".into());
+    let plain = local::apply(&before, CHECK, &[&step], now());
+    assert_eq!((held(&plain), held_identity(&plain)), (Some("east".into()), None));
+    let identity = |cluster: &ClusterName| Some(format!("uid-of-{cluster}"));
+    let known = local::identified(plain, identity);
+    assert_eq!((held(&known), held_identity(&known)), (Some("east".into()), Some("uid-of-east")));
+    let ready = Step::Ready("east".into());
+    let again = local::identified(local::apply(&known, CHECK, &[&ready], now()), identity);
+    assert_eq!(held_identity(&again), Some("uid-of-east"));
+    let forgotten = local::identified(local::apply(&again, CHECK, &[&Step::Forget], now()), identity);
+    assert_eq!((held(&forgotten), held_identity(&forgotten)), (None, None));
 }
 
 /// AC-5: what a check says is always the latest; since when it says so is when its state changed.
