@@ -77,15 +77,16 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
                 None => format!("operator is ready on {url}"),
             }) => failed,
         };
-        if let Some(webhooks) = &mut webhooks
-            && ended.is_ok()
-        {
-            webhooks.leave().await.context("failed to leave the cluster as it was")?;
-        }
+        let left = match &mut webhooks {
+            Some(webhooks) if ended.is_ok() => webhooks.leave().await,
+            _ => Ok(()),
+        };
+        // Whatever comes of that, others may act.
         tasks.stop().await;
         if leads {
             leader.release().await?;
         }
+        left.context("failed to leave the cluster as it was")?;
         ended.map(|()| ExitCode::SUCCESS)
     })
 }

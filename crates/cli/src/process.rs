@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::failure::Code;
+use crate::failure::{Code, Failure};
 
 /// Runs a verb to its end, with logs; or until it is interrupted, which its exit status tells.
 pub(crate) fn run(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
@@ -29,9 +29,19 @@ pub(crate) fn run(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyho
     done
 }
 
-/// Runs what goes on until it is told to stop, and stops in its own way.
+/// Runs what goes on until it is told to stop, and stops in its own way; or until a part of it panics: without that
+/// part it must not look as if it were well.
 pub(crate) fn serve(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
-    runtime()?.block_on(work)
+    runtime()?.block_on(async {
+        tokio::select! {
+            biased;
+            done = work => done,
+            () = reconcile::panicked() => {
+                let failure = Failure::new(Code::Error, "a part of this process panicked, and it cannot go on without it");
+                Err(failure.hint("start it again: what was acknowledged is kept. The log names the part: please report it").into())
+            }
+        }
+    })
 }
 
 /// Goes on with something for as long as somebody reads standard output. Who waits for the next line would not notice

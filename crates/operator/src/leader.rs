@@ -59,41 +59,72 @@ pub struct Leader {
 }
 
 /// Waits until the Lease is ours. Whoever has it keeps it as long as it is renewed: by our own clock, since that of
-/// another may be wrong.
+/// another may be wrong. A cluster that does not answer is asked again; one that refuses is not.
 pub async fn lead(client: Client, leadership: Leadership, clock: Clock) -> Result<Leader, Error> {
     let api = api(&client, &leadership);
     ensure_namespace(&client, &leadership).await?;
     let mut seen: Option<(LeaseSpec, Instant)> = None;
     loop {
-        let found = api.get_opt(&leadership.name).await.map_err(failed("read", &leadership))?;
-        let spec = found.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
-        if seen.as_ref().is_none_or(|(before, _)| *before != spec) {
-            seen = Some((spec.clone(), Instant::now()));
-        }
-        let since = seen.as_ref().map_or_else(Instant::now, |(_, since)| *since);
-        let lasts =
-            Duration::from_secs(spec.lease_duration_seconds.unwrap_or(0).max(0).unsigned_abs().into());
-        let holder = spec.holder_identity.clone().unwrap_or_default();
-        let free = holder.is_empty() || holder == leadership.identity || since.elapsed() >= lasts;
-        if found.is_none() || free {
-            let wanted = taken(found.as_ref(), &leadership, &clock);
-            let written = match &found {
-                None => api.create(&PostParams::default(), &wanted).await,
-                Some(_) => api.replace(&leadership.name, &PostParams::default(), &wanted).await,
-            };
-            match written {
-                Ok(lease) => {
-                    info!(lease = %leadership.name, identity = %leadership.identity, "leading");
-                    return Ok(Leader { client, clock, leadership, lease });
-                }
-                Err(error) if crate::error::is_outdated(&error) => {}
-                Err(error) => return Err(failed("take", &leadership)(error)),
+        match attempt(&api, &leadership, &clock, &mut seen).await {
+            Ok(Some(lease)) => {
+                info!(lease = %leadership.name, identity = %leadership.identity, "leading");
+                return Ok(Leader { client, clock, leadership, lease });
             }
-        } else {
-            debug!(%holder, "somebody else leads");
+            Ok(None) => {}
+            Err(error) if is_refusal(&error) => return Err(failed("take", &leadership)(error)),
+            Err(error) => {
+                let error = reconcile::chain(&error);
+                warn!(lease = %leadership.name, %error, "failed to take the lease; trying again");
+            }
         }
         tokio::time::sleep(leadership.period).await;
     }
+}
+
+/// Takes the Lease if it is free. `seen` is what it was before, and since when.
+async fn attempt(
+    api: &Api<Lease>,
+    leadership: &Leadership,
+    clock: &Clock,
+    seen: &mut Option<(LeaseSpec, Instant)>,
+) -> Result<Option<Lease>, kube::Error> {
+    let found = in_time(leadership, api.get_opt(&leadership.name)).await?;
+    let spec = found.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
+    if seen.as_ref().is_none_or(|(before, _)| *before != spec) {
+        *seen = Some((spec.clone(), Instant::now()));
+    }
+    let since = seen.as_ref().map_or_else(Instant::now, |(_, since)| *since);
+    let lasts = Duration::from_secs(spec.lease_duration_seconds.unwrap_or(0).max(0).unsigned_abs().into());
+    let holder = spec.holder_identity.clone().unwrap_or_default();
+    let free = holder.is_empty() || holder == leadership.identity || since.elapsed() >= lasts;
+    if found.is_some() && !free {
+        debug!(%holder, "somebody else leads");
+        return Ok(None);
+    }
+    let (wanted, params) = (taken(found.as_ref(), leadership, clock), PostParams::default());
+    let written = match &found {
+        None => in_time(leadership, api.create(&params, &wanted)).await,
+        Some(_) => in_time(leadership, api.replace(&leadership.name, &params, &wanted)).await,
+    };
+    match written {
+        Ok(lease) => Ok(Some(lease)),
+        Err(error) if crate::error::is_outdated(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Waits for an answer no longer than a leader could.
+async fn in_time<T>(
+    leadership: &Leadership,
+    call: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, kube::Error> {
+    let answer = tokio::time::timeout(leadership.deadline, call).await;
+    answer.unwrap_or_else(|_| Err(kube::Error::Service("the cluster does not answer".into())))
+}
+
+/// Whether asking again would not help.
+fn is_refusal(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429)
 }
 
 impl Leader {
@@ -226,9 +257,13 @@ mod tests {
 
     use super::*;
 
-    /// A cluster that refuses a few renewals, and then no longer answers.
+    /// A cluster that fails to take a few renewals, and then no longer answers; and before that fails to say a few times
+    /// who leads.
     #[derive(Clone, Default)]
-    struct Failing(Arc<AtomicUsize>);
+    struct Failing {
+        renewals: Arc<AtomicUsize>,
+        asked: Arc<AtomicUsize>,
+    }
 
     impl Service<Request<Body>> for Failing {
         type Response = Response<Body>;
@@ -240,10 +275,13 @@ mod tests {
         }
 
         fn call(&mut self, request: Request<Body>) -> Self::Future {
-            let renewals = Arc::clone(&self.0);
+            let Failing { renewals, asked } = self.clone();
             async move {
                 let name = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
                 let (code, object) = match *request.method() {
+                    Method::GET if name == LEASE && asked.fetch_add(1, Ordering::SeqCst) < 2 => {
+                        (StatusCode::SERVICE_UNAVAILABLE, serde_json::json!({"code": 503}))
+                    }
                     Method::GET if name == LEASE => {
                         (StatusCode::NOT_FOUND, serde_json::json!({"code": 404, "reason": "NotFound"}))
                     }
@@ -271,7 +309,8 @@ mod tests {
         let began = Instant::now();
         let lost = leader.keep().await;
         assert!(lost.to_string().contains(LEASE), "{lost}");
-        assert!(cluster.0.load(Ordering::SeqCst) > 3, "it was tried until the end");
+        assert_eq!(cluster.asked.load(Ordering::SeqCst), 3, "who waits asks again where nobody answers");
+        assert!(cluster.renewals.load(Ordering::SeqCst) > 3, "it was tried until the end");
         assert!(began.elapsed() <= leader.leadership.deadline, "{:?}", began.elapsed());
         assert!(leader.leadership.deadline < leader.leadership.duration);
     }

@@ -191,6 +191,8 @@ impl Context {
             Err(error) if is_not_found(&error) => Ok(None),
             Err(error) if is_outdated(&error) => Ok(Some(verdict)),
             Err(source) => {
+                // It is tried again, and then there has to be something to say.
+                self.admission.still_intend(key, Intent::Wait(verdict));
                 let source = Box::new(source);
                 Err(Error::Workload { doing: "write the status of", workload: key.clone(), source })
             }

@@ -2,7 +2,10 @@
 //!
 //! Queues of workers are read, and not watched: few ask for this, and a worker's credentials need not allow it otherwise.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use futures::future::join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -12,7 +15,7 @@ use kube::{
 };
 use reconcile::{Cache, Key, Tasks};
 use rules::dispatch::{
-    CONTROLLER, Link, check,
+    CONTROLLER, ClusterName, Link, check,
     quota::{AUTOMATION, Automation, automated, is_requested},
 };
 use serde_json::{Value, json};
@@ -34,42 +37,28 @@ pub(super) struct Queues {
     pub(super) local_queues: Cache<LocalQueue>,
 }
 
+/// The queues of a worker, as they were when it was last read.
+struct There {
+    local_queues: Vec<LocalQueue>,
+    cluster_queues: Vec<ClusterQueue>,
+}
+
+/// What is known of the queues of workers.
+type Known = BTreeMap<ClusterName, There>;
+
 pub(super) fn start(shared: &Arc<Shared>, queues: Queues, tasks: &mut Tasks) {
     let shared = Arc::clone(shared);
     tasks.spawn("quota of workers", async move {
         shared.ready().await;
         queues.cluster_queues.ready().await;
         queues.local_queues.ready().await;
+        let mut known = Known::new();
         loop {
+            look(&shared, &mut known).await;
             // A queue may get its check at any time (MK-QA-05).
             let mut asked_for = shared.configs.all().iter().any(|config| is_requested(config));
             for queue in queues.cluster_queues.all() {
-                let Some(check) = check_of(&shared, &queue) else {
-                    if said(&queue).is_some() {
-                        asked_for = true;
-                        if let Err(error) = say_nothing(&shared, &queues, &queue).await {
-                            warn!(cluster_queue = ?queue.metadata.name, error = %reconcile::chain(&error), "it says more than is true");
-                        }
-                    }
-                    continue;
-                };
-                let config = config_of(&shared, &check);
-                let requested = config.as_deref().is_some_and(is_requested);
-                asked_for |= requested;
-                if !requested && said(&queue).is_none() {
-                    continue;
-                }
-                let mut kept = keep(&shared, &queues, &queue, config.as_deref()).await;
-                // Its status is written by others, too, and most of all when its quota has just changed.
-                for _ in 0..ATTEMPTS {
-                    if !kept.as_ref().is_err_and(Error::is_conflict) {
-                        break;
-                    }
-                    kept = again(&shared, &queues, &queue, config.as_deref()).await;
-                }
-                if let Err(error) = kept {
-                    warn!(cluster_queue = ?queue.metadata.name, error = %reconcile::chain(&error), "its quota could not be kept");
-                }
+                asked_for |= look_after(&shared, &queues, &queue, &known).await;
             }
             let changed = shared.configured.notified();
             if asked_for {
@@ -80,6 +69,57 @@ pub(super) fn start(shared: &Arc<Shared>, queues: Queues, tasks: &mut Tasks) {
             }
         }
     });
+}
+
+/// Reads the queues of all workers that anybody asks about, each once and all at the same time. One that does not answer
+/// has what it had.
+async fn look(shared: &Shared, known: &mut Known) {
+    let configs = shared.configs.all();
+    let clusters = configs.iter().filter(|config| is_requested(config)).flat_map(|it| &it.spec.clusters);
+    let clusters: BTreeSet<&str> = clusters.map(String::as_str).collect();
+    let connections = clusters.into_iter().filter_map(|cluster| shared.clusters.get(cluster));
+    let connected: Vec<Arc<Connection>> = connections.filter(|it| it.link() == Link::Connected).collect();
+    let read = join_all(connected.iter().map(|connection| on_worker(shared, connection))).await;
+    for (connection, read) in connected.iter().zip(read) {
+        match read {
+            Ok(Some(there)) => drop(known.insert(connection.name.clone(), there)),
+            Ok(None) => {}
+            Err(error) => {
+                let error = reconcile::chain(&error);
+                warn!(cluster = %connection.name, %error, "failed to read the queues of a worker");
+            }
+        }
+    }
+}
+
+/// Keeps the quota of a queue, if that is asked for. Says whether it is to be looked at again before anything changes.
+async fn look_after(shared: &Shared, queues: &Queues, queue: &ClusterQueue, known: &Known) -> bool {
+    let Some(check) = check_of(shared, queue) else {
+        let says = said(queue).is_some();
+        if says && let Err(error) = say_nothing(shared, queues, queue).await {
+            let error = reconcile::chain(&error);
+            warn!(cluster_queue = ?queue.metadata.name, %error, "failed to take back what a queue says of its quota");
+        }
+        return says;
+    };
+    let config = config_of(shared, &check);
+    let requested = config.as_deref().is_some_and(is_requested);
+    if !requested && said(queue).is_none() {
+        return false;
+    }
+    let mut kept = keep(shared, queues, queue, config.as_deref(), known).await;
+    // Its status is written by others, too, and most of all when its quota has just changed.
+    for _ in 0..ATTEMPTS {
+        if !kept.as_ref().is_err_and(Error::is_conflict) {
+            break;
+        }
+        kept = again(shared, queues, queue, config.as_deref(), known).await;
+    }
+    if let Err(error) = kept {
+        let error = reconcile::chain(&error);
+        warn!(cluster_queue = ?queue.metadata.name, %error, "failed to take over the quota of workers");
+    }
+    requested
 }
 
 /// Nothing is said of a queue that leads to no workers any more (MK-QA-02).
@@ -95,6 +135,7 @@ async fn again(
     queues: &Queues,
     queue: &ClusterQueue,
     config: Option<&MultiKueueConfig>,
+    known: &Known,
 ) -> Result<(), Error> {
     let api: Api<ClusterQueue> = Api::all(shared.client.clone());
     let name = queue.metadata.name.as_deref().unwrap_or_default();
@@ -102,7 +143,7 @@ async fn again(
     let this = ListParams::default().fields(&format!("metadata.name={name}"));
     let found = within(shared.settings.deadline, "read a ClusterQueue", MANAGER, api.list(&this)).await?;
     match found.items.first() {
-        Some(now) => keep(shared, queues, now, config).await,
+        Some(now) => keep(shared, queues, now, config, known).await,
         None => Ok(()),
     }
 }
@@ -130,11 +171,14 @@ async fn keep(
     queues: &Queues,
     queue: &ClusterQueue,
     config: Option<&MultiKueueConfig>,
+    known: &Known,
 ) -> Result<(), Error> {
     let theirs = match config.filter(|config| is_requested(config)) {
-        Some(config) => related(shared, queues, queue, config).await?,
-        None => Vec::new(),
+        Some(config) => related(shared, queues, queue, config, known),
+        None => Some(Vec::new()),
     };
+    // A worker that was never read has an unknown quota, not none.
+    let Some(theirs) = theirs else { return Ok(()) };
     let next = automated(queue, config, &theirs);
     let mut queue = queue.clone();
     if let Some(resources) = &next.resources {
@@ -173,38 +217,41 @@ fn condition(queue: &ClusterQueue, next: &Automation, now: Time) -> Condition {
     }
 }
 
-/// The ClusterQueues of connected workers behind LocalQueues that are called as ours are (MK-QA-03).
-async fn related(
+/// The ClusterQueues of connected workers behind LocalQueues that are called as ours are (MK-QA-03); `None` if one of the
+/// workers was never read.
+fn related(
     shared: &Shared,
     queues: &Queues,
     queue: &ClusterQueue,
     config: &MultiKueueConfig,
-) -> Result<Vec<ClusterQueue>, Error> {
+    known: &Known,
+) -> Option<Vec<ClusterQueue>> {
     let name = queue.metadata.name.as_deref().unwrap_or_default();
     let ours = queues.local_queues.all();
     let ours: BTreeSet<Key> =
         ours.iter().filter(|local| local.spec.cluster_queue == name).map(|local| Key::of(&**local)).collect();
     let connections = config.spec.clusters.iter().filter_map(|cluster| shared.clusters.get(cluster));
-    let connected: Vec<Arc<Connection>> = connections.filter(|it| it.link() == Link::Connected).collect();
-    let all = join_all(connected.iter().map(|connection| on_worker(shared, connection, &ours))).await;
-    Ok(all.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    let mut found = Vec::new();
+    for connection in connections.filter(|it| it.link() == Link::Connected) {
+        let There { local_queues, cluster_queues } = known.get(&connection.name)?;
+        let led_to = local_queues.iter().filter(|local| ours.contains(&Key::of(*local)));
+        let led_to: BTreeSet<&str> = led_to.map(|local| local.spec.cluster_queue.as_str()).collect();
+        let is_led_to =
+            |queue: &&ClusterQueue| queue.metadata.name.as_deref().is_some_and(|name| led_to.contains(name));
+        found.extend(cluster_queues.iter().filter(is_led_to).cloned());
+    }
+    Some(found)
 }
 
-async fn on_worker(
-    shared: &Shared,
-    connection: &Connection,
-    ours: &BTreeSet<Key>,
-) -> Result<Vec<ClusterQueue>, Error> {
-    let Some(worker) = connection.worker() else { return Ok(Vec::new()) };
+/// The queues of a worker; `None` if it is not connected any more.
+async fn on_worker(shared: &Shared, connection: &Connection) -> Result<Option<There>, Error> {
+    let Some(worker) = connection.worker() else { return Ok(None) };
     let (deadline, name, all) = (shared.settings.deadline, connection.name.as_str(), ListParams::default());
     let api = Api::<LocalQueue>::all(worker.client.clone());
-    let local = within(deadline, "list LocalQueues", name, api.list(&all)).await?;
-    let led_to = local.items.iter().filter(|local| ours.contains(&Key::of(*local)));
-    let led_to: BTreeSet<&str> = led_to.map(|local| local.spec.cluster_queue.as_str()).collect();
+    let local_queues = within(deadline, "list LocalQueues", name, api.list(&all)).await?.items;
     let api = Api::<ClusterQueue>::all(worker.client.clone());
-    let mut found = within(deadline, "list ClusterQueues", name, api.list(&all)).await?.items;
-    found.retain(|queue| queue.metadata.name.as_deref().is_some_and(|name| led_to.contains(name)));
-    Ok(found)
+    let cluster_queues = within(deadline, "list ClusterQueues", name, api.list(&all)).await?.items;
+    Ok(Some(There { local_queues, cluster_queues }))
 }
 
 async fn write(

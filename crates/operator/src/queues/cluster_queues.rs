@@ -96,7 +96,9 @@ async fn show(context: &Context, queue: &ClusterQueue) -> Result<(), kube::Error
     }
     let value = |status| json!({ "status": status });
     let from = queue.status.as_ref().map_or_else(|| json!({}), |status| value(json!(status)));
-    let Some(body) = difference_of(&from, &value(json!(next)), None) else { return Ok(()) };
+    // Others write conditions of it, too, and a list of them is replaced as a whole.
+    let version = queue.metadata.resource_version.as_deref();
+    let Some(body) = difference_of(&from, &value(json!(next)), version) else { return Ok(()) };
     let api: Api<ClusterQueue> = Api::all(context.client.clone());
     let answer = patch_status(&api, queue, body).await?;
     context.caches.cluster_queues.put(answer);
