@@ -290,7 +290,7 @@ impl Cluster {
             return Ok(answer);
         }
         let answered = answered?;
-        if target.subresource.is_none() && resource.plural == "customresourcedefinitions" {
+        if target.subresource.is_none() && resource.is_definition() {
             self.definition_carried_out(&context).await;
         }
         Ok(answered)
@@ -491,7 +491,7 @@ fn is_in_scope(resource: &Resource, target: &Target) -> bool {
         (true, None) if resource.custom.is_some() => matches!(target.verb, Verb::List | Verb::Watch),
         (true, None) => target.name.is_none(),
         (true, Some(_)) => true,
-        (false, namespace) => namespace.is_none() || resource.plural == "namespaces",
+        (false, namespace) => namespace.is_none() || resource.is_namespace(),
     }
 }
 

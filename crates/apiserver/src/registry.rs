@@ -57,6 +57,21 @@ pub struct Subresource {
 }
 
 impl Resource {
+    /// Whether these are the namespaces of a cluster, and not a kind of somebody's own that is called so.
+    pub fn is_namespace(&self) -> bool {
+        (self.group.as_str(), self.plural.as_str()) == ("", "namespaces")
+    }
+
+    /// Whether these are definitions of kinds.
+    pub fn is_definition(&self) -> bool {
+        (self.group.as_str(), self.plural.as_str()) == ("apiextensions.k8s.io", "customresourcedefinitions")
+    }
+
+    /// Whether these are events, in either of their APIs.
+    pub fn is_event(&self) -> bool {
+        matches!((self.group.as_str(), self.kind.as_str()), ("" | "events.k8s.io", "Event"))
+    }
+
     /// Whether a verb can be asked of it.
     pub fn allows(&self, verb: &str) -> bool {
         self.verbs.iter().any(|known| known == verb)

@@ -54,7 +54,7 @@ async fn draft_within(context: &Context<'_>, object: &Value) -> Result<Draft, Re
     let draft = context.draft(object).await?;
     let is_small =
         |draft: &Draft, object: &Value| draft.size() <= LARGEST || stored_size(context, object) <= LARGEST;
-    if is_small(&draft, object) || context.resource.plural == "customresourcedefinitions" {
+    if is_small(&draft, object) || context.resource.is_definition() {
         return Ok(draft);
     }
     let too_large = || Refusal::unknown("etcdserver: request is too large");

@@ -98,6 +98,7 @@ pub(crate) fn prepare(context: &Context) -> Run {
             waiting: Waiting::default(),
             given: BTreeSet::new(),
             failures: BTreeMap::new(),
+            retries: FuturesUnordered::new(),
             start: 0,
         };
         scheduler.run().await;
@@ -113,6 +114,8 @@ struct Scheduler {
     given: BTreeSet<String>,
     /// How often what was decided of a pod could not be written, in a row, by uid.
     failures: BTreeMap<String, u32>,
+    /// Pods that are looked at again after a wait.
+    retries: FuturesUnordered<BoxFuture<'static, Key>>,
     start: usize,
 }
 
@@ -124,8 +127,6 @@ enum Written {
     NotBound(Key, String),
     /// Those that were to go for a pod do not.
     NotPreempted(Key, String),
-    /// The pod is to be looked at again.
-    Again(Key),
 }
 
 /// What becomes of the node that a pod was promised.
@@ -159,7 +160,10 @@ impl Scheduler {
             let news = Arc::clone(&self.news);
             tokio::select! {
                 biased;
-                Some(written) = writes.next(), if !writes.is_empty() => self.written(written, &writes),
+                Some(written) = writes.next(), if !writes.is_empty() => self.written(written),
+                Some(key) = self.retries.next(), if !self.retries.is_empty() => {
+                    self.news.tell(|changed| changed.pods.extend([key]));
+                }
                 () = news.told.notified(), if idle => {}
                 _ = flush.tick() => self.waiting.try_again(),
                 () = tokio::task::yield_now(), if !idle => {}
@@ -301,26 +305,25 @@ impl Scheduler {
     }
 
     /// Looks at a pod again after a wait, longer each time.
-    fn later(&mut self, key: Key, uid: &str, writes: &Writes) {
+    fn later(&mut self, key: Key, uid: &str) {
         let failures = self.failures.entry(uid.to_owned()).or_default();
         let wait = wait_after(*failures);
         *failures = failures.saturating_add(1);
-        writes.push(tokio::time::sleep(wait).map(move |()| Written::Again(key)).boxed());
+        self.retries.push(tokio::time::sleep(wait).map(move |()| key).boxed());
     }
 
-    fn written(&mut self, written: Written, writes: &Writes) {
+    fn written(&mut self, written: Written) {
         match written {
             Written::Done => {}
             Written::NotBound(key, uid) => {
-                warn!(pod = %key, "its node is not known to it, it waits again");
+                warn!(pod = %key, "failed to bind a pod to its node; it waits again");
                 self.given.remove(&uid);
                 if self.snapshot.remove(&uid) {
                     self.waiting.try_again();
                 }
-                self.later(key, &uid, writes);
+                self.later(key, &uid);
             }
-            Written::NotPreempted(key, uid) => self.later(key, &uid, writes),
-            Written::Again(key) => self.news.tell(|changed| changed.pods.extend([key])),
+            Written::NotPreempted(key, uid) => self.later(key, &uid),
         }
     }
 }

@@ -212,7 +212,7 @@ fn rule_matches(
 
 /// The namespace that a request is about: for a namespace that is itself.
 pub(super) fn namespace_of<'a>(request: &'a Request<'_>) -> Option<&'a str> {
-    if request.resource.group.is_empty() && request.resource.plural == "namespaces" {
+    if request.resource.is_namespace() {
         return Some(&request.name);
     }
     Some(request.namespace).filter(|namespace| !namespace.is_empty())

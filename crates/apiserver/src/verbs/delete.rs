@@ -69,7 +69,7 @@ async fn remove(
 ) -> Result<Answer, Refusal> {
     let key = object::key(context.resource, namespace, name);
     let store = context.cluster.store();
-    if context.resource.plural == "namespaces" && IMMORTAL.contains(&name) {
+    if context.resource.is_namespace() && IMMORTAL.contains(&name) {
         return Err(Refusal::forbidden(context.about_name(name), "this namespace may not be deleted"));
     }
     // What this has marked to go at once. Whoever sees that may be faster.
@@ -202,7 +202,7 @@ fn next_step(context: &Context<'_>, options: &DeleteOptions, old: &Value, now: T
     let is_marked = !old["metadata"]["deletionTimestamp"].is_null();
     // Namespaces and definitions are marked once; the rest is up to whoever empties them.
     if !is_marked && let Some(mut new) = context.strategy.leaving(old, now) {
-        if context.resource.plural == "namespaces" {
+        if context.resource.is_namespace() {
             set_finalizers(&mut new, finalizers(options, traits, old));
         }
         return Step::Mark(new);
@@ -233,6 +233,11 @@ fn next_step(context: &Context<'_>, options: &DeleteOptions, old: &Value, now: T
     }
 }
 
+/// A time so many seconds later, or the last that there is.
+fn later(time: Timestamp, seconds: i64) -> Timestamp {
+    time.saturating_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
+}
+
 /// What a second DELETE may change: `None` nothing, and otherwise how long the object may still take, if it has begun to
 /// leave with this or an earlier request.
 #[expect(clippy::option_option, reason = "nothing to do, no grace and some grace are three things")]
@@ -240,7 +245,7 @@ fn begin_grace(options: &DeleteOptions, new: &mut Value, now: Timestamp) -> Opti
     let asked = options.grace.map(|seconds| if seconds < 0 { 1 } else { seconds });
     if new["metadata"]["deletionTimestamp"].is_null() {
         let seconds = grace(new, asked);
-        let at = now + jiff::SignedDuration::from_secs(seconds);
+        let at = later(now, seconds);
         bump(new);
         new["metadata"]["deletionTimestamp"] = json!(object::time(at));
         new["metadata"]["deletionGracePeriodSeconds"] = json!(seconds);
@@ -253,8 +258,7 @@ fn begin_grace(options: &DeleteOptions, new: &mut Value, now: Timestamp) -> Opti
     let mut seconds = asked.filter(|asked| *asked < before)?;
     let marked: Option<Timestamp> =
         new["metadata"]["deletionTimestamp"].as_str().and_then(|text| text.parse().ok());
-    let shortened = jiff::SignedDuration::from_secs(seconds - before);
-    let mut at = marked.map_or(now, |marked| marked + shortened);
+    let mut at = marked.map_or(now, |marked| later(marked, seconds.saturating_sub(before)));
     if at < now {
         at = now;
         seconds = seconds.min(1);
@@ -327,7 +331,7 @@ fn set_finalizers(new: &mut Value, finalizers: Vec<Value>) {
 
 /// Whether a namespace still has something in it that somebody has to take care of.
 fn is_unemptied(context: &Context<'_>, object: &Value) -> bool {
-    context.resource.plural == "namespaces"
+    context.resource.is_namespace()
         && object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
 }
 

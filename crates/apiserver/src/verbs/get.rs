@@ -11,7 +11,7 @@ pub(crate) async fn get(context: &Context<'_>) -> Result<Answer, Refusal> {
     let asked = context.query.get("resourceVersion").filter(|text| !text.is_empty());
     if let Some(text) = asked {
         // Events are not read from a cache, and what reads them has other words.
-        let is_event = context.resource.kind == "Event";
+        let is_event = context.resource.is_event();
         let revision = options::revision(text).map_err(|why| {
             if is_event {
                 Refusal::bad_request(format!("invalid resource version: {why}"))

@@ -1,10 +1,11 @@
 //! PUT of an object or of its status (2.31–2.35).
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::Value;
-use store::Write;
+use store::{Object, Write};
 
 use crate::admission::{self, Operation};
 use crate::answer::{self, Answer};
@@ -93,8 +94,7 @@ pub(crate) async fn change(
     status: bool,
     make: impl Fn(&Value) -> Result<Read, Refusal>,
 ) -> Result<Answer, Refusal> {
-    let name = context.name();
-    let key = object::key(context.resource, context.namespace(), name);
+    let key = object::key(context.resource, context.namespace(), context.name());
     loop {
         let current = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
         let mut old = context.read(&current).await?;
@@ -113,63 +113,75 @@ pub(crate) async fn change(
             let when = " after mutating admission happens";
             warnings.extend(verbs::without_repeated_owners(&mut wanted, when));
         }
-        let (mut wanted, taken) = addresses::given(context, Cow::Owned(wanted), Some(&old)).await?;
-        let managers = Aside::taken(context.resource, wanted.to_mut());
-        let managers_before = Aside::taken(context.resource, &mut old);
-        let accepted = match context.target.subresource.as_deref().filter(|_| status) {
-            Some(subresource) => context.strategy.update_subresource(subresource, &wanted, &old),
-            None => context.strategy.update(&wanted, &old),
-        };
-        let mut accepted = match admin_access::judged(context, &wanted, Some(&old), accepted) {
-            Ok(accepted) => accepted,
-            Err(refused) => {
-                addresses::give_back(context, taken).await;
-                return Err(verbs::refused(context, &wanted, name, refused).warning(&warnings));
-            }
-        };
-        warnings.append(&mut accepted.warnings);
-        managers.put_back(&mut accepted.object);
-        managers_before.put_back(&mut old);
-        let object = accepted.object;
-        let mut object =
-            admission::validated(context, Operation::Update, object, Some(&old), &mut warnings).await?;
-        if let Some(meta) = object["metadata"].as_object_mut() {
-            meta.remove("selfLink");
+        let (wanted, taken) = addresses::given(context, Cow::Owned(wanted), Some(&old)).await?;
+        let stored = store(context, &current, wanted.into_owned(), &mut old, status, warnings).await;
+        if !matches!(stored, Ok(Some(_))) {
+            addresses::give_back(context, taken).await;
         }
-        let is_let_go = is_let_go(context, &object, &old);
-        keep_times(&mut object, &old);
-        let is_first = current.revision == current.created && first_counts(context, &old);
-        let is_same = same(&object, &old) && !is_first;
-        let mut answer = if !is_let_go && is_same {
-            verbs::stored(context, StatusCode::OK, &current).await?
-        } else if context.is_dry_run() {
-            verbs::unstored(StatusCode::OK, &object)
-        } else {
-            let write = if is_let_go {
-                Write::delete(key.clone())
-            } else {
-                Write::put(key.clone(), verbs::draft_within(context, &object).await?)
-            };
-            match context.cluster.store().commit(write.if_revision(current.revision)).await {
-                // Whoever took the last finalizer sees the object without it, as it was before it went (2.55).
-                Ok(_) if is_let_go => {
-                    addresses::give_back_of(context, &old, None).await;
-                    verbs::unstored(StatusCode::OK, &object)
-                }
-                Ok(done) => {
-                    addresses::give_back_of(context, &old, Some(&object)).await;
-                    verbs::stored(context, StatusCode::OK, &done.object).await?
-                }
-                Err(store::error::Commit::Conflict { .. }) => {
-                    addresses::give_back(context, taken).await;
-                    continue; // made again, it says whether that is one
-                }
-                Err(error) => return Err(verbs::not_committed(context, name, error)),
-            }
-        };
-        answer::warn(&mut answer, &warnings);
-        return Ok(answer);
+        if let Some(answer) = stored? {
+            return Ok(answer);
+        }
+        // Made again, it says whether that is a conflict.
     }
+}
+
+/// Judges a change and stores it. `None` if somebody else has changed the object since it was read.
+async fn store(
+    context: &Context<'_>,
+    current: &Arc<Object>,
+    mut wanted: Value,
+    old: &mut Value,
+    status: bool,
+    mut warnings: Vec<String>,
+) -> Result<Option<Answer>, Refusal> {
+    let (name, key) = (context.name(), object::key(context.resource, context.namespace(), context.name()));
+    let managers = Aside::taken(context.resource, &mut wanted);
+    let managers_before = Aside::taken(context.resource, old);
+    let judged = match context.target.subresource.as_deref().filter(|_| status) {
+        Some(subresource) => context.strategy.update_subresource(subresource, &wanted, old),
+        None => context.strategy.update(&wanted, old),
+    };
+    let mut accepted = admin_access::judged(context, &wanted, Some(old), judged)
+        .map_err(|refused| verbs::refused(context, &wanted, name, refused).warning(&warnings))?;
+    warnings.append(&mut accepted.warnings);
+    managers.put_back(&mut accepted.object);
+    managers_before.put_back(old);
+    let object = accepted.object;
+    let mut object =
+        admission::validated(context, Operation::Update, object, Some(old), &mut warnings).await?;
+    if let Some(meta) = object["metadata"].as_object_mut() {
+        meta.remove("selfLink");
+    }
+    let is_let_go = is_let_go(context, &object, old);
+    keep_times(&mut object, old);
+    let is_first = current.revision == current.created && first_counts(context, old);
+    let is_same = same(&object, old) && !is_first;
+    let mut answer = if !is_let_go && is_same {
+        verbs::stored(context, StatusCode::OK, current).await?
+    } else if context.is_dry_run() {
+        verbs::unstored(StatusCode::OK, &object)
+    } else {
+        let write = if is_let_go {
+            Write::delete(key)
+        } else {
+            Write::put(key, verbs::draft_within(context, &object).await?)
+        };
+        match context.cluster.store().commit(write.if_revision(current.revision)).await {
+            // Whoever took the last finalizer sees the object without it, as it was before it went (2.55).
+            Ok(_) if is_let_go => {
+                addresses::give_back_of(context, old, None).await;
+                verbs::unstored(StatusCode::OK, &object)
+            }
+            Ok(done) => {
+                addresses::give_back_of(context, old, Some(&object)).await;
+                verbs::stored(context, StatusCode::OK, &done.object).await?
+            }
+            Err(store::error::Commit::Conflict { .. }) => return Ok(None),
+            Err(error) => return Err(verbs::not_committed(context, name, error)),
+        }
+    };
+    answer::warn(&mut answer, &warnings);
+    Ok(Some(answer))
 }
 
 /// Whether the first write to a Job counts, and be it that it changes nothing: the labels that it got from its template are

@@ -26,6 +26,8 @@ const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// How long a watch lasts at least, if the client does not say; at most twice as long, so that those that begin together do
 /// not end together (2.19).
 const LASTS: Duration = Duration::from_secs(30 * 60);
+/// No watch lasts longer, whatever a client asks for.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// As many bytes as are gathered into one write.
 const WRITE: usize = 64 * 1024;
 
@@ -98,7 +100,7 @@ pub(crate) async fn watch(context: &Context<'_>) -> Result<Answer, Refusal> {
 
 /// Upstream words it by who refuses: the cache that answers for most kinds, or the storage behind events.
 fn too_old(context: &Context<'_>, wanted: Revision, why: store::error::Read) -> Refusal {
-    let is_event = context.resource.kind == "Event" && context.resource.custom.is_none();
+    let is_event = context.resource.is_event();
     match why {
         store::error::Read::Expired { oldest, .. } if !is_event => {
             Refusal::expired(format!("too old resource version: {wanted} ({oldest})"))
@@ -135,7 +137,8 @@ impl Start {
 /// How long the stream lasts.
 fn lasts(context: &Context<'_>) -> Result<Duration, Refusal> {
     let seconds = ListOptions::read(context.query, true)?.timeout;
-    Ok(seconds.map_or_else(|| LASTS.mul_f64(1.0 + random()), Duration::from_secs))
+    Ok(seconds
+        .map_or_else(|| LASTS.mul_f64(1.0 + random()), |seconds| Duration::from_secs(seconds).min(LONGEST)))
 }
 
 /// A number from 0 to 1.

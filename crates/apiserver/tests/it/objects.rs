@@ -264,3 +264,39 @@ async fn rule_1_4_1_38_every_answer_is_private_and_long_ones_are_zipped_for_thos
         }
     }
 }
+
+/// What a service was given for a change that is refused after all goes back.
+#[tokio::test]
+async fn addresses_of_a_refused_change_are_given_back() {
+    let cluster = cluster().await;
+    let services = "/api/v1/namespaces/default/services";
+    let external =
+        json!({"metadata": {"name": "s"}, "spec": {"type": "ExternalName", "externalName": "example.com"}});
+    assert_eq!(ask(&cluster, Method::POST, services, Some(&external)).await.0, 201);
+    let registration = "/apis/admissionregistration.k8s.io/v1";
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["services"], "operations": ["UPDATE"]});
+    let policy = json!({"metadata": {"name": "no"}, "spec": {
+        "matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false"}],
+    }});
+    let binding =
+        json!({"metadata": {"name": "no"}, "spec": {"policyName": "no", "validationActions": ["Deny"]}});
+    for (plural, object) in
+        [("validatingadmissionpolicies", policy), ("validatingadmissionpolicybindings", binding)]
+    {
+        let (code, said, _) =
+            ask(&cluster, Method::POST, &format!("{registration}/{plural}"), Some(&object)).await;
+        assert_eq!(code, 201, "{said}");
+    }
+    let taken = async || {
+        let (_, list, _) = ask(&cluster, Method::GET, "/apis/networking.k8s.io/v1/ipaddresses", None).await;
+        list["items"].as_array().map(Vec::len)
+    };
+    let before = taken().await;
+    assert!(before.is_some());
+    let inside = json!({"metadata": {"name": "s"}, "spec": {"type": "ClusterIP", "ports": [{"port": 80}]}});
+    for _ in 0..3 {
+        let (code, said, _) = ask(&cluster, Method::PUT, &format!("{services}/s"), Some(&inside)).await;
+        assert_eq!(code, 422, "{said}");
+    }
+    assert_eq!(taken().await, before);
+}

@@ -136,6 +136,25 @@ async fn rule_2_56_how_long_a_pod_takes_to_leave() {
     assert_eq!(ask(&cluster, Method::GET, &format!("{PODS}/bound"), None).await.0, 404);
 }
 
+/// However long somebody grants a pod to leave, there is a last time.
+#[tokio::test]
+async fn rule_2_56_no_pod_takes_longer_than_there_is_time() {
+    let cluster = cluster().await;
+    for (name, own, asked) in [("own", i64::MAX, None), ("asked", 30, Some(i64::MAX))] {
+        let mut body = pod(name);
+        body["spec"]["terminationGracePeriodSeconds"] = json!(own);
+        make(&cluster, PODS, &body).await;
+        bind(&cluster, name).await;
+        let options = asked.map(|asked| json!({"gracePeriodSeconds": asked}));
+        let path = format!("{PODS}/{name}");
+        let (code, leaving, _) = ask(&cluster, Method::DELETE, &path, options.as_ref()).await;
+        assert_eq!((code, &leaving["metadata"]["deletionGracePeriodSeconds"]), (200, &json!(i64::MAX)));
+        let (code, sooner, _) =
+            ask(&cluster, Method::DELETE, &path, Some(&json!({"gracePeriodSeconds": 5}))).await;
+        assert_eq!((code, &sooner["metadata"]["deletionGracePeriodSeconds"]), (200, &json!(5)), "{sooner}");
+    }
+}
+
 /// A pod that has ended is marked and goes at once. Its node sees the mark and may remove it first: whoever asked is
 /// answered all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

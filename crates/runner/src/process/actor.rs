@@ -23,7 +23,7 @@ use tracing::{debug, warn};
 use self::retries::{Attempt, Retries};
 use super::{
     Reachable, Shared,
-    instance::{End, Instance},
+    instance::{End, Instance, LONGEST_GRACE},
     launch::Directories,
     loopback::Address,
     volumes::{self, Volumes},
@@ -286,7 +286,7 @@ impl Actor {
                 None => return again,
             },
         };
-        let grace = ending::grace(&self.pod, &found);
+        let grace = ending::grace(&self.pod, &found).min(LONGEST_GRACE);
         let deadline = Instant::now() + grace;
         match (&self.ending, &found) {
             // A second deletion may have less patience than the first; the time that it grants begins now.

@@ -25,6 +25,8 @@ use crate::{
 
 /// How long outputs may stay open after everything has ended.
 const DRAIN: Duration = Duration::from_secs(2);
+/// Nothing is given longer to end, whatever it asks for.
+pub(super) const LONGEST_GRACE: Duration = Duration::from_secs(365 * 24 * 3600);
 /// What is left at least for the signal if a hook has taken all the time.
 const LEAST: Duration = Duration::from_secs(2);
 
@@ -162,7 +164,7 @@ impl Instance {
 
     /// Stops it: the hook, the signal, and when `grace` is over the end. A later, shorter grace counts.
     pub(super) fn stop(&mut self, grace: Duration, hook: Option<impl Future<Output = ()> + Send + 'static>) {
-        let deadline = Instant::now() + grace;
+        let deadline = Instant::now() + grace.min(LONGEST_GRACE);
         if self.stopping.is_some_and(|earlier| earlier <= deadline) {
             return;
         }

@@ -25,7 +25,7 @@ pub(in crate::admission) fn request(
     let own_kind = (of.group.as_str(), of.version.as_str());
     let kind = |(group, version): (&str, &str)| json!({"group": group, "version": version, "kind": kind});
     let plural = |(group, version): (&str, &str)| json!({"group": group, "version": version, "resource": resource.plural});
-    let is_namespace = resource.group.is_empty() && resource.plural == "namespaces";
+    let is_namespace = resource.is_namespace();
     let namespace = if is_namespace { &request.name } else { request.namespace };
     let mut body = json!({
         "uid": uid,
