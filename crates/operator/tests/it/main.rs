@@ -1,5 +1,6 @@
 //! The operator as a whole.
 
+mod deaths;
 mod definitions;
 mod deploy;
 mod differential;
