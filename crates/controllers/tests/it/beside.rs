@@ -1,4 +1,4 @@
-//! StatefulSets, DaemonSets and the endpoints of services beside the real controllers: kube-controller-manager keeps them
+//! Deployments, StatefulSets, DaemonSets and the endpoints of services beside the real controllers: kube-controller-manager keeps them
 //! on one cluster, our controllers on another, the same happens to both, and after each step they must look the same.
 
 use std::any::Any;
@@ -10,9 +10,9 @@ use std::time::Duration;
 use apiserver::Setup;
 use apiserver::credentials::Credentials;
 use apiserver::serve::Server;
-use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, StatefulSet};
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
-    Endpoints, Event, Node, PersistentVolumeClaim, Pod, Service, ServiceAccount,
+    Endpoints, Event, Node, PersistentVolumeClaim, Pod, ReplicationController, Service, ServiceAccount,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
@@ -29,7 +29,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::cluster::{api, create, eventually, start};
 
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 9] = [
+    "deployment-controller",
+    "replicaset-controller",
+    "replicationcontroller-controller",
     "statefulset-controller",
     "daemonset-controller",
     "endpoints-controller",
@@ -132,6 +135,23 @@ impl World {
         for set in self.listed::<DaemonSet>().await {
             seen.push(json!({"daemons": set["metadata"]["name"], "status": set["status"]}));
         }
+        for deployment in self.listed::<Deployment>().await {
+            let (meta, status) = (&deployment["metadata"], without_times(&deployment["status"]));
+            seen.push(
+                json!({"deployment": meta["name"], "annotations": meta["annotations"], "status": status}),
+            );
+        }
+        for set in self.listed::<ReplicaSet>().await {
+            seen.push(json!({
+                "replicas of": set["metadata"]["ownerReferences"][0]["name"], "annotations": set["metadata"]["annotations"],
+                "image": set["spec"]["template"]["spec"]["containers"][0]["image"],
+                "wanted": set["spec"]["replicas"], "status": without_times(&set["status"]),
+            }));
+        }
+        for controller in self.listed::<ReplicationController>().await {
+            let status = without_times(&controller["status"]);
+            seen.push(json!({"controller": controller["metadata"]["name"], "status": status}));
+        }
         for revision in self.listed::<ControllerRevision>().await {
             let meta = &revision["metadata"];
             let owner = meta["ownerReferences"][0]["kind"].clone();
@@ -183,9 +203,17 @@ impl World {
                 *text = text.replace(&format!("\"name\":\"{name}\""), &format!("\"name\":\"{known}\""));
             }
         }
-        let uid = Regex::new("\"uid\":\"[^\"]*\"").expect("a pattern");
-        let mut texts: Vec<String> =
-            texts.into_iter().map(|text| uid.replace_all(&text, "\"uid\":\"X\"").into_owned()).collect();
+        // How templates are hashed is known to Go alone.
+        let patterns = [
+            ("\"uid\":\"[^\"]*\"", "\"uid\":\"X\""),
+            ("\"pod-template-hash\":\"[^\"]*\"", "\"pod-template-hash\":\"X\""),
+            ("rollout-[a-z0-9]{6,10}\\b", "rollout-X"),
+        ];
+        let patterns = patterns.map(|(pattern, by)| (Regex::new(pattern).expect("a pattern"), by));
+        let replaced = |text: String| {
+            patterns.iter().fold(text, |text, (pattern, by)| pattern.replace_all(&text, *by).into_owned())
+        };
+        let mut texts: Vec<String> = texts.into_iter().map(replaced).collect();
         texts.sort();
         texts
     }
@@ -215,6 +243,17 @@ fn stable(name: &str, generated_from: &Value) -> String {
         Some(chance) => format!("{}X", name.strip_suffix(chance).unwrap_or(name)),
         None => name.to_owned(),
     }
+}
+
+/// A status, without when its conditions came to be so.
+fn without_times(status: &Value) -> Value {
+    let mut status = status.clone();
+    for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+        if let Some(condition) = condition.as_object_mut() {
+            condition.retain(|field, _| !["lastUpdateTime", "lastTransitionTime"].contains(&field.as_str()));
+        }
+    }
+    status
 }
 
 /// Labels, without the hash of a DaemonSet's template.
@@ -276,12 +315,15 @@ where
 async fn sets_daemons_and_endpoints_are_kept_as_the_real_controllers_keep_them() {
     let (Some(theirs), Some(ours)) = tokio::join!(World::theirs(), World::our_controllers()) else { return };
     live(&theirs, &ours).await;
+    rollouts(&theirs, &ours).await;
 }
 
 #[tokio::test]
 async fn real_controllers_do_on_our_server_what_they_do_on_a_real_one() {
     let Some(theirs) = World::theirs().await else { return };
-    live(&theirs, &World::our_server().await).await;
+    let ours = World::our_server().await;
+    live(&theirs, &ours).await;
+    rollouts(&theirs, &ours).await;
 }
 
 async fn live(theirs: &World, ours: &World) {
@@ -360,4 +402,41 @@ async fn live(theirs: &World, ours: &World) {
     alike(theirs, ours, "pods went").await;
     let (real, own) = (theirs.told().await, ours.told().await);
     assert_eq!(own, real, "what was told");
+}
+
+/// Deployments and ReplicationControllers, through everything that a rollout can meet.
+async fn rollouts(theirs: &World, ours: &World) {
+    let both = [theirs, ours];
+    for world in both {
+        let nodes: Api<Node> = Api::all(world.client.clone());
+        let untainted = json!({"spec": {"taints": null}});
+        nodes.patch("simulated", &PatchParams::default(), &Patch::Merge(&untainted)).await.expect("no taint");
+        let deployment = json!({"metadata": {"name": "rollout"}, "spec": {
+            "replicas": 3, "selector": {"matchLabels": {"app": "rollout"}}, "template": template("rollout", "one"),
+        }});
+        create::<Deployment>(&world.client, deployment).await;
+        let controller = json!({"metadata": {"name": "old"}, "spec": {
+            "replicas": 2, "selector": {"app": "old"}, "template": template("old", "one"),
+        }});
+        create::<ReplicationController>(&world.client, controller).await;
+    }
+    alike(theirs, ours, "deployments were made").await;
+    let image = |image: &str| json!({"spec": {"template": template("rollout", image)}});
+    change::<Deployment>(both, "rollout", image("two")).await;
+    change::<ReplicationController>(both, "old", json!({"spec": {"replicas": 0}})).await;
+    alike(theirs, ours, "a new template was rolled out").await;
+    change::<Deployment>(both, "rollout", json!({"spec": {"paused": true, "replicas": 5}})).await;
+    change::<Deployment>(both, "rollout", image("three")).await;
+    alike(theirs, ours, "it was scaled and changed while it was paused").await;
+    change::<Deployment>(both, "rollout", json!({"spec": {"paused": false}})).await;
+    alike(theirs, ours, "it went on").await;
+    change::<Deployment>(both, "rollout", image("one")).await;
+    alike(theirs, ours, "it went back").await;
+    let recreate =
+        json!({"spec": {"strategy": {"type": "Recreate", "rollingUpdate": null}, "revisionHistoryLimit": 1}});
+    change::<Deployment>(both, "rollout", recreate).await;
+    change::<Deployment>(both, "rollout", image("four")).await;
+    alike(theirs, ours, "all were replaced at once, and history was cut").await;
+    change::<Deployment>(both, "rollout", json!({"spec": {"replicas": 0}})).await;
+    alike(theirs, ours, "nothing was wanted any more").await;
 }

@@ -10,5 +10,6 @@ mod guards;
 mod job;
 mod namespace;
 mod node;
+mod pod_gc;
 mod restart;
 mod scheduler;
