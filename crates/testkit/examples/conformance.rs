@@ -10,8 +10,9 @@ use std::{
     collections::BTreeSet,
     env, fs,
     path::{Path, PathBuf},
-    process::ExitCode,
+    process::{Command, ExitCode},
     thread,
+    time::Instant,
 };
 
 use anyhow::Context as _;
@@ -70,6 +71,7 @@ fn main() -> anyhow::Result<ExitCode> {
         eprintln!("{} of {} tests", chosen.len(), names.len());
         return Ok(ExitCode::SUCCESS);
     }
+    let began = Instant::now();
     let outcomes = run(&arguments, &suite, &chosen)?;
     let passed: BTreeSet<String> = outcomes
         .iter()
@@ -94,8 +96,25 @@ fn main() -> anyhow::Result<ExitCode> {
         eprintln!("{broken} failed that are not known to fail");
         return Ok(ExitCode::FAILURE);
     }
-    fs::write(repository().join("docs/conformance.md"), known.page(&names))?;
+    // A page about all tests is written by who ran all of them.
+    if arguments.focus.is_none() && arguments.list.is_none() {
+        let minutes = began.elapsed().as_secs().div_ceil(60);
+        let run = format!(
+            "on {}, at commit {}, in {minutes} minutes",
+            jiff::Timestamp::now().strftime("%Y-%m-%d"),
+            commit()?
+        );
+        fs::write(repository().join("docs/conformance.md"), known.page(&names, &passed, &run))?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is judged, with a mark if it was changed since.
+fn commit() -> anyhow::Result<String> {
+    let arguments = ["describe", "--always", "--dirty", "--exclude=*"];
+    let output = Command::new("git").arg("-C").arg(repository()).args(arguments).output()?;
+    anyhow::ensure!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn choose(arguments: &Arguments, names: &[String], known: &Known) -> anyhow::Result<Vec<String>> {

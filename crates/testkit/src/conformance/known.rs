@@ -74,21 +74,22 @@ impl Known {
         text
     }
 
-    /// The page for people: how many of all tests pass, by group, and why the others do not.
-    pub fn page(&self, names: &[String]) -> String {
+    /// The page for people: how many of all tests passed in a run of them, by group, and why the others do not. `run` says
+    /// which run that was.
+    pub fn page(&self, names: &[String], passed: &BTreeSet<String>, run: &str) -> String {
         let mut groups: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for name in names {
             let (all, passing) = groups.entry(group_of(name)).or_default();
             *all += 1;
-            *passing += usize::from(self.reason(name).is_none());
+            *passing += usize::from(passed.contains(name));
         }
         let (all, passing) =
             groups.values().fold((0, 0), |(all, passing), group| (all + group.0, passing + group.1));
         let mut page = format!(
             "# Conformance\n\n\
-             Of the {all} conformance tests of Kubernetes v1.35, {passing} pass on `ferry cluster --network pods`. They are Kubernetes' own, built \
+             Of the {all} conformance tests of Kubernetes v1.35, {passing} pass on `ferry cluster --network pods`: {run}. They are Kubernetes' own, built \
              unchanged from its module; `cargo run -p testkit --example conformance` runs those that pass, fails if one does not, and \
-             writes this page. Their pods are processes of the machine; their images are directories with the \
+             writes this page if all of them ran. Their pods are processes of the machine; their images are directories with the \
              programs that the real ones have, built from pinned sources or taken from Debian, except that nginx and pause are an \
              agnhost that waits. The tests are run by root; without \
              `--network pods`, pods share the network of their machine, and tests of Services and DNS do not pass.\n\n\
@@ -143,7 +144,9 @@ mod tests {
     fn the_page_counts_by_group() {
         let known = Known::parse(FILE).expect("a file");
         let names = ["[sig-network] A [Conformance]", "[sig-node] B", "[sig-node] C", "[sig-node] D"];
-        let page = known.page(&names.map(str::to_owned));
+        let passed = BTreeSet::from(["[sig-node] D".to_owned()]);
+        let page = known.page(&names.map(str::to_owned), &passed, "yesterday");
+        assert!(page.contains("1 pass on `ferry cluster --network pods`: yesterday."), "{page}");
         assert!(
             page.contains("| sig-network | 0 | 1 |\n| sig-node | 1 | 3 |\n| **all** | **1** | **4** |"),
             "{page}"
