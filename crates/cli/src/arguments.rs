@@ -1,5 +1,6 @@
 //! What `ferry` can be asked. The texts here are its `--help`.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// Multi-cluster batch for Kubernetes.
@@ -262,13 +263,25 @@ pub(crate) struct Operator {
 ///
 /// Exit status: 0 if nothing was found, 1 if something was; then the seeds that show it are printed.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  ferry simulate --seeds 1000\n  RUST_LOG=info ferry simulate --seed 42")]
+#[command(
+    after_help = "Example:\n  ferry simulate --seeds 1000\n  ferry simulate --seeds 1000 --seed 5000\n  \
+                        RUST_LOG=info ferry simulate --seed 42"
+)]
 pub(crate) struct Simulate {
-    /// How many seeds, from 0.
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    pub(crate) seeds: u64,
+    /// How many seeds [default: 100, or 1 with --seed].
+    #[arg(long, value_name = "N")]
+    pub(crate) seeds: Option<u64>,
 
-    /// This seed alone.
-    #[arg(long, value_name = "S", conflicts_with = "seeds")]
+    /// The first seed, and the only one unless --seeds says otherwise [default: 0].
+    #[arg(long, value_name = "S")]
     pub(crate) seed: Option<u64>,
+}
+
+impl Simulate {
+    /// All seeds.
+    pub(crate) fn range(&self) -> Range<u64> {
+        let first = self.seed.unwrap_or(0);
+        let number = self.seeds.unwrap_or(if self.seed.is_some() { 1 } else { 100 });
+        first..first.saturating_add(number)
+    }
 }

@@ -31,6 +31,36 @@ fn architecture_names_every_crate_and_only_those() {
     assert_eq!(named, crates());
 }
 
+/// Whoever follows a Job by the table finds what it names.
+#[test]
+fn a_job_s_way_leads_through_functions_that_exist() {
+    let text = std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let table = text.split("```").nth(1).expect("the table");
+    let mut steps = 0;
+    for line in table.lines().filter(|line| !line.trim().is_empty()) {
+        let [number, place, function] = line.split_whitespace().take(3).collect::<Vec<_>>()[..] else {
+            panic!("{line:?} is no step");
+        };
+        steps += 1;
+        assert_eq!(number, steps.to_string(), "{line}");
+        let (name, rest) = place.split_once('/').unwrap_or_else(|| panic!("{place} is in no crate"));
+        let path = workspace().join("crates").join(name).join("src").join(rest);
+        assert!(path.exists(), "{place} does not exist");
+        // Where there are many, the table does not name one.
+        let named = function.trim_end_matches('…');
+        if !named.is_empty() {
+            let source = std::fs::read_to_string(&path).unwrap_or_default();
+            let module = std::fs::read_to_string(path.join("mod.rs")).unwrap_or_default();
+            let is_there = |source: &str| {
+                let ends: &[&str] = if named == function { &["(", "<"] } else { &[""] };
+                ends.iter().any(|end| source.contains(&format!("fn {named}{end}")))
+            };
+            assert!(is_there(&source) || is_there(&module), "{place} has no function {function}");
+        }
+    }
+    assert!(steps > 20, "the table was read: {steps} steps");
+}
+
 /// What rules may not depend on: runtimes, clients, clocks and randomness.
 const FORBIDDEN: [&str; 12] = [
     "tokio",

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{Api, ListParams, ObjectMeta, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -149,6 +149,41 @@ async fn what_its_controllers_count_is_told() {
         wanted.iter().all(|line| told.lines().any(|told| told == *line)).then_some(())
     })
     .await;
+}
+
+/// The nodes that were asked for, pods of the images that were named, and all controllers but one.
+#[tokio::test]
+async fn a_cluster_is_made_of_what_was_asked_for() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let kubeconfig = dir.path().join("config");
+    let path = kubeconfig.to_str().expect("a plain path");
+    let common = ["--ephemeral", "--kubeconfig", path, "--nodes", "3", "--controllers", "*,-job"];
+    let process = ["--runtime", "process", "--image", "tools/*=/bin/sh"];
+    for runtime in [&process[..], &["--runtime", "simulated"]] {
+        let (_ferry, _) = Ferry::start(&[&common[..], runtime].concat());
+        let client = client(&kubeconfig).await;
+        let jobs: Api<Job> = Api::default_namespaced(client.clone());
+        let container = json!({"name": "main", "image": "tools/sh:1", "args": ["-c", "exit 0"]});
+        jobs.create(&PostParams::default(), &job(None, &container)).await.expect("created");
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        let pod = json!({
+            "metadata": {"name": "alone"}, "spec": {"restartPolicy": "Never", "containers": [container]},
+        });
+        let pod: Pod = serde_json::from_value(pod).expect("a pod");
+        pods.create(&PostParams::default(), &pod).await.expect("created");
+        let node = eventually("the pod succeeds", async || {
+            let pod = pods.get("alone").await.expect("a pod");
+            let succeeded = pod.status.as_ref()?.phase.as_deref() == Some("Succeeded");
+            pod.spec?.node_name.filter(|_| succeeded)
+        })
+        .await;
+        let nodes: Api<Node> = Api::all(client.clone());
+        let nodes = nodes.list(&ListParams::default()).await.expect("nodes").items;
+        let names: Vec<&str> = nodes.iter().filter_map(|node| node.metadata.name.as_deref()).collect();
+        assert!(names.len() == 3 && names.contains(&node.as_str()), "{node} of {names:?}");
+        let all = pods.list(&ListParams::default()).await.expect("pods").items;
+        assert_eq!(all.len(), 1, "nobody makes pods for Jobs");
+    }
 }
 
 /// A cluster that keeps nothing leaves nothing: neither when it is told to stop, nor once the next one has started.

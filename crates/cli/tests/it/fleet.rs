@@ -35,6 +35,18 @@ fn the_demonstration_ends_as_it_should() {
     assert!(stderr.contains("1 failed"), "the flaky Job failed once: {stderr}");
 }
 
+/// Who has no time for it hears so by the exit status, and nothing of it stays.
+#[test]
+fn a_demonstration_that_does_not_end_in_time_fails() {
+    let (home, temporary) =
+        (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let said =
+        said(command(home.path()).args(["demo", "--timeout", "1"]).env("TMPDIR", temporary.path()), "");
+    said.refused(1, "not everything ended as it should within 1 s", "--timeout");
+    let left: Vec<_> = std::fs::read_dir(temporary.path()).expect("a directory").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
 /// A running `ferry up`, killed with -9 when it is dropped.
 struct Up(Child);
 
