@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-fn workspace() -> PathBuf {
+pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 

@@ -9,6 +9,7 @@ mod dependencies;
 mod docs;
 mod fleet;
 mod operator;
+mod rules;
 mod terminal;
 mod verbs;
 mod watching;
