@@ -16,6 +16,7 @@ use kube::{Client, Config};
 use crate::failure::{Code, Failure, Hint as _};
 use crate::kubeconfig;
 use crate::names;
+use crate::place;
 use crate::shell;
 use crate::up;
 
@@ -81,7 +82,7 @@ impl Manager {
         let noted = self.context.as_deref().and_then(|it| kubeconfig::nodes_of(&self.kubeconfig, it));
         match noted {
             Some(nodes) => vec![nodes],
-            None => self.files.iter().filter_map(|file| file.parent()).map(up::nodes_in).collect(),
+            None => self.files.iter().filter_map(|file| file.parent()).map(place::nodes_in).collect(),
         }
     }
 }
@@ -149,7 +150,7 @@ impl Options {
 
     /// What `ferry up` wrote, unless a context is asked for that is elsewhere.
     fn of_own_fleet(&self) -> anyhow::Result<Option<(Kubeconfig, Vec<PathBuf>)>> {
-        let path = up::default_data().ok().map(|data| up::kubeconfig_in(&data));
+        let path = up::default_data().ok().map(|data| place::kubeconfig_in(&data));
         let Some(path) = path.filter(|path| path.exists()) else { return Ok(None) };
         let read = read_from(&path)?;
         let has = |name: &String| read.0.contexts.iter().any(|context| context.name == *name);

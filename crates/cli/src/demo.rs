@@ -17,6 +17,7 @@ use crate::arguments;
 use crate::failure::Code;
 use crate::live::Live;
 use crate::output::{self, Cell, Table, Tone};
+use crate::place::Place;
 use crate::process;
 use crate::shell;
 use crate::up;
@@ -33,13 +34,13 @@ pub(crate) fn run(arguments: &arguments::Demo) -> anyhow::Result<ExitCode> {
     process::serve(async {
         let stopped = process::stopped()?;
         tokio::pin!(stopped);
-        let scratch = up::scratch()?;
+        let place = Place::scratch()?;
         let begin = Instant::now();
         let settings = Settings {
             workers: vec!["east".to_owned(), "west".to_owned()],
-            data: Some(scratch.path().join("data")),
+            data: Some(place.directory().join("data")),
             port_base: 0,
-            runtime: Runtime::Processes(scratch.path().join("nodes")),
+            runtime: Runtime::Processes(place.nodes()),
             quota: up::quota(),
             kept_logs: fleet::KEPT_LOGS,
         };
@@ -52,6 +53,7 @@ pub(crate) fn run(arguments: &arguments::Demo) -> anyhow::Result<ExitCode> {
             shown = show(&fleet, Duration::from_secs(arguments.timeout)) => Some(shown),
         };
         fleet.stop().await;
+        place.leave()?;
         let Some(shown) = shown else { return Ok(Code::Interrupted.into()) };
         tell(&shown?)
     })

@@ -31,6 +31,7 @@ mod manifest;
 mod names;
 mod operator;
 mod output;
+mod place;
 mod pods;
 mod process;
 mod quota;

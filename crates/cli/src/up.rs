@@ -10,6 +10,7 @@ use crate::arguments::{self, PodRuntime};
 use crate::failure::{Code, Failure, Hint as _};
 use crate::kubeconfig;
 use crate::output;
+use crate::place::Place;
 use crate::process;
 
 /// How many workers there are if nobody says.
@@ -19,16 +20,15 @@ const WORKERS: usize = 2;
 pub(crate) fn run(arguments: &arguments::Up) -> anyhow::Result<ExitCode> {
     process::serve(async {
         let stopped = process::stopped()?;
-        let scratch = scratch()?;
         let data = match (&arguments.data, arguments.ephemeral) {
             (Some(data), _) => Some(data.clone()),
             (None, true) => None,
             (None, false) => Some(default_data()?),
         };
-        let settings = settings(arguments, data.clone(), scratch.path())?;
+        let place = Place::of(data.as_deref())?;
+        let settings = settings(arguments, data, &place)?;
         expect_ports(&settings)?;
-        let path = arguments.kubeconfig.clone();
-        let path = path.unwrap_or_else(|| kubeconfig_in(data.as_deref().unwrap_or(scratch.path())));
+        let path = arguments.kubeconfig.clone().unwrap_or_else(|| place.kubeconfig());
         let path = std::path::absolute(&path).unwrap_or(path);
         if arguments.kubeconfig.is_some() {
             kubeconfig::expect_writable(&path, &contexts(&settings), arguments.merge)?;
@@ -36,8 +36,7 @@ pub(crate) fn run(arguments: &arguments::Up) -> anyhow::Result<ExitCode> {
         let fleet = advised(Fleet::start(&settings).await, "--port-base")?;
         let mut config = fleet.kubeconfig();
         if let Runtime::Processes(nodes) = &settings.runtime {
-            let nodes = std::path::absolute(nodes).unwrap_or_else(|_| nodes.clone());
-            kubeconfig::note_nodes(&mut config, &nodes);
+            kubeconfig::note_nodes(&mut config, nodes);
         }
         let told = kubeconfig::write(&path, &config, arguments.merge);
         if told.is_ok() {
@@ -45,6 +44,7 @@ pub(crate) fn run(arguments: &arguments::Up) -> anyhow::Result<ExitCode> {
             stopped.await;
         }
         fleet.stop().await;
+        place.leave()?;
         told.hint("--kubeconfig FILE says where to write it")?;
         Ok(ExitCode::SUCCESS)
     })
@@ -97,17 +97,16 @@ pub(crate) fn advised<T>(started: Result<T, fleet::Error>, port: &str) -> anyhow
         }
         Err(E::Serve { .. }) => format!("another {port}, or 0 for any free one; or stop who listens there"),
         Err(E::Name { .. } | E::NoWorkers) => "--worker NAME, once for each, or --workers N".to_owned(),
-        _ => return Ok(started?),
+        Err(E::Signer { .. } | E::Prepare { .. } | E::Definitions { .. } | E::LayOut { .. }) => {
+            "what it has kept may be damaged, or changed so that it is in the way; --data DIR begins anew elsewhere"
+                .to_owned()
+        }
+        Ok(_) => return Ok(started?),
     };
     started.hint(hint)
 }
 
-/// A directory that goes with this process.
-pub(crate) fn scratch() -> anyhow::Result<tempfile::TempDir> {
-    tempfile::Builder::new().prefix("ferry-").tempdir().context("failed to make a temporary directory")
-}
-
-fn settings(arguments: &arguments::Up, data: Option<PathBuf>, scratch: &Path) -> anyhow::Result<Settings> {
+fn settings(arguments: &arguments::Up, data: Option<PathBuf>, place: &Place) -> anyhow::Result<Settings> {
     let there = data.as_deref().map(workers_in).unwrap_or_default();
     let workers = match arguments.workers {
         None if arguments.worker.is_empty() && !there.is_empty() => there.clone(),
@@ -115,7 +114,7 @@ fn settings(arguments: &arguments::Up, data: Option<PathBuf>, scratch: &Path) ->
         count => (1..=count.unwrap_or(WORKERS)).map(|i| format!("worker{i}")).collect(),
     };
     if let Some(missing) = there.iter().find(|name| !workers.contains(name)) {
-        let data = data.as_deref().unwrap_or(scratch).display();
+        let data = place.directory().display();
         let message = format!("worker {missing} is in {data}, and would not run: its Jobs would wait for it");
         let hint = format!(
             "without --worker and --workers all that are there run; to do without {missing}: ferry drain {missing}, \
@@ -124,7 +123,7 @@ fn settings(arguments: &arguments::Up, data: Option<PathBuf>, scratch: &Path) ->
         return Err(Failure::new(Code::Error, message).hint(hint).into());
     }
     let runtime = match arguments.runtime {
-        PodRuntime::Process => Runtime::Processes(nodes_in(data.as_deref().unwrap_or(scratch))),
+        PodRuntime::Process => Runtime::Processes(place.nodes()),
         PodRuntime::Simulated => Runtime::Simulated,
     };
     let (port_base, kept_logs) = (arguments.port_base, arguments.kept_logs);
@@ -147,20 +146,10 @@ pub(crate) fn quota() -> Quota {
     Quota { cpu: "8".to_owned(), memory: "16Gi".to_owned() }
 }
 
-/// The kubeconfig of a fleet, beside its data.
-pub(crate) fn kubeconfig_in(data: &Path) -> PathBuf {
-    data.join("kubeconfig")
-}
-
-/// The files of a fleet's nodes, beside its data.
-pub(crate) fn nodes_in(data: &Path) -> PathBuf {
-    data.join("nodes")
-}
-
 /// Where a user's programs keep their data.
 pub(crate) fn default_data() -> anyhow::Result<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = set("XDG_DATA_HOME").or_else(|| set("HOME").map(|home| home.join(".local/share")));
-    let home = home.context("found no place for data: set --data, HOME or XDG_DATA_HOME")?;
-    Ok(home.join("ferry"))
+    let found = home.map(|home| home.join("ferry")).context("found no place for data");
+    found.hint("--data DIR names one, --ephemeral does without; else HOME or XDG_DATA_HOME have to be set")
 }

@@ -1,7 +1,6 @@
 //! What keeps a cluster or a fleet from starting.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 /// Why a cluster or a fleet did not start.
 #[derive(Debug, thiserror::Error)]
@@ -47,14 +46,6 @@ pub enum Error {
         address: SocketAddr,
         /// What went wrong.
         source: apiserver::serve::Error,
-    },
-    /// A kubeconfig could not be written.
-    #[error("failed to write the kubeconfig {path}")]
-    Kubeconfig {
-        /// Where.
-        path: PathBuf,
-        /// What went wrong.
-        source: apiserver::credentials::Error,
     },
     /// Its nodes could not be started.
     #[error("failed to start the nodes of cluster {cluster}")]

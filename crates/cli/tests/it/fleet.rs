@@ -6,10 +6,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, Config};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::verbs::{command, job as job_of, said};
@@ -162,6 +164,78 @@ async fn a_fleet_is_kept_through_kill_9() {
     assert_eq!(uid(before), uid(after), "what ran goes on, and is not started anew");
     let kept = jobs(data.path(), "ferry-manager").await.get("kept").await.expect("it is still there");
     assert_eq!(kept.status.and_then(|status| status.succeeded), Some(1));
+}
+
+/// A worker that was joined keeps the credentials that it gave for that, and is found on whatever port it is served.
+#[tokio::test]
+async fn a_worker_that_was_joined_is_found_on_other_ports() {
+    let home = tempfile::tempdir().expect("a directory");
+    let start = |port: u16| {
+        let mut up = command(home.path());
+        up.args(["up", "--worker", "east", "--runtime", "simulated", "--port-base", &port.to_string()]);
+        Up::run(up)
+    };
+    let run = |arguments: &[&str]| said(command(home.path()).args(arguments), "").expect(0);
+    let kubeconfig = async || -> Value {
+        let config = Kubeconfig::read_from(home.path().join("ferry/kubeconfig")).expect("a kubeconfig");
+        let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
+        let client = Client::try_from(config.expect("a config")).expect("a client");
+        let secrets: Api<Secret> = Api::namespaced(client, "kueue-system");
+        let data = secrets.get("east-kubeconfig").await.expect("a Secret").data.expect("data");
+        serde_json::from_slice(&data["kubeconfig"].0).expect("a kubeconfig")
+    };
+    let fleet = start(0);
+    assert!(run(&["join", "ferry-east", "--name", "east"]).ends_with("east is connected\n"));
+    let before = kubeconfig().await;
+    drop(fleet);
+
+    let base = free_ports();
+    let _again = start(base);
+    let after = kubeconfig().await;
+    assert_eq!(after["clusters"][0]["cluster"]["server"], format!("https://127.0.0.1:{}", base + 1));
+    assert_eq!(after["users"], before["users"]);
+    assert!(run(&["doctor", "-v"]).contains("the credentials for worker east suffice"));
+    let shown = run(&["clusters"]);
+    assert!(shown.lines().any(|line| line.starts_with("east   Connected")), "{shown}");
+}
+
+/// What keeps nothing leaves nothing: neither when it is told to stop, nor once the next one has started.
+#[test]
+fn an_ephemeral_fleet_leaves_nothing() {
+    let (home, temporary) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("another"));
+    let left = || {
+        let entries = std::fs::read_dir(temporary.path()).expect("entries");
+        entries.map(|entry| entry.expect("an entry").file_name()).collect::<Vec<_>>()
+    };
+    // The demonstration is killed on its way.
+    let mut demo = command(home.path());
+    demo.arg("demo").env("TMPDIR", temporary.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut demo = demo.spawn().expect("ferry starts");
+    let lines = BufReader::new(demo.stderr.take().expect("piped")).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.contains("are up after")), "ferry demo ended");
+    drop(Up(demo));
+    assert_eq!(left().len(), 1, "{:?}", left());
+
+    let start = || {
+        let mut up = command(home.path());
+        up.args(["up", "--ephemeral", "--workers", "1"]).env("TMPDIR", temporary.path());
+        Up::run(up)
+    };
+    let before = left();
+    drop(start()); // killed as well
+    assert_eq!(left().len(), 1, "what the one before left is gone: {:?}", left());
+    assert_ne!(left(), before);
+    let mut last = start();
+    assert_eq!(left().len(), 1, "{:?}", left());
+    kill_process(Pid::from_child(&last.0), Signal::TERM).expect("a signal");
+    assert!(last.0.wait().expect("it ends").success());
+    assert_eq!(left().len(), 0, "{:?}", left());
+
+    // Nor does one that cannot start.
+    let mut astray = command(home.path());
+    astray.args(["up", "--ephemeral", "--workers", "0"]).env("TMPDIR", temporary.path());
+    said(&mut astray, "").refused(2, "at least one worker", "--worker NAME");
+    assert_eq!(left().len(), 0, "{:?}", left());
 }
 
 /// What keeps a fleet from starting is said with what to do about it, and nothing goes on running.

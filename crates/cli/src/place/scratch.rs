@@ -1,33 +1,30 @@
-//! Where a cluster that keeps nothing has its files. They go when it stops; and if it was killed, with the next one that
-//! starts: a directory whose lock nobody holds is nobody's.
+//! Where clusters that keep nothing have their files. They go when they stop; and if they were killed, with the next ones
+//! that start: a directory whose lock nobody holds is nobody's.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
-
+use super::nodes_in;
 use crate::output;
 
 /// What the directories of all of them are called first.
-const PREFIX: &str = "ferry-cluster-";
+const PREFIX: &str = "ferry-scratch-";
 /// Locked for as long as its process lives.
 const LOCK: &str = "lock";
-/// The directories of its nodes are in this one.
-const NODES: &str = "nodes";
 
-/// A directory of this process.
-pub(super) struct Scratch {
+/// A directory of this process, removed with it.
+pub(crate) struct Scratch {
     directory: PathBuf,
     _lock: File,
 }
 
 impl Scratch {
     /// Makes one among temporary files, and removes those of processes that are no more.
-    pub(super) fn make() -> anyhow::Result<Scratch> {
+    pub(super) fn make() -> io::Result<Scratch> {
         let all = std::env::temp_dir();
         sweep(&all);
-        Scratch::make_in(&all).context("failed to make a temporary directory")
+        Scratch::make_in(&all)
     }
 
     fn make_in(all: &Path) -> io::Result<Scratch> {
@@ -42,20 +39,22 @@ impl Scratch {
         Ok(Scratch { directory, _lock: lock })
     }
 
-    /// Where a node has its files.
-    pub(super) fn node(&self, name: &str) -> PathBuf {
-        self.directory.join(NODES).join(name)
-    }
-
-    /// Where it says how it is reached.
-    pub(super) fn kubeconfig(&self) -> PathBuf {
-        self.directory.join("kubeconfig")
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Removes everything. Blocks.
-    pub(super) fn remove(self) -> anyhow::Result<()> {
-        let directory = &self.directory;
-        remove(directory).with_context(|| format!("failed to remove {}", directory.display()))
+    pub(super) fn remove(self) -> io::Result<()> {
+        remove(&self.directory)
+    }
+}
+
+/// What did not come to its end leaves nothing either.
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if self.directory.exists() {
+            told(&self.directory, remove(&self.directory));
+        }
     }
 }
 
@@ -67,16 +66,21 @@ fn sweep(all: &Path) {
         let lock = File::open(directory.join(LOCK));
         // One that we may not read is another user's.
         let Some(lock) = lock.ok().filter(|lock| lock.try_lock().is_ok()) else { continue };
-        if let Err(error) = remove(&directory) {
-            let directory = directory.display();
-            output::note(format!("failed to remove {directory}, which a cluster left behind: {error}"));
-        }
+        told(&directory, remove(&directory));
         drop(lock); // not before: nobody else needs to try
     }
 }
 
+/// Says what is left behind, where that is all that can be done about it.
+fn told(directory: &Path, removed: io::Result<()>) {
+    if let Err(error) = removed {
+        output::note(format!("note: {} is left behind: {error}", directory.display()));
+    }
+}
+
+/// Removes a directory, and before that what the pods of its nodes have elsewhere.
 fn remove(directory: &Path) -> io::Result<()> {
-    match fs::read_dir(directory.join(NODES)) {
+    match fs::read_dir(nodes_in(directory)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         nodes => nodes?.try_for_each(|node| runner::remove(&node?.path()))?,
     }
@@ -90,21 +94,24 @@ mod tests {
     #[test]
     fn what_a_dead_process_left_goes_with_the_next_start() {
         let all = tempfile::tempdir().expect("a directory");
-        let (living, dead) = (Scratch::make_in(all.path()), Scratch::make_in(all.path()));
-        let (living, dead) = (living.expect("one"), dead.expect("another"));
+        let living = Scratch::make_in(all.path()).expect("one");
+        // As when its process is killed.
+        let dead = all.path().join(format!("{PREFIX}dead"));
+        fs::create_dir(&dead).and_then(|()| File::create_new(dead.join(LOCK))).expect("another");
         let uid = format!("scratch-test-{}", std::process::id());
         let in_memory = Path::new("/dev/shm").join(format!("ferry-{uid}"));
         fs::create_dir_all(&in_memory).expect("a volume in memory");
-        fs::create_dir_all(dead.node("n").join("pods").join(&uid)).expect("a pod");
-        fs::create_dir_all(living.node("n")).expect("a node");
-        fs::create_dir(all.path().join("ferry-cluster-of-another")).expect("a directory");
-        let was = dead.directory.clone();
-        drop(dead); // as when its process is killed
+        let node = |of: &Path| nodes_in(of).join("n");
+        fs::create_dir_all(node(&dead).join("pods").join(&uid)).expect("a pod");
+        fs::create_dir_all(node(living.directory())).expect("a node");
+        let without_lock = all.path().join(format!("{PREFIX}of-another"));
+        fs::create_dir(&without_lock).expect("a directory");
         sweep(all.path());
-        assert!(!was.exists() && !in_memory.exists());
-        assert!(living.node("n").exists(), "it is somebody's");
-        assert!(all.path().join("ferry-cluster-of-another").exists(), "without a lock it is none of these");
+        assert!(!dead.exists() && !in_memory.exists());
+        assert!(node(living.directory()).exists(), "it is somebody's");
+        assert!(without_lock.exists(), "without a lock it is none of these");
         living.remove().expect("removed");
+        drop(Scratch::make_in(all.path()).expect("one that does not come to its end"));
         assert_eq!(fs::read_dir(all.path()).expect("entries").count(), 1);
     }
 }
