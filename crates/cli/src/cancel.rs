@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let gone = match arguments.timeout {
             None => gone.await?,
             Some(timeout) => {
-                let late = |_| wait::too_long(timeout).hint("ferry describe JOB shows what is left of it");
+                let late = |_| wait::too_long(timeout, "ferry describe JOB shows what is left of it");
                 tokio::time::timeout(timeout, gone).await.map_err(late)??
             }
         };

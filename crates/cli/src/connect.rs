@@ -28,6 +28,10 @@ pub(crate) use worker::within;
 /// What helps whose kubeconfig cannot be read.
 const WHICH_FILE: &str = "--kubeconfig and KUBECONFIG say which file to use";
 
+/// What helps whose kubeconfig can be read, and not used.
+pub(crate) const WHAT_IS_WRONG: &str =
+    "look at the server, certificates and keys that it names: one of them cannot be used";
+
 /// Which management cluster is meant, and which namespace.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Which cluster")]
@@ -103,7 +107,7 @@ impl Options {
                 return no_context(wanted, &contexts);
             }
             let message = format!("failed to use the kubeconfig: {}", reconcile::chain(&error));
-            let hint = names::hint("contexts", "", &contexts, "there is no context in it");
+            let hint = if contexts.is_empty() { WHICH_FILE } else { WHAT_IS_WRONG };
             Failure::new(Code::Error, message).hint(hint)
         })?;
         self.connect(config, kubeconfig, files)
@@ -121,7 +125,8 @@ impl Options {
             Some(name) => Source::Context { name: name.clone(), files: files.clone() },
             None => Source::Pod,
         };
-        let client = way::client(config, source, way::ANSWER).context("failed to prepare a client")?;
+        let client = way::client(config, source, way::ANSWER).context("failed to prepare a client");
+        let client = client.hint(WHAT_IS_WRONG)?;
         let operator_namespace = self.operator_namespace.clone();
         Ok(Manager { client, namespace, operator_namespace, context, files, kubeconfig })
     }

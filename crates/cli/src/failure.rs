@@ -2,13 +2,17 @@
 //!
 //! A verb returns `anyhow::Result<ExitCode>`. Where it knows what helps, it says so: [`Failure::new`] for something of its
 //! own, [`Hint::hint`] on any result. [`report`] is called once, in `main`; it also knows what the usual answers of an API
-//! server mean, so that no verb has to.
+//! server mean, so that no verb has to, and says how to learn more where nobody knows what helps.
 
 use std::fmt;
+use std::io;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
+use kube::core::Status;
+
 use crate::connect::Unreachable;
-use crate::output;
+use crate::output::{self, Palette};
 
 /// What an exit status means. The numbers are part of the interface; `ferry --help` lists them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,22 +48,37 @@ Exit status:
   5    the cluster does not let this user do it
   130  interrupted; what runs clusters or the operator ends with 0 when it is told to stop";
 
+/// What to do about wrong arguments.
+const HELP: &str = "--help shows what can be given, with examples";
+/// What to do where nobody knows what helps.
+const MORE: &str =
+    "RUST_LOG=debug shows how it came to this; if it is a mistake of ours, please tell us with that";
+
 /// A failure with what to do about it.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: Code,
     message: String,
-    hint: Option<String>,
+    hint: String,
+}
+
+/// What failed. It is no [`Failure`] before it says what to do about it.
+#[must_use]
+pub(crate) struct Failed {
+    code: Code,
+    message: String,
 }
 
 impl Failure {
-    pub(crate) fn new(code: Code, message: impl Into<String>) -> Failure {
-        Failure { code, message: message.into(), hint: None }
+    #[expect(clippy::new_ret_no_self, reason = "what helps is not forgotten if it cannot be left out")]
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Failed {
+        Failed { code, message: message.into() }
     }
+}
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
-        self.hint = Some(hint.into());
-        self
+impl Failed {
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Failure {
+        Failure { code: self.code, message: self.message, hint: hint.into() }
     }
 }
 
@@ -97,11 +116,10 @@ impl<T, E: Into<anyhow::Error>> Hint<T> for Result<T, E> {
     ) -> anyhow::Result<T> {
         self.map_err(|error| {
             let error = error.into();
-            let given = error.downcast_ref::<Failure>().is_some_and(|failure| failure.hint.is_some());
-            if given || !helps(&error) {
+            if error.is::<Failure>() || !helps(&error) {
                 return error;
             }
-            Failure { code: code_of(&error), message: text(&error), hint: Some(hint.into()) }.into()
+            Failure::new(code_of(&error), text(&error)).hint(hint).into()
         })
     }
 }
@@ -113,10 +131,22 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     output::note(format!("error: {}", text(error)));
-    if let Some(hint) = hint_of(error) {
-        output::note(format!("hint: {hint}"));
-    }
+    output::note(format!("hint: {}", hint_of(error)));
     code_of(error).into()
+}
+
+/// Says what is wrong with the arguments, or what was asked for in place of a verb, and ends.
+pub(crate) fn usage(error: &clap::Error) -> ! {
+    let is_wrong = error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if !is_wrong {
+        error.exit();
+    }
+    let said = error.render();
+    let said = if Palette::stderr().is_coloured() { said.ansi().to_string() } else { said.to_string() };
+    // The last word is ours, as it is of every other error.
+    let said = said.split("For more information").next().unwrap_or_default().trim_end();
+    output::note(format!("{said}\n\nhint: {HELP}"));
+    std::process::exit(Code::Error as i32)
 }
 
 /// An error and what caused it, in one line, in the words of whoever said it first.
@@ -138,22 +168,58 @@ pub(crate) fn code_of(error: &anyhow::Error) -> Code {
 }
 
 /// What to do about it, as far as that can be told from the error alone.
-fn hint_of(error: &anyhow::Error) -> Option<String> {
+fn hint_of(error: &anyhow::Error) -> String {
     if let Some(failure) = error.downcast_ref::<Failure>() {
         return failure.hint.clone();
     }
-    let hint = match status_of(error) {
-        Some(401) => "the cluster does not know this user: check the kubeconfig, --context, or log in again",
-        _ if is_forbidden(error) => {
+    if let Some(unreachable) = unreachable(error) {
+        return unreachable.hint();
+    }
+    let hint = match answer_of(error) {
+        Some(_) if is_forbidden(error) => {
             "ask an administrator of the cluster for the permission that is named above"
         }
-        _ => return unreachable(error).map(Unreachable::hint),
+        Some(status) => of_answer(status),
+        None => error.chain().find_map(|it| it.downcast_ref::<io::Error>()).map_or(MORE, of_file),
     };
-    Some(hint.to_owned())
+    hint.to_owned()
+}
+
+/// What to do about an answer of an API server.
+fn of_answer(status: &Status) -> &'static str {
+    match status.code {
+        401 => "the cluster does not know this user: check the kubeconfig, --context, or log in again",
+        403 => {
+            "a policy or a quota refuses it, whoever asks: change what is named above, or ask who set it up"
+        }
+        404 => {
+            "--context and -n choose another cluster and namespace; ferry doctor says what a cluster lacks"
+        }
+        409 => "somebody else changed it at the same time: do it again",
+        400 | 422 => "change what is named above",
+        429 | 500.. => {
+            "the API server is busy or not well: do it again later; kubectl get --raw '/readyz?verbose' says more"
+        }
+        _ => MORE,
+    }
+}
+
+/// What to do about files.
+fn of_file(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "is the path right?",
+        io::ErrorKind::PermissionDenied => {
+            "this user may not: choose another file, or change its permissions"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "make room on the disk, or write elsewhere"
+        }
+        _ => MORE,
+    }
 }
 
 /// What an API server answered.
-fn answer_of(error: &anyhow::Error) -> Option<&kube::core::Status> {
+fn answer_of(error: &anyhow::Error) -> Option<&Status> {
     error.chain().find_map(|it| match it.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) => Some(&**status),
         _ => None,
@@ -206,7 +272,6 @@ fn unreachable(error: &anyhow::Error) -> Option<&Unreachable> {
 mod tests {
     use super::*;
     use anyhow::Context as _;
-    use kube::core::Status;
 
     fn answer(code: u16) -> anyhow::Error {
         said(code, "jobs \"a\" is forbidden: User \"b\" cannot get resource")
@@ -234,7 +299,33 @@ mod tests {
             "admission webhook \"vjob.kb.io\" denied the request: field is immutable",
             "pods \"a\" is forbidden: exceeded quota: small, requested: cpu=2",
         ] {
-            assert_eq!((code_of(&said(403, message)), hint_of(&said(403, message))), (Code::Error, None));
+            assert_eq!(code_of(&said(403, message)), Code::Error);
+            assert!(hint_of(&said(403, message)).starts_with("a policy or a quota refuses it"), "{message}");
+        }
+    }
+
+    /// Whoever knows no better says at least how to learn more.
+    #[test]
+    fn every_error_says_what_to_do() {
+        let file =
+            |kind: io::ErrorKind| anyhow::Error::from(io::Error::from(kind)).context("failed to read a");
+        for (error, hint) in [
+            (said(400, "unable to parse requirement"), "change what is named above"),
+            (said(401, "Unauthorized"), "log in again"),
+            (answer(403), "ask an administrator"),
+            (said(404, "the server could not find the requested resource"), "ferry doctor"),
+            (said(409, "the object has been modified"), "do it again"),
+            (said(422, "spec.template: Required value"), "change what is named above"),
+            (said(429, "too many requests"), "later"),
+            (said(503, "apiserver is shutting down"), "/readyz"),
+            (said(418, "no coffee"), "RUST_LOG=debug"),
+            (file(io::ErrorKind::NotFound), "is the path right?"),
+            (file(io::ErrorKind::PermissionDenied), "permissions"),
+            (file(io::ErrorKind::StorageFull), "make room"),
+            (file(io::ErrorKind::InvalidData), "RUST_LOG=debug"),
+            (anyhow::anyhow!("something else"), "RUST_LOG=debug"),
+        ] {
+            assert!(hint_of(&error).contains(hint), "{}: {}", text(&error), hint_of(&error));
         }
     }
 
@@ -252,14 +343,13 @@ mod tests {
     fn a_hint_keeps_the_exit_status_and_the_first_hint_counts() {
         let hinted = Err::<(), _>(answer(404)).hint("look with ferry get jobs").expect_err("an error");
         assert_eq!(code_of(&hinted), Code::NotFound);
-        assert_eq!(hint_of(&hinted).as_deref(), Some("look with ferry get jobs"));
+        assert_eq!(hint_of(&hinted), "look with ferry get jobs");
         let twice = Err::<(), _>(hinted).hint("another").expect_err("an error");
-        assert_eq!(hint_of(&twice).as_deref(), Some("look with ferry get jobs"));
+        assert_eq!(hint_of(&twice), "look with ferry get jobs");
         // Who knows more is heard before what the error alone says, and only about what he knows.
         let known = Err::<(), _>(answer(403)).hint_if(is_forbidden, "another context").expect_err("an error");
-        assert_eq!((hint_of(&known).as_deref(), code_of(&known)), (Some("another context"), Code::Forbidden));
+        assert_eq!((hint_of(&known).as_str(), code_of(&known)), ("another context", Code::Forbidden));
         let other = Err::<(), _>(answer(403)).hint_if(is_conflict, "try again").expect_err("an error");
-        assert!(hint_of(&other).is_some_and(|hint| hint.contains("permission")));
-        assert!(hint_of(&answer(403)).is_some_and(|hint| hint.contains("permission")));
+        assert!(hint_of(&other).contains("permission"));
     }
 }

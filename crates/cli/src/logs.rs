@@ -17,7 +17,7 @@ use kube::api::LogParams;
 use runner::kept::Kept;
 
 use crate::connect::{Manager, Options, within};
-use crate::failure::{self, Code, Failure};
+use crate::failure::{self, Code, Failure, Hint as _};
 use crate::jobs::{self, Found};
 use crate::kept;
 use crate::names;
@@ -298,7 +298,8 @@ async fn print_kept(manager: &Manager, view: &View, what: &What, but: &Read) -> 
             if cursor.resume().is_some() {
                 options.tail = None;
             }
-            let text = pod.log(container, &options).await.context("failed to read a log that was kept")?;
+            let text = pod.log(container, &options).await.context("failed to read a log that was kept");
+            let text = text.hint("it is in the data of ferry up, which may be another user's")?;
             let name = pod.metadata.name.as_deref().unwrap_or_default();
             let prefix = what.prefix(name, container, several);
             for line in String::from_utf8_lossy(&text).lines() {

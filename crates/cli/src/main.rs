@@ -61,8 +61,8 @@ fn main() -> ExitCode {
     if arguments.next().is_some_and(|first| first == runner::init::COMMAND) {
         return runner::init::main(arguments);
     }
-    let matches = shell::command().get_matches();
-    let Arguments { command } = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let read = shell::command().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let Arguments { command } = read.unwrap_or_else(|error| failure::usage(&error));
     let done = match command {
         Command::Demo(demo) => demo::run(&demo),
         Command::Up(up) => up::run(&up),

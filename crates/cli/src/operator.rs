@@ -16,7 +16,7 @@ use reconcile::{Clock, Tasks};
 use tokio::net::TcpListener;
 
 use crate::failure::Hint as _;
-use crate::{arguments, connect, output, process};
+use crate::{arguments, connect, failure, output, process};
 
 /// What helps whose kubeconfig leads nowhere.
 const WHICH_CONTEXT: &str =
@@ -30,13 +30,15 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
         let wanted = Wanted::of(arguments)?;
         let config = config(arguments).await?;
         let url = config.cluster_url.to_string();
-        let client = ::operator::client(config).context("failed to prepare a client")?;
+        let client = ::operator::client(config).context("failed to prepare a client");
+        let client = client.hint(connect::WHAT_IS_WRONG)?;
         let clock = Clock::system();
         // Ports are taken first: one that is not free is found before anybody is kept from acting.
         let mut listeners = Vec::new();
         for address in &wanted.listen {
             let bound = TcpListener::bind(address).await;
-            listeners.push(bound.with_context(|| format!("failed to listen on {address}"))?);
+            let bound = bound.with_context(|| format!("failed to listen on {address}"));
+            listeners.push(bound.hint("--listen ADDRESS chooses another one; or stop who listens there")?);
         }
         // Whoever does not lead yet sees what there is and answers webhooks all the same.
         let mut tasks = Tasks::new();
@@ -52,7 +54,9 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
             ensure_namespace(&client, &leadership).await?;
             let webhooks = match wanted.webhooks.clone() {
                 Some((address, reach)) => {
-                    Some(Webhooks::listen(operator.clone(), address, reach, &mut tasks).await?)
+                    let listens = Webhooks::listen(operator.clone(), address, reach, &mut tasks).await;
+                    let hint = "--webhook-listen ADDRESS chooses another one; or stop who listens there";
+                    Some(listens.hint_if(|error| !failure::is_answer(error), hint)?)
                 }
                 None => None,
             };
@@ -70,7 +74,9 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
             () = &mut stopped => Ok(()),
             lost = leader.keep() => {
                 leads = false;
-                Err(anyhow::Error::new(lost).context("somebody else acts now, or nobody can"))
+                Err::<(), _>(lost)
+                    .context("somebody else acts now, or nobody can")
+                    .hint("ferry doctor says who has the Lease; whoever is started again waits for it")
             }
             failed = act(&client, &operator, webhooks.as_mut(), &mut tasks, || match served {
                 Some(at) => format!("operator is ready on {url}, and serves metrics at http://{at}/metrics"),
@@ -172,8 +178,13 @@ impl Wanted {
 }
 
 fn read(path: &Path) -> anyhow::Result<Configuration> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?;
-    Configuration::read(&text).with_context(|| format!("failed to use {}", path.display()))
+    let text = std::fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()));
+    let text =
+        text.hint("--config names Kueue's configuration file; without it all is as Kueue is by default")?;
+    let read = Configuration::read(&text).with_context(|| format!("failed to use {}", path.display()));
+    read.hint(
+        "it has to be a Configuration of config.kueue.x-k8s.io: change what is named above, or leave it out",
+    )
 }
 
 /// How the cluster is reached: by the kubeconfig that is named, else by that of the environment, else from within.

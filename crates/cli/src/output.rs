@@ -81,6 +81,10 @@ impl Palette {
         Palette { coloured: std::io::stderr().is_terminal() && wants_colour() }
     }
 
+    pub(crate) fn is_coloured(self) -> bool {
+        self.coloured
+    }
+
     /// A text with its colour, if there is any.
     pub(crate) fn paint(self, tone: Tone, text: &str) -> String {
         if self.coloured && tone != Tone::Plain && !text.is_empty() {

@@ -79,9 +79,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_help_of_every_verb_has_an_example() {
+    fn the_help_of_every_verb_has_an_example_and_a_word_about_every_option() {
         Arguments::command().debug_assert();
         for verb in Arguments::command().get_subcommands() {
+            assert!(verb.get_about().is_some(), "{}", verb.get_name());
+            for option in verb.get_arguments() {
+                assert!(option.get_help().is_some(), "{} {}", verb.get_name(), option.get_id());
+            }
             let example = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
             let call = format!("ferry {}", verb.get_name());
             assert!(example.starts_with("Example:\n") && example.contains(&call), "{call}: {example:?}");

@@ -158,6 +158,7 @@ async fn submit(
     kinds: &Kinds,
     mut document: Value,
 ) -> anyhow::Result<DynamicObject> {
+    expect_metadata(&document)?;
     if let Some(queue) = &arguments.queue
         && is_job(&document)
     {
@@ -166,10 +167,6 @@ async fn submit(
     let text =
         |pointer: &str| document.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (api_version, kind) = (text("/apiVersion"), text("/kind"));
-    if kind.is_empty() || api_version.is_empty() {
-        let message = "a document has no apiVersion or no kind";
-        return Err(Failure::new(Code::Error, message).hint("every object of Kubernetes names both").into());
-    }
     let (name, prefix) = (text("/metadata/name"), text("/metadata/generateName"));
     let namespace = Some(text("/metadata/namespace")).filter(|it| !it.is_empty());
     let api = kinds.objects(manager, &api_version, &kind, namespace.clone()).await?;
@@ -196,6 +193,29 @@ async fn submit(
         Some(hint) => answer.hint(hint),
         None => answer,
     }
+}
+
+/// That a document is an object with a name, so that it can be said what is wrong with the rest.
+fn expect_metadata(document: &Value) -> anyhow::Result<()> {
+    let is_text = |pointer: &str| {
+        let text = document.pointer(pointer).and_then(Value::as_str);
+        text.is_some_and(|text| !text.is_empty())
+    };
+    let labels = &document["metadata"]["labels"];
+    let (message, hint) = if !is_text("/apiVersion") || !is_text("/kind") {
+        ("a document has no apiVersion or no kind", "every object of Kubernetes names both")
+    } else if !is_text("/metadata/name") && !is_text("/metadata/generateName") {
+        (
+            "a document has no name",
+            "give it metadata.name, or metadata.generateName to submit it again and again",
+        )
+    } else if !labels.is_null() && !labels.is_object() {
+        ("metadata.labels of a document are no labels", "write them like metadata: {labels: {team: vision}}")
+    } else {
+        return Ok(());
+    };
+    let title = document["kind"].as_str().map(|kind| format!(" ({kind})")).unwrap_or_default();
+    Err(Failure::new(Code::Error, format!("{message}{title}")).hint(hint).into())
 }
 
 /// What to do about a refusal.

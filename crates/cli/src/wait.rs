@@ -70,14 +70,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let uids = arguments.jobs(&manager).await?;
         let waiting = until(&manager, &uids, arguments.aim);
         let Some(timeout) = arguments.timeout else { return waiting.await };
-        tokio::time::timeout(timeout, waiting).await.map_err(|_| too_long(timeout))?
+        tokio::time::timeout(timeout, waiting)
+            .await
+            .map_err(|_| too_long(timeout, "ferry explain JOB says what it waits for"))?
     })
 }
 
 /// What was waited for did not come in time.
-pub(crate) fn too_long(timeout: Duration) -> Failure {
+pub(crate) fn too_long(timeout: Duration, hint: &str) -> Failure {
     let message = format!("it took longer than {}", output::duration(seconds(timeout)));
-    Failure::new(Code::Timeout, message).hint("ferry explain JOB says what it waits for")
+    Failure::new(Code::Timeout, message).hint(hint)
 }
 
 impl Arguments {

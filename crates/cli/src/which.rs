@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use kube::api::ListParams;
 
 use crate::connect::Manager;
+use crate::failure::{self, Hint as _};
 use crate::jobs::{self, Found};
 use crate::output;
 
@@ -93,7 +94,8 @@ pub(crate) async fn labelled(
         }
         let Some(api) = jobs::api(manager, &one.view) else { continue };
         let listed = api.list_metadata(&params).await;
-        let listed = listed.with_context(|| format!("failed to look for labels {selector}"))?;
+        let listed = listed.with_context(|| format!("failed to look for labels {selector}"));
+        let listed = listed.hint_if(failure::is_bad_request, "write them like team=vision,tier!=test")?;
         uids.extend(listed.items.into_iter().filter_map(|object| object.metadata.uid));
     }
     Ok(found.into_iter().filter(|found| uids.contains(&found.view.uid)).collect())

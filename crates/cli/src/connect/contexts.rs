@@ -8,9 +8,9 @@ use types::kueue::MultiKueueCluster;
 
 use super::way::Source;
 use super::worker::{Worker, client_of, within};
-use super::{Manager, no_context};
+use super::{Manager, WHAT_IS_WRONG, no_context};
 use crate::clusters::layout::annotation;
-use crate::failure::{self, Code, Failure};
+use crate::failure::{self, Code, Failure, Hint as _};
 use crate::join::{CLUSTER, CONTEXT, access::Address};
 use crate::output;
 
@@ -65,7 +65,8 @@ impl Manager {
             (None, Some(path)) => {
                 let read = std::fs::read(path);
                 let bytes =
-                    read.with_context(|| format!("failed to read the authority of {name}, {path}"))?;
+                    read.with_context(|| format!("failed to read the authority of {name}, {path}"))
+                        .hint("certificate-authority of its cluster in the kubeconfig says where it is")?;
                 let encoded =
                     serde_json::to_value(ByteString(bytes)).context("failed to write an authority")?;
                 encoded.as_str().map(str::to_owned)
@@ -73,7 +74,8 @@ impl Manager {
             (None, None) => None,
         };
         let server = server.map(str::to_owned).or_else(|| at.server.clone());
-        let server = server.with_context(|| format!("context {name} leads to no server"))?;
+        let server = server.with_context(|| format!("context {name} leads to no server"));
+        let server = server.hint("kubectl config set-cluster CLUSTER --server URL gives it one")?;
         let address = Address { server, authority, server_name: at.tls_server_name.clone() };
         Ok((self.by_context(name).await?, address))
     }
@@ -201,6 +203,6 @@ impl Manager {
     pub(super) async fn by_context(&self, context: &str) -> anyhow::Result<Client> {
         let source = Source::Context { name: context.to_owned(), files: self.files.clone() };
         let made = client_of(self.kubeconfig.clone(), Some(context.to_owned()), source).await;
-        made.with_context(|| format!("failed to use context {context}"))
+        made.with_context(|| format!("failed to use context {context}")).hint(WHAT_IS_WRONG)
     }
 }

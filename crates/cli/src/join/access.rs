@@ -13,7 +13,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::connect::uid_of;
-use crate::failure::{Code, Failure};
+use crate::failure::{Code, Failure, Hint as _};
 use crate::install::apply::Target;
 use crate::output;
 
@@ -23,6 +23,8 @@ const MANAGER: &str = "ferry.dev/manager";
 const WRITTEN: Duration = Duration::from_secs(5);
 /// What is asked for where no token is written: ten years. Clusters may give less.
 const LIFETIME: i64 = 10 * 365 * 24 * 3600;
+/// What helps where a token was about to be there.
+const AGAIN: &str = "do it again: what was done is not done twice, and a token is asked for anew";
 
 /// What a manager is let do on a worker.
 pub(crate) struct Access<'a> {
@@ -122,15 +124,15 @@ impl Access<'_> {
         let is_written = move |secret: Option<&Secret>| token(secret).is_some();
         let waited = tokio::time::timeout(WRITTEN, await_condition(secrets, &name, is_written)).await;
         if let Ok(secret) = waited {
-            let secret = secret.context("failed to wait for a token")?;
-            return token(secret.as_ref()).context("the token was taken away again");
+            let secret = secret.context("failed to wait for a token").hint(AGAIN)?;
+            return token(secret.as_ref()).context("the token was taken away again").hint(AGAIN);
         }
         let accounts: Api<ServiceAccount> = Api::namespaced(worker.client.clone(), self.namespace);
         let asked = json!({ "spec": { "audiences": [], "expirationSeconds": LIFETIME } });
         let asked: TokenRequest = serde_json::from_value(asked).context("failed to ask for a token")?;
         let answer = accounts.create_token_request(&name, &PostParams::default(), &asked).await;
         let answer = answer.with_context(|| format!("failed to get a token on {}", worker.name))?;
-        let status = answer.status.context("the worker answered without a token")?;
+        let status = answer.status.context("the worker answered without a token").hint(AGAIN)?;
         output::line(format!(
             "{}: the token ends at {:.0}: repeat this command before",
             worker.name, status.expiration_timestamp.0

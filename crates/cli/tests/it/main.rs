@@ -7,6 +7,7 @@ mod cluster;
 mod container;
 mod dependencies;
 mod docs;
+mod failures;
 mod fleet;
 mod operator;
 mod rules;

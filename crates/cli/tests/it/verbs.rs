@@ -306,9 +306,36 @@ fn what_is_not_there(fleet: &Fleet) {
         "did you mean ferry-east?",
     );
     fleet.run(&["submit", "nowhere.yaml"]).refused(2, "failed to read nowhere.yaml", "standard input");
-    fleet.with_input(&["submit", "-"], "{").refused(2, "failed to read -", "YAML or JSON");
-    fleet.with_input(&["submit", "-"], "---").refused(2, "nothing in it", "apiVersion");
     fleet.run(&["man", "lgos"]).refused(3, "there is no verb lgos", "did you mean logs?");
+    contexts_that_lead_nowhere(fleet);
+}
+
+/// What is wrong with a kubeconfig is found in it.
+fn contexts_that_lead_nowhere(fleet: &Fleet) {
+    let cluster = |name: &str, cluster: Value| json!({ "name": name, "cluster": cluster });
+    let server = "https://127.0.0.1:1";
+    let clusters = json!([
+        cluster("no-authority", json!({ "server": server, "certificate-authority": "/nowhere" })),
+        cluster("no-server", json!({})),
+        cluster("unsafe", json!({ "server": server, "insecure-skip-tls-verify": true })),
+    ]);
+    let context = |name: &str| json!({ "name": name, "context": { "cluster": name, "user": "u" } });
+    let contexts = json!([context("no-authority"), context("no-server"), context("unsafe")]);
+    let users = json!([{ "name": "u", "user": {} }]);
+    let file = fleet.home.path().join("nowhere");
+    let config = json!({ "clusters": clusters, "contexts": contexts, "users": users });
+    std::fs::write(&file, config.to_string()).expect("a file");
+    let both = std::env::join_paths([fleet.kubeconfig(), file]).expect("paths");
+    let run =
+        |arguments: &[&str]| said(command(fleet.home.path()).env("KUBECONFIG", &both).args(arguments), "");
+    run(&["join", "no-authority"]).refused(
+        2,
+        "the authority of no-authority, /nowhere",
+        "certificate-authority",
+    );
+    run(&["join", "no-server"]).refused(2, "no-server leads to no server", "kubectl config set-cluster");
+    run(&["join", "unsafe"]).refused(2, "does not check the certificate", "authority");
+    run(&["get", "jobs", "--context", "no-authority"]).refused(2, "/nowhere", "certificates");
 }
 
 /// What is asked right after a Job was submitted waits until the operator has seen it.
@@ -407,7 +434,11 @@ fn many_at_once(fleet: &Fleet) {
     fleet.run(&["wait", "-l", "team", "--for", "running", "--timeout", "120s"]).expect(0);
 
     fleet.run(&["wait", "-l", "team=none"]).refused(3, "no Jobs with labels team=none in", "ferry get jobs");
-    fleet.run(&["cancel", "-l", "team in ("]).refused(2, "failed to look for labels team in (", "");
+    fleet.run(&["cancel", "-l", "team in ("]).refused(
+        2,
+        "failed to look for labels team in (",
+        "team=vision",
+    );
     fleet.run(&["get", "queues", "-l", "a=b"]).refused(2, "only Jobs can be chosen", "by name");
     for arguments in [&["cancel"][..], &["hold", "cats", "--all"], &["wait", "cats", "-l", "team"]] {
         assert_eq!(fleet.run(arguments).code, Some(2), "{arguments:?}");
