@@ -9,7 +9,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use kube::Api;
 use kube::api::ListParams;
-use rules::dispatch::GIVEN_UP;
+use rules::dispatch::{CORDONED, GIVEN_UP};
 use serde_json::json;
 use types::kueue::{ClusterQueue, LocalQueue, MultiKueueCluster, StopPolicy};
 
@@ -104,6 +104,7 @@ async fn row(manager: &Manager, layout: &Layout, cluster: &MultiKueueCluster) ->
         (false, _) => ("Lost", Tone::Bad),
         (true, Some(StopPolicy::HoldAndDrain)) => ("Drained", Tone::Waiting),
         (true, Some(StopPolicy::Hold)) => ("Cordoned", Tone::Waiting),
+        (true, _) if annotation(cluster, CORDONED).is_some() => ("Cordoned", Tone::Waiting),
         (true, _) => ("Connected", Tone::Good),
     };
     // The operator asks a worker every few seconds; since when it got no answer is all that is written down.

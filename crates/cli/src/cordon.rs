@@ -5,6 +5,9 @@
 //! admits no copy while its queue is held, and a manager that sees a copy evicted starts it elsewhere. To take the
 //! cluster out of its MultiKueueConfig instead would be wrong: Kueue takes what runs there for lost and starts it a second
 //! time.
+//!
+//! The queues of a worker that nobody reaches cannot be stopped. Then its MultiKueueCluster is annotated, and Ferry's
+//! manager offers it nothing; Kueue's does not know the annotation.
 
 use std::process::ExitCode;
 
@@ -12,13 +15,13 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::api::DynamicObject;
-use rules::dispatch::GIVEN_UP;
+use rules::dispatch::{CORDONED, GIVEN_UP};
 use serde_json::{Value, json};
-use types::kueue::{LocalQueue, StopPolicy};
+use types::kueue::{LocalQueue, MultiKueueCluster, StopPolicy};
 
 use crate::clusters::counterparts;
 use crate::clusters::layout::{Layout, active, annotation};
-use crate::connect::Options;
+use crate::connect::{Manager, Options};
 use crate::failure::{self, Code, Failure, Hint as _};
 use crate::install::{self, apply::Target};
 use crate::{jobs, output, process};
@@ -27,11 +30,15 @@ use crate::{jobs, output, process};
 pub(crate) const MANAGER: &str = "ferry-cordon";
 /// The annotation of a LocalQueue with how it was stopped before it was stopped here in another way.
 const BEFORE: &str = "ferry.dev/stopped-before";
+/// The annotations of a MultiKueueCluster with what is said of a worker that nobody reaches.
+const WORDS: [&str; 2] = [GIVEN_UP, CORDONED];
 
 /// Let a worker take no new Jobs; those that run there go on.
 ///
 /// Its LocalQueues that queues of the management cluster lead to are held (stopPolicy: Hold), which Kueue respects, too.
-/// Jobs that wait start on other workers. Needs a context of the kubeconfig that may change LocalQueues on the worker.
+/// Jobs that wait start on other workers. Needs a context of the kubeconfig that may change LocalQueues on the worker. One
+/// that cannot be reached is offered nothing instead, also when it is back (an annotation of its MultiKueueCluster, which
+/// Kueue's manager does not know).
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  ferry cordon east")]
 pub(crate) struct Cordon {
@@ -72,56 +79,155 @@ pub(crate) struct Which {
 
 pub(crate) fn cordon(arguments: &Cordon) -> anyhow::Result<ExitCode> {
     process::run(async {
-        stop(&arguments.which, Some("Hold")).await?;
+        let site = Site::of(&arguments.which).await?;
+        match site.queues().await {
+            // Its queues can be held by nobody now; but it can be offered nothing, also when it is back.
+            Err(error) if is_lost(&error) => site.offer_nothing(&error).await?,
+            queues => site.stop(queues?, Some("Hold")).await?,
+        }
         Ok(ExitCode::SUCCESS)
     })
 }
 
 pub(crate) fn uncordon(arguments: &Uncordon) -> anyhow::Result<ExitCode> {
     process::run(async {
+        let site = Site::of(&arguments.which).await?;
         // First: it holds whether the worker can be reached or not.
-        give_up(&arguments.which, false).await?;
-        stop(&arguments.which, None).await?;
+        site.take_back().await?;
+        let name = &arguments.which.cluster;
+        let hint = format!(
+            "is it up? its queues may be held there: do this again when it is; to do without it: ferry leave {name} --force"
+        );
+        let queues = site.queues().await.hint_if(is_lost, hint)?;
+        site.stop(queues, None).await?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// Stops the queues of a worker in this way, or lets them go on.
-pub(crate) async fn stop(which: &Which, policy: Option<&str>) -> anyhow::Result<()> {
-    let name = &which.cluster;
-    let manager = which.options.manager().await?;
-    let layout = Layout::read(&manager.client).await?;
-    let cluster = layout.cluster(name)?;
-    let lost = format!("is it up? if it will not come back: ferry drain --given-up {name}");
-    let client = manager.administered(cluster, which.worker_context.as_deref()).await;
-    let client = client.hint_if(failure::is_unreachable, &lost)?.client;
-    let worker = Target { client, name: name.clone(), is_dry_run: which.dry_run };
-    let there = jobs::objects::<LocalQueue>(&worker.client, None).await;
-    let there = there.with_context(|| format!("failed to ask {name}"));
-    let there = there.hint_if(failure::is_unreachable, lost)?;
-    let queues: Vec<&LocalQueue> = counterparts(&layout, name, &there).collect();
-    if queues.is_empty() {
-        let message = format!("{name} has none of the queues that lead to it");
-        return Err(Failure::new(Code::No, message).hint("ferry doctor says which ones are missing").into());
+/// Lets a worker stop what runs there.
+pub(crate) async fn drain(which: &Which) -> anyhow::Result<()> {
+    let (site, name) = (Site::of(which).await?, &which.cluster);
+    let hint = format!(
+        "is it up? if it will not come back: ferry drain --given-up {name}; ferry cordon {name} keeps new Jobs from it"
+    );
+    let queues = site.queues().await.hint_if(is_lost, hint)?;
+    site.stop(queues, Some("HoldAndDrain")).await
+}
+
+/// Whether a worker is one that nobody reaches, or that says nothing.
+fn is_lost(error: &anyhow::Error) -> bool {
+    failure::is_unreachable(error) || failure::code_of(error) == Code::Timeout
+}
+
+/// A worker, as its management cluster knows it.
+struct Site<'a> {
+    which: &'a Which,
+    manager: Manager,
+    layout: Layout,
+}
+
+/// Queues of a worker that the queues of the management cluster lead to, and where they are.
+type Queues = (Target, Vec<LocalQueue>);
+
+impl Site<'_> {
+    async fn of(which: &Which) -> anyhow::Result<Site<'_>> {
+        let manager = which.options.manager().await?;
+        let layout = Layout::read(&manager.client).await?;
+        layout.cluster(&which.cluster)?;
+        Ok(Site { which, manager, layout })
     }
-    let mut held = Vec::new();
-    for queue in queues {
-        let applied = worker.apply_as(MANAGER, &wanted(queue, policy)).await;
-        let hint = "name a context that may change LocalQueues there with --worker-context";
-        let after = applied.hint_if(failure::is_forbidden, hint)?;
-        held.extend(after.filter(|_| policy.is_none()).and_then(|after| still_held(&after)));
+
+    fn cluster(&self) -> anyhow::Result<&MultiKueueCluster> {
+        self.layout.cluster(&self.which.cluster)
     }
-    if !held.is_empty() {
-        let message = format!("{name} {} no new Jobs: {}", takes(which), held.join(", "));
-        let hint = "if it is to take them all the same, set spec.stopPolicy of the queue there to None";
-        return Err(Failure::new(Code::No, message).hint(hint).into());
+
+    /// The queues by which the worker gets Jobs.
+    async fn queues(&self) -> anyhow::Result<Queues> {
+        let (which, name) = (self.which, &self.which.cluster);
+        let worker = self.manager.administered(self.cluster()?, which.worker_context.as_deref()).await?;
+        let target = Target { client: worker.client, name: name.clone(), is_dry_run: which.dry_run };
+        let there = jobs::objects::<LocalQueue>(&target.client, None).await;
+        let there = there.with_context(|| format!("failed to ask {name}"))?;
+        let queues: Vec<LocalQueue> = counterparts(&self.layout, name, &there).cloned().collect();
+        if queues.is_empty() {
+            let message = format!("{name} has none of the queues that lead to it");
+            let hint = "ferry doctor says which ones are missing";
+            return Err(Failure::new(Code::No, message).hint(hint).into());
+        }
+        Ok((target, queues))
     }
-    output::line(match policy {
-        Some("Hold") => format!("{name} {} no new Jobs; those that run there go on", takes(which)),
-        Some(_) if which.dry_run => format!("{name} would take no new Jobs"),
-        Some(_) => format!("{name} takes no new Jobs; those that run there are stopped and queue again"),
-        None => format!("{name} {} new Jobs", takes(which)),
-    })
+
+    /// Stops queues in this way, or lets them go on.
+    async fn stop(&self, (worker, queues): Queues, policy: Option<&str>) -> anyhow::Result<()> {
+        let (which, name) = (self.which, &self.which.cluster);
+        let mut held = Vec::new();
+        for queue in &queues {
+            let applied = worker.apply_as(MANAGER, &wanted(queue, policy)).await;
+            let hint = "name a context that may change LocalQueues there with --worker-context";
+            let after = applied.hint_if(failure::is_forbidden, hint)?;
+            held.extend(after.filter(|_| policy.is_none()).and_then(|after| still_held(&after)));
+        }
+        if !held.is_empty() {
+            let message = format!("{name} {} no new Jobs: {}", takes(which), held.join(", "));
+            let hint = "if it is to take them all the same, set spec.stopPolicy of the queue there to None";
+            return Err(Failure::new(Code::No, message).hint(hint).into());
+        }
+        output::line(match policy {
+            Some("Hold") => format!("{name} {} no new Jobs; those that run there go on", takes(which)),
+            Some(_) if which.dry_run => format!("{name} would take no new Jobs"),
+            Some(_) => format!("{name} takes no new Jobs; those that run there are stopped and queue again"),
+            None => format!("{name} {} new Jobs", takes(which)),
+        })
+    }
+
+    /// Says on the management cluster that the worker is to get nothing new.
+    async fn offer_nothing(&self, why: &anyhow::Error) -> anyhow::Result<()> {
+        output::note(format!("note: {}", failure::text(why)));
+        // What was said before stays said.
+        let given_up = annotation(self.cluster()?, GIVEN_UP).map(str::to_owned);
+        self.say(given_up, true).await?;
+        let would = if self.which.dry_run { "would be" } else { "is" };
+        output::line(format!("{} {would} offered no new Jobs, also when it is back", self.which.cluster))
+    }
+
+    /// Takes back what was said of the worker on the management cluster.
+    async fn take_back(&self) -> anyhow::Result<()> {
+        let cluster = self.cluster()?;
+        if WORDS.iter().all(|word| annotation(cluster, word).is_none()) {
+            return Ok(());
+        }
+        let after = self.say(None, false).await?;
+        // Somebody may have set it under another name.
+        let annotations = after.and_then(|after| after.metadata.annotations).unwrap_or_default();
+        match WORDS.iter().find(|word| annotations.contains_key(**word)) {
+            None => Ok(()),
+            Some(left) => {
+                let name = &self.which.cluster;
+                let message = format!("somebody else has annotated MultiKueueCluster {name} with {left}");
+                let hint = format!("kubectl annotate multikueuecluster {name} {left}-");
+                Err(Failure::new(Code::No, message).hint(hint).into())
+            }
+        }
+    }
+
+    /// What is said of the worker on the management cluster from now on. Returns its object, if there is one then.
+    async fn say(
+        &self,
+        given_up: Option<String>,
+        is_cordoned: bool,
+    ) -> anyhow::Result<Option<DynamicObject>> {
+        let mut wanted = json!({
+            "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "MultiKueueCluster",
+            "metadata": { "name": self.which.cluster },
+        });
+        if let Some(at) = given_up {
+            wanted["metadata"]["annotations"][GIVEN_UP] = json!(at);
+        }
+        if is_cordoned {
+            wanted["metadata"]["annotations"][CORDONED] = json!("true");
+        }
+        install::target(&self.manager, self.which.dry_run).apply_as(MANAGER, &wanted).await
+    }
 }
 
 fn takes(which: &Which) -> &'static str {
@@ -174,41 +280,20 @@ pub(crate) fn holders(queue: &ObjectMeta) -> Vec<&str> {
     fields.filter(says).filter_map(|fields| fields.manager.as_deref()).collect()
 }
 
-/// Says of a worker that it will not come back and that nothing runs there, or no longer.
-pub(crate) async fn give_up(which: &Which, is_given_up: bool) -> anyhow::Result<()> {
-    let manager = which.options.manager().await?;
-    let layout = Layout::read(&manager.client).await?;
-    let cluster = layout.cluster(&which.cluster)?;
-    if is_given_up && active(cluster).is_some_and(|active| active.status == "True") {
-        let message = format!("{} is connected, so its Jobs run there", which.cluster);
-        let hint = format!("ferry drain {} stops them there, and lets them start elsewhere", which.cluster);
+/// Says of a worker that it will not come back and that nothing runs there. Should it come back all the same, it gets
+/// nothing new.
+pub(crate) async fn give_up(which: &Which) -> anyhow::Result<()> {
+    let (site, name) = (Site::of(which).await?, &which.cluster);
+    let active = active(site.cluster()?);
+    if active.is_some_and(|active| active.status == "True") {
+        let message = format!("{name} is connected, so its Jobs run there");
+        let hint = format!("ferry drain {name} stops them there, and lets them start elsewhere");
         return Err(Failure::new(Code::No, message).hint(hint).into());
     }
-    if !is_given_up && annotation(cluster, GIVEN_UP).is_none() {
-        return Ok(());
-    }
-    let mut wanted = json!({
-        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "MultiKueueCluster",
-        "metadata": { "name": which.cluster },
-    });
-    if is_given_up {
-        // It counts for the outage that there is, whatever our clock says, and for no later one.
-        let since = active(cluster).map_or(Timestamp::MIN, |active| active.last_transition_time.0);
-        let at = Timestamp::now().max(since).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        wanted["metadata"]["annotations"] = json!({ GIVEN_UP: at });
-    }
-    let target = install::target(&manager, which.dry_run);
-    let after = target.apply_as(MANAGER, &wanted).await?;
-    // Somebody may have set it under another name.
-    let is_left = |after: &DynamicObject| {
-        after.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(GIVEN_UP))
-    };
-    if !is_given_up && after.as_ref().is_some_and(is_left) {
-        let message = format!("somebody else says that {} is given up", which.cluster);
-        let hint = format!("kubectl annotate multikueuecluster {} {GIVEN_UP}-", which.cluster);
-        return Err(Failure::new(Code::No, message).hint(hint).into());
-    }
-    Ok(())
+    // It counts for the outage that there is, whatever our clock says, and for no later one.
+    let since = active.map_or(Timestamp::MIN, |active| active.last_transition_time.0);
+    let at = Timestamp::now().max(since).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    site.say(Some(at), true).await.map(drop)
 }
 
 #[cfg(test)]

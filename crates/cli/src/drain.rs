@@ -26,7 +26,8 @@ pub(crate) struct Arguments {
     which: Which,
 
     /// The worker cannot be reached and will not come back, and nothing runs there any more: what is known to be there
-    /// starts elsewhere at once. If pods do run there, they run twice.
+    /// starts elsewhere at once, and should the worker come back all the same, it gets no new Jobs before `ferry uncordon`.
+    /// If pods do run there, they run twice.
     #[arg(long)]
     given_up: bool,
 
@@ -39,9 +40,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     process::run(async {
         let which = &arguments.which;
         if arguments.given_up {
-            cordon::give_up(which, true).await?;
+            cordon::give_up(which).await?;
         } else {
-            cordon::stop(which, Some("HoldAndDrain")).await?;
+            cordon::drain(which).await?;
         }
         if which.dry_run {
             let manager = which.options.manager().await?;

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client};
+use rules::dispatch::CORDONED;
 use rules::quota::readiness;
 use serde_json::{Value, json};
 use types::Amount;
@@ -20,6 +21,7 @@ use types::kueue::{
     AdmissionCheck, ClusterQueue, MultiKueueCluster, MultiKueueConfig, ResourceFlavor, Workload,
 };
 
+use crate::clusters::layout::{active, annotation};
 use crate::connect::{Manager, Options, within};
 use crate::events::HERE;
 use crate::failure::{Code, Failure};
@@ -55,6 +57,8 @@ pub(crate) struct Arguments {
 struct Line {
     cluster: String,
     answer: Result<Answer, String>,
+    /// Whether the operator does not reach it.
+    is_lost: bool,
     hole: Option<Hole>,
     /// What this user may not read there, so that the answer goes without it.
     unread: Vec<&'static str>,
@@ -88,7 +92,7 @@ async fn lines(manager: &Manager, workload: &Workload, now: Timestamp) -> anyhow
     // Where Jobs are sent elsewhere, no pods run.
     let hole =
         if workers.is_empty() { hole(&manager.client, HERE, &largest_pod, &mut unread).await } else { None };
-    let mut lines = vec![Line { cluster: HERE.to_owned(), answer: Ok(answer), hole, unread }];
+    let mut lines = vec![Line { cluster: HERE.to_owned(), answer: Ok(answer), is_lost: false, hole, unread }];
     // Once it is on a worker, the others have no say in it.
     let on = workload.status.as_ref().and_then(|status| status.cluster_name.as_ref());
     let asked = workers.iter().filter(|it| on.is_none() || it.metadata.name.as_ref() == on);
@@ -106,12 +110,16 @@ async fn at_worker(
     now: Timestamp,
 ) -> Line {
     let name = cluster.metadata.name.clone().unwrap_or_default();
-    let conditions = cluster.status.iter().flat_map(|status| &status.conditions);
-    let active = conditions.into_iter().find(|it| it.type_ == "Active");
-    if let Some(lost) = active.filter(|it| it.status != "True") {
+    let said =
+        |answer| Line { cluster: name.clone(), answer, is_lost: false, hole: None, unread: Vec::new() };
+    if let Some(lost) = active(cluster).filter(|it| it.status != "True") {
         let since = output::age(lost.last_transition_time.0, now);
-        let answer = Err(format!("not connected for {since}: {}", lost.message));
-        return Line { cluster: name, answer, hole: None, unread: Vec::new() };
+        let why = format!("not connected for {since}: {}", lost.message);
+        return Line { is_lost: true, ..said(Err(why)) };
+    }
+    let is_there = workload.status.as_ref().is_some_and(|status| status.cluster_name.as_ref() == Some(&name));
+    if annotation(cluster, CORDONED).is_some() && !is_there {
+        return said(Ok(Answer::closed(format!("cordoned: ferry uncordon {name}"))));
     }
     let asked = async {
         let worker = manager.reader(&name).await?;
@@ -121,11 +129,8 @@ async fn at_worker(
         anyhow::Ok((books.ask(workload, now), hole, unread))
     };
     match asked.await {
-        Ok((answer, hole, unread)) => Line { cluster: name, answer: Ok(answer), hole, unread },
-        Err(error) => {
-            let answer = Err(crate::failure::text(&error));
-            Line { cluster: name, answer, hole: None, unread: Vec::new() }
-        }
+        Ok((answer, hole, unread)) => Line { hole, unread, ..said(Ok(answer)) },
+        Err(error) => said(Err(crate::failure::text(&error))),
     }
 }
 
@@ -238,7 +243,7 @@ async fn workers(manager: &Manager, queue: Option<&ClusterQueue>) -> anyhow::Res
 async fn show(manager: &Manager, found: &Found, lines: &[Line], now: Timestamp) -> anyhow::Result<()> {
     let view = &found.view;
     output::line(headline(view, lines, now))?;
-    if let Some(advice) = advice(view, manager) {
+    if let Some(advice) = advice(view, lines, manager) {
         output::line(advice)?;
     }
     if lines.is_empty() {
@@ -294,8 +299,9 @@ fn headline(view: &View, lines: &[Line], now: Timestamp) -> String {
 }
 
 /// What to do about it, where that does not depend on quota.
-fn advice(view: &View, manager: &Manager) -> Option<String> {
+fn advice(view: &View, lines: &[Line], manager: &Manager) -> Option<String> {
     let title = format!("{}{}", view.title(), manager.flags(&view.namespace));
+    let is_lost = lines.iter().any(|line| line.is_lost && Some(&line.cluster) == view.cluster.as_ref());
     match view.status {
         Status::Held => Some(format!("nobody runs it until it is released: ferry release {title}")),
         Status::External => {
@@ -305,6 +311,13 @@ fn advice(view: &View, manager: &Manager) -> Option<String> {
             Some(format!("what its pods said: ferry logs {title}; what happened: ferry events {title}"))
         }
         Status::Stopping => Some(format!("it queues again when its pods are gone: {}", view.reason)),
+        Status::Running | Status::Starting if is_lost => {
+            let cluster = view.cluster.as_deref().unwrap_or_default();
+            Some(format!(
+                "its pods may still run on {cluster}, so it waits for that; if {cluster} will not come back: \
+                 ferry drain --given-up {cluster}"
+            ))
+        }
         Status::Running | Status::Starting if view.queue.is_none() => {
             Some("it names no queue, so that it runs where it is, whatever quota there is".to_owned())
         }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use rules::dispatch::GIVEN_UP;
+use rules::dispatch::{CORDONED, GIVEN_UP};
 use serde_json::json;
 use types::kueue::{ClusterQueue, LocalQueue, MultiKueueCluster, StopPolicy};
 
@@ -74,11 +74,12 @@ fn connection(cluster: &MultiKueueCluster, server: Option<&str>, now: Timestamp,
             "does one act on the management cluster?",
         );
     };
-    if condition.status == "True" && is_given_up {
-        return found.odd(
-            format!("worker {name} is connected, and said to be given up: once it is lost, its Jobs start elsewhere at once"),
-            format!("ferry uncordon {name}"),
-        );
+    let is_cordoned = annotation(cluster, CORDONED).is_some();
+    if condition.status == "True" && (is_given_up || is_cordoned) {
+        let said = if is_given_up { "said to be given up" } else { "cordoned" };
+        let so = if is_cordoned { ": it is offered no new Jobs" } else { "" };
+        return found
+            .odd(format!("worker {name} is connected, and {said}{so}"), format!("ferry uncordon {name}"));
     }
     if condition.status == "True" {
         return found.fine(format!("worker {name} is connected"));
@@ -255,14 +256,15 @@ mod tests {
     #[test]
     fn a_worker_that_is_back_and_given_up_is_odd() {
         let mut cluster =
-            serde_json::to_value(east(json!({ GIVEN_UP: "2026-01-02T10:00:00Z" }))).expect("JSON");
+            serde_json::to_value(east(json!({ GIVEN_UP: "2026-01-02T10:00:00Z", CORDONED: "true" })))
+                .expect("JSON");
         cluster["status"] = json!({ "conditions": [{
             "type": "Active", "status": "True", "reason": "Active", "message": "Connected",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }] });
         let cluster: MultiKueueCluster = serde_json::from_value(cluster).expect("a worker");
         let (what, remedy) = found(|found| connection(&cluster, None, Timestamp::UNIX_EPOCH, found));
-        assert!(what.starts_with("worker east is connected, and said to be given up"), "{what}");
+        assert_eq!(what, "worker east is connected, and said to be given up: it is offered no new Jobs");
         assert_eq!(remedy, "ferry uncordon east");
     }
 }

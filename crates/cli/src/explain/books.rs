@@ -76,7 +76,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    fn closed(why: String) -> Answer {
+    pub(super) fn closed(why: String) -> Answer {
         Answer {
             verdict: Verdict::Closed,
             cluster_queue: None,

@@ -16,7 +16,7 @@ use kube::{
 };
 use reconcile::{Cache, Key, Next, Queue, Tasks};
 use rules::{
-    dispatch::{ClusterName, GIVEN_UP, Link},
+    dispatch::{CORDONED, ClusterName, GIVEN_UP, Link},
     workload::plan::Event,
 };
 use serde_json::{Value, json};
@@ -157,6 +157,11 @@ fn active(object: &MultiKueueCluster) -> Option<&Condition> {
 /// When an administrator said that nothing runs on a cluster any more.
 pub(super) fn given_up_at(object: &MultiKueueCluster) -> Option<Timestamp> {
     object.metadata.annotations.as_ref()?.get(GIVEN_UP)?.parse().ok()
+}
+
+/// Whether an administrator wants nothing new to be sent to a cluster.
+pub(super) fn is_cordoned(object: &MultiKueueCluster) -> bool {
+    object.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(CORDONED))
 }
 
 /// Whether a cluster can be used, says its condition; `None` if it does not exist.

@@ -126,10 +126,11 @@ pub(crate) fn start(context: &Context, tasks: &mut Tasks) {
             .on_change(move |change| {
                 changed.add(change.key.name.clone());
                 checks.all().iter().for_each(|check| wake.check(Key::of(&**check)));
-                // What waits for a lost cluster waits for this word and for nothing else.
-                let given_up_at =
-                    |object: Option<&Arc<MultiKueueCluster>>| object.and_then(|it| clusters::given_up_at(it));
-                if given_up_at(change.old) != given_up_at(change.new) {
+                // What waits for a lost cluster, or for one that is cordoned, waits for this word and for nothing else.
+                let said = |object: Option<&Arc<MultiKueueCluster>>| {
+                    object.map(|it| (clusters::given_up_at(it), clusters::is_cordoned(it)))
+                };
+                if said(change.old).unwrap_or_default() != said(change.new).unwrap_or_default() {
                     workloads.all().iter().for_each(|it| wake.workload(Key::of(&**it)));
                 }
             })

@@ -10,7 +10,11 @@ use rules::dispatch::{
 };
 use types::kueue::Workload;
 
-use super::{Shared, clusters::given_up_at, connection::Connection};
+use super::{
+    Shared,
+    clusters::{given_up_at, is_cordoned},
+    connection::Connection,
+};
 use crate::kinds::kind_of;
 
 /// What is known about a Workload, and what to do about it now.
@@ -115,10 +119,10 @@ fn remote(
     is_current: bool,
 ) -> Remote {
     let mut link = connection.link();
+    let object = shared.objects.get(&Key::new("", connection.name.as_str()));
     if let Link::Lost { since, given_up } = &mut link {
-        let object = shared.objects.get(&Key::new("", connection.name.as_str()));
         // Whoever came back in between may run something again.
-        *given_up = object.and_then(|object| given_up_at(&object)).is_some_and(|at| at >= *since);
+        *given_up = object.as_deref().and_then(given_up_at).is_some_and(|at| at >= *since);
     }
     let worker = connection.worker();
     let knows_kind =
@@ -135,5 +139,6 @@ fn remote(
         doubt_until: connection.book.doubt_until(key),
         lacks_kind: knows_kind == Some(false),
         refusal: connection.book.refusal(key),
+        is_cordoned: object.as_deref().is_some_and(is_cordoned),
     }
 }

@@ -68,6 +68,8 @@ pub const STOPPING: &str = "kueue.x-k8s.io/stopping";
 /// The annotation of a MultiKueueCluster with which an administrator says when he was sure that nothing runs there any
 /// more. It counts for as long as the cluster is out of reach without a break since before that time.
 pub const GIVEN_UP: &str = "ferry.dev/given-up";
+/// The annotation of a MultiKueueCluster that is offered nothing new for as long as it has it. What it holds stays there.
+pub const CORDONED: &str = "ferry.dev/cordoned";
 
 /// Condition of a Workload that holds quota.
 pub const QUOTA_RESERVED: &str = "QuotaReserved";

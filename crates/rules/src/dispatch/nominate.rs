@@ -40,8 +40,10 @@ pub fn nominate(
             let rounds = rounds(since, now);
             let many = step.max(1).saturating_mul(rounds);
             // Who was asked stays asked, also while it cannot be reached; it takes no place from others then (MK-DISP-12).
-            let mut chosen: Vec<ClusterName> =
-                already.into_iter().filter(|cluster| seen.configured.contains(cluster)).collect();
+            let is_cordoned =
+                |cluster: &ClusterName| seen.remotes.get(cluster).is_some_and(|remote| remote.is_cordoned);
+            let stays = |cluster: &ClusterName| seen.configured.contains(cluster) && !is_cordoned(cluster);
+            let mut chosen: Vec<ClusterName> = already.into_iter().filter(stays).collect();
             let asked = |chosen: &[ClusterName]| {
                 askable(seen, now).filter(|cluster| chosen.contains(cluster)).count()
             };
@@ -72,7 +74,12 @@ fn rounds(since: Timestamp, now: Timestamp) -> usize {
 fn askable(seen: &Observed, now: Timestamp) -> impl Iterator<Item = &ClusterName> {
     seen.configured
         .iter()
-        .filter(move |cluster| seen.remotes.get(*cluster).is_some_and(|remote| can_be_asked(remote, now)))
+        .filter(move |cluster| seen.remotes.get(*cluster).is_some_and(|remote| takes_new(remote, now)))
+}
+
+/// Whether a cluster that holds nothing of the Workload can be asked to run it.
+pub(super) fn takes_new(remote: &Remote, now: Timestamp) -> bool {
+    can_be_asked(remote, now) && !remote.is_cordoned
 }
 
 /// Whether a cluster can be asked to run the Workload.
@@ -100,6 +107,7 @@ pub(super) fn obstacles(seen: &Observed, now: Timestamp) -> String {
         None => format!("{cluster} does not exist"),
         Some(remote) if remote.link == Link::Connecting => format!("{cluster} was not seen in full yet"),
         Some(remote) if remote.link != Link::Connected => format!("{cluster} is not connected"),
+        Some(remote) if remote.is_cordoned => format!("{cluster} is cordoned"),
         Some(remote) if remote.lacks_kind => format!("{cluster} does not know the kind of the job"),
         Some(Remote { refusal: Some(refusal), .. }) if refusal.until > now => {
             format!("{cluster}: {}", refusal.why)

@@ -55,6 +55,8 @@ pub struct Remote {
     pub lacks_kind: bool,
     /// Why it is not asked for the time being.
     pub refusal: Option<Refusal>,
+    /// Whether its administrator wants nothing new to be sent there.
+    pub is_cordoned: bool,
 }
 
 /// Whether a cluster can be reached.

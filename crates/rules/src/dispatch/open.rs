@@ -6,7 +6,7 @@ use super::{
     ADMITTED, Because, ClusterName, Dispatcher, FINISHED, Link, Plan, Remote, Step, condition,
     decide::Case,
     drift::Drift,
-    nominate::{can_be_asked, nominate, nominated, obstacles},
+    nominate::{nominate, nominated, obstacles, takes_new},
     observed::{is_evicted, is_finished},
 };
 
@@ -76,7 +76,7 @@ impl Case<'_> {
     fn winner(&self, offered: &[ClusterName]) -> Option<&ClusterName> {
         self.seen.configured.iter().filter(|cluster| offered.contains(cluster)).find(|cluster| {
             self.seen.remotes.get(*cluster).is_some_and(|remote| {
-                can_be_asked(remote, self.now)
+                takes_new(remote, self.now)
                     && remote.copy_of(self.local).is_some_and(|copy| {
                         condition::is_true(copy, ADMITTED)
                             && !is_evicted(copy)
@@ -101,7 +101,7 @@ impl Case<'_> {
                 plan = plan.again_at(Some(refusal.until).filter(|until| *until > self.now));
             }
             let is_wanted = wanted.contains(cluster) && self.seen.configured.contains(cluster);
-            if is_wanted && can_be_asked(remote, self.now) {
+            if is_wanted && takes_new(remote, self.now) {
                 asked = true;
             }
             let is_offered = offered.contains(cluster);
@@ -124,11 +124,11 @@ impl Case<'_> {
         match remote.copy_of(self.local) {
             _ if !there => Vec::new(),
             None if remote.holds_anything() => vec![self.delete(cluster, remote)],
-            None if is_wanted && is_offered && can_be_asked(remote, self.now) => {
+            None if is_wanted && is_offered && takes_new(remote, self.now) => {
                 vec![Step::Create(cluster.clone())]
             }
             None => Vec::new(),
-            Some(_) if !is_wanted || !can_be_asked(remote, self.now) => vec![self.delete(cluster, remote)],
+            Some(_) if !is_wanted || !takes_new(remote, self.now) => vec![self.delete(cluster, remote)],
             Some(copy) if is_finished(copy) => {
                 let why = condition::of(copy, FINISHED).map_or("", |end| end.message.as_str());
                 vec![self.delete(cluster, remote), Step::Refuse(cluster.clone(), why.to_owned())]

@@ -51,10 +51,7 @@ async fn a_job_moves_when_its_worker_is_drained() -> anyhow::Result<()> {
     assert!(said.contains(": 0 wrong"), "{said}");
 
     let client = manager(&kubeconfig).await?;
-    let mut long = job("long", true);
-    long["metadata"]["namespace"] = json!("default");
-    long["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "fleet" });
-    apply(&client, long).await?;
+    apply(&client, long_job("long", "1")).await?;
     let place = async |not: &str| {
         eventually("it runs", async || {
             let shown: Value = serde_json::from_str(&run(&["get", "jobs", "-o", "json"])?)?;
@@ -139,16 +136,33 @@ async fn a_job_moves_when_its_worker_is_drained() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets the operator find nobody where a worker was.
-async fn lose(manager: &Client, worker: &str) -> anyhow::Result<()> {
+/// Lets the operator find nobody where a worker was. Returns how it was reached until now.
+async fn lose(manager: &Client, worker: &str) -> anyhow::Result<Value> {
     let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(manager.clone(), "kueue-system");
-    let name = format!("{worker}-kubeconfig");
-    let data = secrets.get(&name).await?.data.and_then(|mut data| data.remove("kubeconfig"));
-    let mut nowhere: Value = serde_json::from_slice(&data.context("a kubeconfig")?.0)?;
+    let data = secrets.get(&format!("{worker}-kubeconfig")).await?.data;
+    let data = data.and_then(|mut data| data.remove("kubeconfig")).context("a kubeconfig")?;
+    let before: Value = serde_json::from_slice(&data.0)?;
+    let mut nowhere = before.clone();
     nowhere["clusters"][0]["cluster"]["server"] = json!("https://127.0.0.1:1");
-    let patch = json!({ "stringData": { "kubeconfig": nowhere.to_string() } });
-    secrets.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    reach_by(manager, worker, &nowhere).await?;
+    Ok(before)
+}
+
+/// Lets the operator reach a worker by a kubeconfig.
+async fn reach_by(manager: &Client, worker: &str, kubeconfig: &Value) -> anyhow::Result<()> {
+    let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(manager.clone(), "kueue-system");
+    let patch = Patch::Merge(json!({ "stringData": { "kubeconfig": kubeconfig.to_string() } }));
+    secrets.patch(&format!("{worker}-kubeconfig"), &PatchParams::default(), &patch).await?;
     Ok(())
+}
+
+/// A Job of a fleet that does not end by itself.
+fn long_job(name: &str, cpu: &str) -> Value {
+    let mut long = job(name, true);
+    long["metadata"]["namespace"] = json!("default");
+    long["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "fleet" });
+    long["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
+    long
 }
 
 /// What a worker holds that will not come back starts elsewhere as soon as that is said, however long it is lost.
@@ -159,22 +173,19 @@ async fn what_a_lost_worker_holds_starts_elsewhere_on_request() -> anyhow::Resul
     let _up = Up::start(&kubeconfig)?;
     let run = |arguments: &[&str]| succeeded(arguments, &ferry(&kubeconfig).args(arguments).output()?);
     let client = manager(&kubeconfig).await?;
-    let mut long = job("long", true);
-    long["metadata"]["namespace"] = json!("default");
-    long["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "fleet" });
-    apply(&client, long).await?;
-    let place = || -> anyhow::Result<String> {
-        run(&["wait", "long", "--for", "running", "--timeout", "150s"])?;
-        let shown: Value = serde_json::from_str(&run(&["get", "jobs", "long", "-o", "json"])?)?;
+    apply(&client, long_job("long", "1")).await?;
+    let place = |job: &str| -> anyhow::Result<String> {
+        run(&["wait", job, "--for", "running", "--timeout", "150s"])?;
+        let shown: Value = serde_json::from_str(&run(&["get", "jobs", job, "-o", "json"])?)?;
         Ok(shown["items"][0]["cluster"].as_str().context("a cluster")?.to_owned())
     };
-    let lost = place()?;
+    let lost = place("long")?;
     // A worker that runs its Jobs is not given up: they would run twice.
     let early = ferry(&kubeconfig).args(["drain", "--given-up", &lost]).output()?;
     let said = String::from_utf8_lossy(&early.stderr).into_owned();
     assert_eq!(early.status.code(), Some(1), "{said}");
     assert!(said.contains(&format!("{lost} is connected")) && said.contains("hint: ferry drain"), "{said}");
-    lose(&client, &lost).await?;
+    let before = lose(&client, &lost).await?;
     eventually("it is lost", async || {
         let said = run(&["clusters"])?;
         Ok(said.lines().any(|line| line.starts_with(&lost) && line.contains("Lost")).then_some(()))
@@ -195,21 +206,62 @@ async fn what_a_lost_worker_holds_starts_elsewhere_on_request() -> anyhow::Resul
         Ok(all.contains("which cannot be reached since").then_some(()))
     })
     .await?;
+    let said = run(&["explain", "long"])?;
+    assert!(said.contains(&format!("its pods may still run on {lost}, so it waits for that")), "{said}");
+    // Its queues can be held by nobody, so the management cluster offers it nothing; and that can be taken back.
+    let would = run(&["cordon", &lost, "--dry-run"])?;
+    assert!(
+        would.ends_with(&format!("{lost} would be offered no new Jobs, also when it is back\n")),
+        "{would}"
+    );
+    let said = run(&["cordon", &lost])?;
+    assert!(said.ends_with(&format!("{lost} is offered no new Jobs, also when it is back\n")), "{said}");
+    let back = ferry(&kubeconfig).args(["uncordon", &lost]).output()?;
+    let (changed, why) = (String::from_utf8_lossy(&back.stdout), String::from_utf8_lossy(&back.stderr));
+    assert_eq!(back.status.code(), Some(2), "{why}");
+    assert!(changed.contains(&format!("MultiKueueCluster {lost} changed")), "{changed}");
+    assert!(why.contains("hint: is it up? its queues may be held there"), "{why}");
+    let drained = ferry(&kubeconfig).args(["drain", &lost]).output()?;
+    let why = String::from_utf8_lossy(&drained.stderr);
+    assert_eq!(drained.status.code(), Some(2), "{why}");
+    assert!(why.contains(&format!("ferry drain --given-up {lost}; ferry cordon {lost}")), "{why}");
+
     let said = run(&["drain", "--given-up", &lost, "--dry-run"])?;
     assert!(said.ends_with(&format!("{lost}: 1 Job would start elsewhere\n")), "{said}");
     let said = run(&["drain", "--given-up", &lost])?;
     assert!(said.ends_with(&format!("{lost} is empty\n")), "{said}");
-    assert_ne!(place()?, lost);
+    assert_ne!(place("long")?, lost);
 
     // It stays said until it is taken back, whether the worker is there or not.
     let shown = run(&["clusters"])?;
     assert!(shown.lines().any(|line| line.starts_with(&lost) && line.contains("GivenUp")), "{shown}");
     let (_, said) = super::told(&ferry(&kubeconfig).arg("doctor").output()?);
     assert!(said.contains(&format!("odd   worker {lost} is given up, and not connected for ")), "{said}");
-    let back = ferry(&kubeconfig).args(["uncordon", &lost]).output()?;
-    assert_eq!(back.status.code(), Some(2), "{}", String::from_utf8_lossy(&back.stderr));
+    reach_by(&client, &lost, &before).await?;
+    eventually("it is back", async || {
+        let (_, said) = super::told(&ferry(&kubeconfig).arg("doctor").output()?);
+        let what =
+            format!("odd   worker {lost} is connected, and said to be given up: it is offered no new Jobs");
+        Ok(said.contains(&what).then_some(()))
+    })
+    .await?;
+    // There is room for this one there and nowhere else.
+    apply(&client, long_job("next", "8")).await?;
+    eventually("it waits for a worker", async || {
+        let shown: Value = serde_json::from_str(&run(&["explain", "next", "-o", "json"])?)?;
+        let clusters = shown["clusters"].as_array().context("clusters")?;
+        let answer = clusters.iter().find(|it| it["cluster"] == lost.as_str()).context("an answer")?;
+        let is_closed =
+            answer["answer"] == "Closed" && answer["why"] == format!("cordoned: ferry uncordon {lost}");
+        // Whom it is offered to is written down, and the other one cannot take it.
+        let asked = shown["job"]["nominated"].as_array().cloned().unwrap_or_default();
+        Ok((is_closed && asked.len() == 1 && asked[0] != lost.as_str()).then_some(()))
+    })
+    .await?;
+    run(&["uncordon", &lost])?;
+    assert_eq!(place("next")?, lost);
     let shown = run(&["clusters"])?;
-    assert!(shown.lines().any(|line| line.starts_with(&lost) && line.contains("Lost")), "{shown}");
+    assert!(shown.lines().any(|line| line.starts_with(&lost) && line.contains("Connected")), "{shown}");
     Ok(())
 }
 
@@ -227,10 +279,7 @@ impl Joined {
     async fn with_a_long_job() -> anyhow::Result<Joined> {
         let site = Joined::start().await?;
         site.run(&["cordon", "west"])?;
-        let mut long = job("long", true);
-        long["metadata"]["namespace"] = json!("default");
-        long["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "fleet" });
-        apply(&site.manager, long).await?;
+        apply(&site.manager, long_job("long", "1")).await?;
         site.run(&["wait", "long", "--for", "running", "--timeout", "150s"])?;
         Ok(site)
     }

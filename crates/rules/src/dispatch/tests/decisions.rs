@@ -462,6 +462,24 @@ fn clusters_that_cannot_be_asked_are_not_and_the_check_says_why() {
     check(empty, "unassign, because missing on east");
 }
 
+/// What its administrator cordoned is offered nothing new, and keeps what it has.
+#[test]
+fn a_cluster_is_cordoned() {
+    let cordoned = |seen: Seen, cluster: &str| seen.remote(cluster, |remote| remote.is_cordoned = true);
+    check(cordoned(seen().quota(), "east"), "nominate west, because nominated");
+    let offered = seen().quota().nominated(&["east", "west"]).copy("east", &["Admitted"]);
+    check(cordoned(offered, "east"), "nominate west, delete east, create west, because nominated");
+    let incremental = Policy { dispatcher: Dispatcher::Incremental { step: 1 }, ..Policy::default() };
+    let asked = cordoned(seen().quota().nominated(&["east"]), "east");
+    check_with(asked, &incremental, "nominate west, because nominated");
+    let runs = seen().quota().copy("east", &["Admitted"]).mirror("east", running()).ready("east");
+    let goes_on = decide(&runs.0, &Policy::default(), now()).to_string();
+    check(cordoned(runs, "east"), &goes_on);
+    let says = "Waiting for a worker cluster: east is cordoned; west is not connected";
+    let none = cordoned(seen().quota().lost("west", 5), "east");
+    check(none, &format!("say ({says}), because no cluster can be asked"));
+}
+
 /// MK-API-02, MK-DISP-03, MK-DISP-09, MK-DISP-10, MK-DISP-11, MK-DISP-12, MK-DISP-13.
 #[test]
 fn dispatchers() {
