@@ -20,8 +20,9 @@ use rules::quota::{Moment, Policy, Snapshot, decide};
 use rules::workload::{condition, is_admissible, state};
 use serde::Serialize;
 use types::Amount;
-use types::kueue::{ClusterQueue, Cohort, LocalQueue, ResourceFlavor, StopPolicy, Workload};
+use types::kueue::{CheckState, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, StopPolicy, Workload};
 
+use crate::cordon;
 use crate::quota::Share;
 use crate::view::owner;
 
@@ -141,11 +142,7 @@ impl Books {
         };
         answer.shares = shares(&snapshot, target, &answer.needs());
         if queue.spec.stop_policy.unwrap_or_default() != StopPolicy::None {
-            return Answer {
-                verdict: Verdict::Closed,
-                why: format!("queue {queue_name} is stopped"),
-                ..answer
-            };
+            return Answer { verdict: Verdict::Closed, why: stopped(queue), ..answer };
         }
         if known.is_some_and(state::has_quota) {
             return Answer { verdict: Verdict::Holds, why: holds(known), position: None, ..answer };
@@ -351,11 +348,30 @@ fn since(workload: &Workload) -> Timestamp {
     reserved.map_or(created, |reserved| reserved.last_transition_time.0)
 }
 
+/// How a queue is stopped, and what would let it go on.
+fn stopped(queue: &LocalQueue) -> String {
+    let name = queue.metadata.name.as_deref().unwrap_or_default();
+    let policy = queue.spec.stop_policy.unwrap_or_default();
+    if cordon::holders(&queue.metadata).contains(&cordon::MANAGER) {
+        return format!("queue {name} is stopped ({policy:?}) until ferry uncordon");
+    }
+    format!("queue {name} is stopped ({policy:?}) until its spec.stopPolicy is None")
+}
+
 fn holds(workload: Option<&Workload>) -> String {
     match workload.map(state::state) {
-        Some(state::State::Admitted) => "it has quota and may run".to_owned(),
-        Some(state::State::Finished) => "it has ended".to_owned(),
-        _ => "it has quota, and waits for its checks".to_owned(),
+        Some(state::State::Admitted) => return "it has quota and may run".to_owned(),
+        Some(state::State::Finished) => return "it has ended".to_owned(),
+        _ => {}
+    }
+    let checks = workload.into_iter().flat_map(state::checks);
+    let open = checks.filter(|check| check.state != CheckState::Ready).map(|check| {
+        let said = if check.message.is_empty() { String::new() } else { format!(": {}", check.message) };
+        format!("{} ({:?}{said})", check.name, check.state)
+    });
+    match open.collect::<Vec<_>>().as_slice() {
+        [] => "it has quota, and waits for its checks".to_owned(),
+        open => format!("it has quota, and waits for its checks: {}", open.join(", ")),
     }
 }
 

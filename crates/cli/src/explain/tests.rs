@@ -93,6 +93,50 @@ fn what_would_admit_it() {
     );
 }
 
+/// What a Job with quota waits for is what its checks say.
+#[test]
+fn checks_that_are_not_passed() {
+    let queue = || cluster_queue("cq", "8", json!({}));
+    let waits = |state: &str, message: &str, why: &str| {
+        let mut holds = admitted("a", "4", 1);
+        let state =
+            json!({ "name": "fleet", "state": state, "lastTransitionTime": null, "message": message });
+        let status = holds.status.as_mut().expect("a status");
+        status.admission_checks = serde_json::from_value(json!([state])).expect("checks");
+        let why = format!("it has quota, and waits for its checks{why}");
+        check(&books(queue(), &[holds]), &workload("a", "cpu", "4", 30), Verdict::Holds, &why);
+    };
+    waits("Ready", "", "");
+    waits("Pending", "", ": fleet (Pending)");
+    waits("Retry", "no machines", ": fleet (Retry: no machines)");
+}
+
+/// What a flavor keeps for others, and what a cohort lends.
+#[test]
+fn taints_and_cohorts() {
+    let asks = workload("a", "cpu", "4", 30);
+    let mut tainted = books(cluster_queue("cq", "8", json!({})), &[]);
+    let taints = json!([{ "key": "gpu", "value": "yes", "effect": "NoSchedule" }]);
+    tainted.flavors = vec![kueue("ResourceFlavor", "f", json!({ "nodeTaints": taints }))];
+    let now = "2026-01-01T00:01:00Z".parse().expect("a time");
+    let answer = tainted.ask(&asks, now);
+    assert_eq!(answer.verdict, Verdict::Never);
+    assert!(answer.why.contains("gpu"), "{}", answer.why);
+
+    let small = || cluster_queue("cq", "2", json!({ "cohortName": "all" }));
+    let mut lends = books(small(), &[]);
+    lends.cluster_queues.push(cluster_queue("rich", "6", json!({ "cohortName": "all" })));
+    check(&lends, &asks, Verdict::Fits, "there is room for it, by borrowing");
+    assert_eq!(amounts(&lends.ask(&asks, now).needs()), "cpu 4");
+    assert_eq!(lends.ask(&asks, now).shares["cpu"].total, Amount::new(8000));
+    check(
+        &books(small(), &[]),
+        &asks,
+        Verdict::Never,
+        "asks for cpu 4, and there is 2 at most: ask for less, or raise the quota",
+    );
+}
+
 #[test]
 fn who_would_have_to_go() {
     let preemption = json!({ "preemption": { "withinClusterQueue": "LowerPriority" } });
@@ -118,6 +162,18 @@ fn queues_that_are_not_there_or_closed() {
     closed(&|books| books.namespace = None, "there is no namespace default");
     closed(&|books| books.local_queues.clear(), "there is no queue q in namespace default");
     closed(&|books| books.cluster_queues.clear(), "queue q leads to ClusterQueue cq, which is not there");
+    let hold =
+        |books: &mut Books| books.local_queues[0].spec.stop_policy = Some(types::kueue::StopPolicy::Hold);
+    closed(&hold, "queue q is stopped (Hold) until its spec.stopPolicy is None");
+    let cordon = |books: &mut Books| {
+        hold(books);
+        let fields = json!([{
+            "manager": "ferry-cordon", "operation": "Apply", "fieldsType": "FieldsV1",
+            "fieldsV1": { "f:spec": { "f:stopPolicy": {} } },
+        }]);
+        books.local_queues[0].metadata.managed_fields = serde_json::from_value(fields).expect("fields");
+    };
+    closed(&cordon, "queue q is stopped (Hold) until ferry uncordon");
     closed(
         &|books| books.cluster_queues[0].spec.namespace_selector = None,
         "workload namespace doesn't match ClusterQueue selector",
