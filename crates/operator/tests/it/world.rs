@@ -305,29 +305,45 @@ impl World {
     where
         K: Resource<DynamicType = ()> + Clone + Debug + Send + Serialize + DeserializeOwned + 'static,
     {
-        let mut last: Option<K> = None;
+        let mut versions = self.versions(api, name, what, is).await?;
+        versions.pop().context("there is the one that was waited for")
+    }
+
+    /// Every version of an object from now on, up to the first that is as `is` says.
+    pub(crate) async fn versions<K>(
+        &self,
+        api: Api<K>,
+        name: &str,
+        what: &str,
+        is: impl Fn(&K) -> bool,
+    ) -> anyhow::Result<Vec<K>>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + Send + Serialize + DeserializeOwned + 'static,
+    {
+        let mut versions = Vec::new();
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let mut events = Box::pin(watcher::watcher(api, config).applied_objects());
         let found = tokio::time::timeout(PATIENCE, async {
             while let Some(event) = events.next().await {
                 // A watch that fails is started again.
                 let Ok(object) = event else { continue };
-                if is(&object) {
-                    return Some(object);
+                let found = is(&object);
+                versions.push(object);
+                if found {
+                    return true;
                 }
-                last = Some(object);
             }
-            None
+            false
         });
-        if let Ok(Some(object)) = found.await {
-            return Ok(object);
+        if let Ok(true) = found.await {
+            return Ok(versions);
         }
-        let mut last = serde_json::to_value(last)?;
+        let mut last = serde_json::to_value(versions.last())?;
         last["metadata"] = Value::Null;
         anyhow::bail!("{} {name} never was {what}, but last {last:#}", K::kind(&()))
     }
 
-    fn workloads(&self) -> Api<Workload> {
+    pub(crate) fn workloads(&self) -> Api<Workload> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
