@@ -6,6 +6,7 @@ mod bad_input;
 mod basic;
 mod checks;
 mod life;
+mod managers;
 mod preemption;
 mod restart;
 mod settings;
@@ -43,6 +44,7 @@ const ALL: &[(&str, Scenario)] = &[
     ("sm-27-gated", |world| Box::pin(life::sm_27_gated(world))),
     ("mk-3-copy-without-job", |world| Box::pin(life::mk_3_copy_without_job(world))),
     ("jf-63-pods-ready", |world| Box::pin(life::jf_63_pods_ready(world))),
+    ("sm-14-names", |world| Box::pin(managers::sm_14_names_under_which_is_written(world))),
     ("rf-4-no-such-flavor", |world| Box::pin(bad_input::rf_4_no_such_flavor(world))),
     ("qm-8-quota-is-taken-away", |world| Box::pin(bad_input::qm_8_quota_is_taken_away(world))),
     ("co-4-cohorts-in-a-circle", |world| Box::pin(bad_input::co_4_cohorts_in_a_circle(world))),
