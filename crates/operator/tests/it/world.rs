@@ -30,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A cluster with an operator.
 pub(crate) struct World {
     pub(crate) client: Client,
+    /// How the operator reaches the cluster.
+    pub(crate) way: Client,
     pub(crate) namespace: String,
     /// Ends the operator when it is dropped.
     pub(crate) operator: Option<Tasks>,
@@ -63,8 +65,15 @@ impl World {
 
     /// The same under other settings.
     pub(crate) async fn with(client: Client, settings: Settings) -> anyhow::Result<World> {
+        let way = client.clone();
+        World::by_way(client, way, settings).await
+    }
+
+    /// The same with an operator that reaches the cluster by a way of its own.
+    pub(crate) async fn by_way(client: Client, way: Client, settings: Settings) -> anyhow::Result<World> {
         install(&client, &Conversion::Embedded).await?;
-        let mut world = World { client, namespace: String::new(), operator: None, settings, judge: false };
+        let namespace = String::new();
+        let mut world = World { client, way, namespace, operator: None, settings, judge: false };
         world.start().await;
         Ok(world)
     }
@@ -83,9 +92,9 @@ impl World {
     pub(crate) async fn before_kueue(plane: &testkit::ControlPlane) -> anyhow::Result<World> {
         let client = plane.client();
         install(&client, &Conversion::Embedded).await?;
-        let namespace = "kueue-system".to_owned();
+        let (namespace, way) = ("kueue-system".to_owned(), client.clone());
         let mut world =
-            World { client, namespace, operator: None, settings: Settings::default(), judge: true };
+            World { client, way, namespace, operator: None, settings: Settings::default(), judge: true };
         world.begin("kueue-system").await?;
         Ok(world)
     }
@@ -117,8 +126,7 @@ impl World {
             return;
         }
         let mut tasks = Tasks::new();
-        let operator =
-            operator::start(self.client.clone(), self.settings.clone(), Clock::system(), &mut tasks);
+        let operator = operator::start(self.way.clone(), self.settings.clone(), Clock::system(), &mut tasks);
         operator.ready().await;
         self.operator = Some(tasks);
     }

@@ -119,7 +119,7 @@ async fn each_is_admitted_by_one_write() -> anyhow::Result<()> {
 
     let count = Count::default();
     let (counted, to, takes) = (count.clone(), client.clone(), Duration::from_millis(takes));
-    world.client = through(move |request| pass(counted.clone(), to.clone(), takes, request));
+    world.way = through(move |request| pass(counted.clone(), to.clone(), takes, request));
     let began = Instant::now();
     world.start().await;
     let api: Api<Workload> = Api::namespaced(client, "written");

@@ -1,5 +1,5 @@
 //! Scenarios, each named by the rules that it is about. All of them run on an embedded cluster and on a real control
-//! plane, with the same assertions.
+//! plane, with the same assertions, and cost no request that need not be.
 
 mod around;
 mod bad_input;
@@ -15,7 +15,10 @@ mod told;
 
 use std::{future::Future, pin::Pin};
 
-use crate::world::World;
+use kube::Client;
+use operator::Settings;
+
+use crate::{steady, world::World};
 
 type Scenario = for<'a> fn(&'a mut World) -> Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;
 
@@ -74,7 +77,7 @@ const ALL: &[(&str, Scenario)] = &[
 
 /// Runs the scenarios whose names contain `SCENARIO`, each in a namespace of its own, and reports all that fail.
 /// Each has so many chances, in a new namespace every time.
-async fn run_all(mut world: World, chances: usize) -> anyhow::Result<()> {
+async fn run_all(world: &mut World, chances: usize) -> anyhow::Result<()> {
     let wanted = std::env::var("SCENARIO").unwrap_or_default();
     let mut failed = Vec::new();
     for (name, scenario) in ALL.iter().filter(|(name, _)| name.contains(&wanted)) {
@@ -82,7 +85,7 @@ async fn run_all(mut world: World, chances: usize) -> anyhow::Result<()> {
             let place = if chance == 1 { (*name).to_owned() } else { format!("{name}-{chance}") };
             world.begin(&place).await?;
             let started = std::time::Instant::now();
-            let result = scenario(&mut world).await;
+            let result = scenario(world).await;
             let outcome = if result.is_ok() { "passed" } else { "FAILED" };
             println!("{name}: {outcome} in {:?}", started.elapsed());
             world.end().await?;
@@ -97,15 +100,24 @@ async fn run_all(mut world: World, chances: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Runs the scenarios with us as those who act. Whatever happens there, we ask for nothing that a watch tells and write nothing
+/// that is so already; and in the end there is rest.
+async fn run_ours(client: Client) -> anyhow::Result<()> {
+    let (way, steady) = steady::watched(client.clone());
+    let mut world = World::by_way(client, way, Settings::default()).await?;
+    run_all(&mut world, 1).await?;
+    steady.settles().await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_an_embedded_cluster() -> anyhow::Result<()> {
-    run_all(World::embedded().await?, 1).await
+    run_ours(World::embedded_cluster().await?).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_a_real_control_plane() -> anyhow::Result<()> {
     let Some(control_plane) = testkit::ControlPlane::builder().for_test().await else { return Ok(()) };
-    run_all(World::on(control_plane.client()).await?, 1).await
+    run_ours(control_plane.client()).await
 }
 
 /// The judge of all scenarios: real Kueue has to pass them, too. Only what it does by its webhooks, or what we do
@@ -113,7 +125,7 @@ async fn on_a_real_control_plane() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_real_kueue() -> anyhow::Result<()> {
     let Some(control_plane) = testkit::ControlPlane::builder().for_test().await else { return Ok(()) };
-    let (world, _kueue) = World::of_kueue(&control_plane, &serde_json::json!({})).await?;
+    let (mut world, _kueue) = World::of_kueue(&control_plane, &serde_json::json!({})).await?;
     // It does not always see its own changes in the order in which they were made.
-    run_all(world, 3).await
+    run_all(&mut world, 3).await
 }
