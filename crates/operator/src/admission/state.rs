@@ -314,8 +314,9 @@ impl State {
         let mut heads = Vec::new();
         let mut popped: HashMap<WorkloadKey, Waiting> = HashMap::new();
         for (name, queue) in &mut self.queues {
-            let admits = self.snapshot.queue(name).is_some_and(|queue| self.snapshot.admits(queue));
-            let Some(waiting) = admits.then(|| queue.pop()).flatten() else { continue };
+            // Who waits where cohorts are their own parents is tried, too: nobody else tells him why he does not get in.
+            let active = self.snapshot.queue(name).is_some_and(|queue| queue.config.active);
+            let Some(waiting) = active.then(|| queue.pop()).flatten() else { continue };
             let key = waiting.workload.key.clone();
             let known = self.obstacles.get(&key).cloned();
             let served = || serves(&context.caches, name, &key.namespace);

@@ -5,6 +5,7 @@ mod around;
 mod bad_input;
 mod basic;
 mod checks;
+mod cohorts;
 mod life;
 mod managers;
 mod preemption;
@@ -65,6 +66,10 @@ const ALL: &[(&str, Scenario)] = &[
     ("qm-26-limits-change", |world| Box::pin(around::qm_26_limits_change(world))),
     ("cq-10-written-together", |world| Box::pin(around::cq_10_statuses_are_written_together(world))),
     ("sc-11-several-go", |world| Box::pin(preemption::sc_11_several_go_for_one(world))),
+    ("qm-v1-limits", |world| Box::pin(cohorts::qm_v1_limits(world))),
+    ("qm-v2-parents", |world| Box::pin(cohorts::qm_v2_parents(world))),
+    ("sc-9-what-is-left", |world| Box::pin(cohorts::sc_9_what_is_left_is_kept(world))),
+    ("co-4-told-of-a-circle", |world| Box::pin(cohorts::co_4_told_of_a_circle(world))),
     ("ob-2-a-whole-life", |world| Box::pin(told::ob_2_a_whole_life(world))),
     ("sc-10-flavors-considered", |world| Box::pin(told::sc_10_which_flavors_were_considered(world))),
     ("ob-2-who-waits", |world| Box::pin(told::ob_2_who_waits(world))),
