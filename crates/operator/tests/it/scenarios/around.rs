@@ -70,7 +70,29 @@ pub(super) async fn qu_5_every_queue_has_its_turn(world: &World) -> anyhow::Resu
     Ok(())
 }
 
-/// QU-11: whoever waits is tried again when another is deleted, deactivated, or asks for less.
+/// QU-6, QU-7: in a strict queue nobody gets past the first one; QU-11, JF-31: who asks for less is tried again, and lets the
+/// others have their turn.
+pub(super) async fn qu_7_nobody_gets_past_the_first(world: &World) -> anyhow::Result<()> {
+    world.queue("strict", "2", json!({ "queueingStrategy": "StrictFIFO" })).await?;
+    world.queue("free", "2", json!({})).await?;
+    world.class("high", 100).await?;
+    let mut three = world.priority("high");
+    three["spec"] = json!({ "parallelism": 3, "completions": 3 });
+    let first = world.job("first", "strict", "1", three.clone()).await?;
+    world.shows(&first, &["QuotaReserved=False/Pending"]).await?;
+    let next = world.job("next", "strict", "1", json!({})).await?;
+    let too_large = world.job("too-large", "free", "1", three).await?;
+    world.shows(&too_large, &["QuotaReserved=False/Pending"]).await?;
+    let past_it = world.job("past-it", "free", "1", json!({})).await?;
+    world.shows(&past_it, &ADMITTED).await?;
+    world.shows(&next, &[]).await?;
+    world.patch("Job", "first", json!({ "spec": { "parallelism": 1 } })).await?;
+    world.shows(&first, &ADMITTED).await?;
+    world.shows(&next, &ADMITTED).await?;
+    Ok(())
+}
+
+/// QU-11: whoever waits is tried again when another is deleted or deactivated.
 pub(super) async fn qu_11_who_leaves_makes_room(world: &World) -> anyhow::Result<()> {
     world.queue("a", "1", json!({})).await?;
     let first = world.job("first", "a", "1", json!({})).await?;

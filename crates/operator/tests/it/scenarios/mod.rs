@@ -6,11 +6,13 @@ mod bad_input;
 mod basic;
 mod checks;
 mod cohorts;
+mod flavors;
 mod life;
 mod managers;
 mod preemption;
 mod restart;
 mod settings;
+mod starts;
 mod stops;
 mod told;
 
@@ -60,16 +62,26 @@ const ALL: &[(&str, Scenario)] = &[
     ("ac-2-a-held-check", |world| Box::pin(around::ac_2_a_check_is_held_while_it_is_asked_for(world))),
     ("lq-3-what-is-used", |world| Box::pin(around::lq_3_a_local_queue_shows_what_is_used(world))),
     ("qu-5-every-queue", |world| Box::pin(around::qu_5_every_queue_has_its_turn(world))),
+    ("qu-7-nobody-gets-past", |world| Box::pin(around::qu_7_nobody_gets_past_the_first(world))),
     ("qu-11-who-leaves", |world| Box::pin(around::qu_11_who_leaves_makes_room(world))),
     ("jf-5-a-part", |world| Box::pin(around::jf_5_a_part_runs_while_the_whole_may(world))),
     ("jf-1-left-alone", |world| Box::pin(around::jf_1_left_alone(world))),
     ("qm-26-limits-change", |world| Box::pin(around::qm_26_limits_change(world))),
     ("cq-10-written-together", |world| Box::pin(around::cq_10_statuses_are_written_together(world))),
     ("sc-11-several-go", |world| Box::pin(preemption::sc_11_several_go_for_one(world))),
+    ("fa-3-taints", |world| Box::pin(flavors::fa_3_taints(world))),
+    ("fa-4-affinity", |world| Box::pin(flavors::fa_4_affinity(world))),
+    ("fa-7-first-that-will-do", |world| Box::pin(flavors::fa_7_the_first_that_will_do(world))),
+    ("fa-9-where-it-stopped", |world| Box::pin(flavors::fa_9_where_the_search_stopped(world))),
+    ("rf-3-a-flavor-goes", |world| Box::pin(flavors::rf_3_a_flavor_goes(world))),
+    ("qm-25-a-resource-goes", |world| Box::pin(flavors::qm_25_a_resource_goes(world))),
     ("qm-v1-limits", |world| Box::pin(cohorts::qm_v1_limits(world))),
     ("qm-v2-parents", |world| Box::pin(cohorts::qm_v2_parents(world))),
     ("sc-9-what-is-left", |world| Box::pin(cohorts::sc_9_what_is_left_is_kept(world))),
     ("co-4-told-of-a-circle", |world| Box::pin(cohorts::co_4_told_of_a_circle(world))),
+    ("jf-50-started-and-stopped", |world| Box::pin(starts::jf_50_started_and_stopped(world))),
+    ("jf-51-nowhere-to-start", |world| Box::pin(starts::jf_51_nowhere_to_start(world))),
+    ("jf-52-fewer-pods", |world| Box::pin(starts::jf_52_fewer_pods(world))),
     ("ob-2-a-whole-life", |world| Box::pin(told::ob_2_a_whole_life(world))),
     ("sc-10-flavors-considered", |world| Box::pin(told::sc_10_which_flavors_were_considered(world))),
     ("ob-2-who-waits", |world| Box::pin(told::ob_2_who_waits(world))),
