@@ -7,12 +7,14 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Api;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
 use operator::definitions::{Conversion, all, install};
 use serde_json::{Value, json};
 use testkit::ControlPlane;
 use testkit::go::Tools;
+
+use crate::world::World;
 
 /// What Kueue ships, by name, without prose and without what only its tools say.
 fn upstream() -> Option<Vec<Value>> {
@@ -97,6 +99,48 @@ async fn a_real_server_makes_the_same_of_them() -> anyhow::Result<()> {
     }
     install(&client, &Conversion::Embedded).await?;
     Ok(())
+}
+
+/// API-1: definitions of a newer release, and those of others, are left as they are; older ones of ours are brought up to
+/// date.
+async fn never_downgrades(client: &Client) -> anyhow::Result<()> {
+    const MARK: &str = "ferry.dev/definitions";
+    install(client, &Conversion::Embedded).await?;
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let facts = async |name: &str| {
+        let found = api.get(&format!("{name}.kueue.x-k8s.io")).await?;
+        anyhow::Ok((found.metadata.generation, found.metadata.annotations.unwrap_or_default(), found.spec))
+    };
+    let ours = facts("workloads").await?;
+    let kinds = [("workloads", json!("999999")), ("cohorts", Value::Null), ("localqueues", json!("1901"))];
+    for (name, mark) in &kinds {
+        // Another release has another word for it, and no two kinds have the same.
+        let other = Patch::Merge(json!({
+            "metadata": { "annotations": { MARK: mark } },
+            "spec": { "names": { "shortNames": [format!("other{name}")] } },
+        }));
+        api.patch(&format!("{name}.kueue.x-k8s.io"), &PatchParams::default(), &other).await?;
+    }
+    let (newer, theirs) = (facts("workloads").await?, facts("cohorts").await?);
+    assert_ne!(newer, ours);
+    install(client, &Conversion::Embedded).await?;
+    assert_eq!(facts("workloads").await?, newer, "a newer release");
+    assert_eq!(facts("cohorts").await?, theirs, "somebody else's");
+    let (_, annotations, spec) = facts("localqueues").await?;
+    assert_eq!(annotations.get(MARK), ours.1.get(MARK), "an older release");
+    assert_eq!(spec.names.short_names, Some(vec!["queue".to_owned(), "queues".to_owned(), "lq".to_owned()]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn api_1_an_embedded_cluster_keeps_newer_ones() -> anyhow::Result<()> {
+    never_downgrades(&World::embedded_cluster().await?).await
+}
+
+#[tokio::test]
+async fn api_1_a_real_server_keeps_newer_ones() -> anyhow::Result<()> {
+    let Some(cluster) = ControlPlane::builder().for_test().await else { return Ok(()) };
+    never_downgrades(&cluster.client()).await
 }
 
 /// The schema of a kind, as it is stored.
