@@ -1,4 +1,5 @@
 //! A fleet as its users see it.
 
 mod dispatch;
+mod refusals;
 mod versions;

@@ -1,0 +1,260 @@
+//! What may not become of a queued Job, said by a cluster of ours, by a real one that asks us, and by one that asks Kueue.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use fleet::{Cluster, ClusterSettings};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::batch::v1::Job;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use kube::runtime::wait::await_condition;
+use kube::{Api, Client};
+use operator::definitions::{Conversion, install};
+use operator::webhooks::server::{Reach, Webhooks};
+use reconcile::{Clock, Tasks};
+use serde_json::{Value, json};
+use testkit::ControlPlane;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+const PREBUILT: &str = "kueue.x-k8s.io/prebuilt-workload-name";
+const TIME_LIMIT: &str = "kueue.x-k8s.io/max-exec-time-seconds";
+const CLASS: &str = "kueue.x-k8s.io/priority-class";
+const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
+const LEAST: &str = "kueue.x-k8s.io/job-min-parallelism";
+const EQUAL: &str = "kueue.x-k8s.io/job-completions-equal-parallelism";
+
+/// JF-24, JF-34, JF-35: what is done to a Job, and what is wrong with it.
+const REFUSED: &[(&str, &str)] = &[
+    (
+        "running moves to another queue",
+        r#"metadata.labels[kueue.x-k8s.io/queue-name]: Invalid value: "b": field is immutable"#,
+    ),
+    (
+        "running leaves its queue",
+        r#"metadata.labels[kueue.x-k8s.io/queue-name]: Invalid value: "": field is immutable"#,
+    ),
+    (
+        "running takes another Workload",
+        r#"metadata.annotations[kueue.x-k8s.io/prebuilt-workload-name]: Invalid value: "other": field is immutable"#,
+    ),
+    (
+        "running has a time limit",
+        r#"metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]: Invalid value: "60": field is immutable"#,
+    ),
+    (
+        "running has a class",
+        r#"metadata.labels[kueue.x-k8s.io/priority-class]: Invalid value: "high": WorkloadPriorityClass cannot be added to a non-suspended workload"#,
+    ),
+    (
+        "running becomes elastic",
+        r#"metadata.annotations[kueue.x-k8s.io/elastic-job]: Invalid value: true: field is immutable"#,
+    ),
+    (
+        "partial has fewer pods",
+        "spec.parallelism: Forbidden: cannot change when partial admission is enabled and the job is not suspended",
+    ),
+    (
+        "equal is no longer equal",
+        "metadata.annotations[kueue.x-k8s.io/job-completions-equal-parallelism]: Forbidden: field is immutable while the job is not suspended",
+    ),
+    (
+        "no pods are enough",
+        r"metadata.annotations[kueue.x-k8s.io/job-min-parallelism]: Invalid value: 0: should be between 0 and 2",
+    ),
+    (
+        "a queue that cannot be",
+        r#"metadata.labels[kueue.x-k8s.io/queue-name]: Invalid value: "a_b": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"#,
+    ),
+];
+
+fn labelled(key: &str, value: Value) -> Value {
+    json!({ "metadata": { "labels": { key: value } } })
+}
+
+fn annotated(key: &str, value: &str) -> Value {
+    json!({ "metadata": { "annotations": { key: value } } })
+}
+
+/// A Job of three pods in a queue.
+fn job(name: &str, queue: &str, annotations: Value) -> Job {
+    let container = json!({ "name": "c", "image": "i", "resources": { "requests": { "cpu": "1" } } });
+    let template = json!({ "spec": { "restartPolicy": "Never", "containers": [container] } });
+    let spec = json!({
+        "parallelism": 3, "completions": 3, "completionMode": "Indexed", "template": template,
+    });
+    let metadata = json!({ "name": name, "labels": { QUEUE: queue }, "annotations": annotations });
+    serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).expect("a Job")
+}
+
+fn jobs(client: &Client) -> Api<Job> {
+    Api::namespaced(client.clone(), "default")
+}
+
+async fn create(client: &Client, kind: &str, name: &str, spec: Value) -> anyhow::Result<()> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta2", kind));
+    let api: Api<DynamicObject> = match kind {
+        "LocalQueue" => Api::namespaced_with(client.clone(), "default", &resource),
+        _ => Api::all_with(client.clone(), &resource),
+    };
+    let object = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": { "name": name }, "spec": spec,
+    });
+    api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+    Ok(())
+}
+
+/// Two queues, and Jobs that run in one of them.
+async fn prepare(client: &Client) -> anyhow::Result<()> {
+    create(client, "ResourceFlavor", "default", json!({})).await?;
+    let resources = json!([{ "name": "cpu", "nominalQuota": "20" }]);
+    let group =
+        json!({ "coveredResources": ["cpu"], "flavors": [{ "name": "default", "resources": resources }] });
+    create(client, "ClusterQueue", "q", json!({ "namespaceSelector": {}, "resourceGroups": [group] }))
+        .await?;
+    for queue in ["a", "b"] {
+        create(client, "LocalQueue", queue, json!({ "clusterQueue": "q" })).await?;
+    }
+    let running =
+        [("running", json!({})), ("partial", json!({ LEAST: "1" })), ("equal", json!({ EQUAL: "true" }))];
+    for (name, annotations) in running {
+        let made = jobs(client).create(&PostParams::default(), &job(name, "a", annotations)).await?;
+        anyhow::ensure!(made.spec.and_then(|spec| spec.suspend) == Some(true), "{name} does not wait");
+        let runs = |job: Option<&Job>| {
+            job.and_then(|job| job.spec.as_ref()).is_some_and(|spec| spec.suspend == Some(false))
+        };
+        tokio::time::timeout(PATIENCE, await_condition(jobs(client), name, runs)).await??;
+    }
+    Ok(())
+}
+
+/// What is answered to all that is done to Jobs, in the order of the table.
+async fn answers(client: &Client) -> anyhow::Result<Vec<(&'static str, String)>> {
+    prepare(client).await?;
+    let patch = async |name: &str, patch: Value| {
+        jobs(client).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await
+    };
+    let create = async |job: Job| jobs(client).create(&PostParams::default(), &job).await;
+    let done = [
+        patch("running", labelled(QUEUE, json!("b"))).await,
+        patch("running", labelled(QUEUE, Value::Null)).await,
+        patch("running", annotated(PREBUILT, "other")).await,
+        patch("running", labelled(TIME_LIMIT, json!("60"))).await,
+        patch("running", labelled(CLASS, json!("high"))).await,
+        patch("running", annotated(ELASTIC, "true")).await,
+        patch("partial", json!({ "spec": { "parallelism": 2 } })).await,
+        patch("equal", annotated(EQUAL, "false")).await,
+        create(job("none", "a", json!({ LEAST: "0" }))).await,
+        create(job("nowhere", "a_b", json!({}))).await,
+    ];
+    // Who waits may still go elsewhere, and others may be told more about themselves at any time.
+    create(job("waits", "nobodys", json!({}))).await?;
+    patch("waits", labelled(QUEUE, json!("alike"))).await?;
+    patch("running", annotated("example.com/seen", "true")).await?;
+    let answer = |done: Result<Job, kube::Error>| match done {
+        Ok(job) => format!("accepted: {job:?}"),
+        Err(kube::Error::Api(status)) => format!("{} {}", status.code, status.message),
+        Err(error) => error.to_string(),
+    };
+    Ok(REFUSED.iter().map(|(what, _)| *what).zip(done.map(answer)).collect())
+}
+
+fn expected() -> Vec<(&'static str, String)> {
+    let denied = |why: &str| format!("403 admission webhook \"vjob.kb.io\" denied the request: {why}");
+    REFUSED.iter().map(|(what, why)| (*what, denied(why))).collect()
+}
+
+/// Waits until a real server asks about Jobs: it takes a moment to hear of it.
+async fn until_asked(client: &Client) -> anyhow::Result<()> {
+    for attempt in 0..400 {
+        let probe = job(&format!("probe-{attempt}"), "nobodys", json!({}));
+        let made = jobs(client).create(&PostParams::default(), &probe).await?;
+        if made.spec.and_then(|spec| spec.suspend) == Some(true) {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    anyhow::bail!("the server does not ask about Jobs")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jf_34_in_the_process_of_a_cluster() -> anyhow::Result<()> {
+    let settings = ClusterSettings {
+        operator: Some(operator::Settings::default()),
+        controllers: "none".parse()?,
+        ..ClusterSettings::ephemeral("refusals")
+    };
+    let cluster = Cluster::start(settings).await?;
+    assert_eq!(answers(&cluster.client()).await?, expected());
+    cluster.stop().await;
+    Ok(())
+}
+
+/// WH-1: a server that cannot ask writes nothing that it would have to ask about, and everything else; WH-2: Jobs of the
+/// system among it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jf_34_by_a_real_server_that_asks_us() -> anyhow::Result<()> {
+    let Some(real) = ControlPlane::builder().for_test().await else { return Ok(()) };
+    let client = real.client();
+    install(&client, &Conversion::Embedded).await?;
+    let mut tasks = Tasks::new();
+    let operator =
+        operator::start(client.clone(), operator::Settings::default(), Clock::system(), &mut tasks);
+    let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let webhooks = Webhooks::start(operator, anywhere, Reach::Url, &mut tasks).await?;
+    until_asked(&client).await?;
+    assert_eq!(answers(&client).await?, expected());
+
+    drop(webhooks);
+    tasks.stop().await;
+    let unasked = |done: Result<Job, kube::Error>, webhook: &str| {
+        let Err(kube::Error::Api(status)) = done else { panic!("{webhook}: accepted {done:?}") };
+        assert_eq!(status.code, 500, "{status:?}");
+        let failed = format!("Internal error occurred: failed calling webhook \"{webhook}\": ");
+        assert!(status.message.starts_with(&failed), "{status:?}");
+    };
+    let late = job("late", "a", json!({}));
+    unasked(jobs(&client).create(&PostParams::default(), &late).await, "mjob.kb.io");
+    let seen = Patch::Merge(annotated("example.com/seen", "again"));
+    unasked(jobs(&client).patch("running", &PatchParams::default(), &seen).await, "vjob.kb.io");
+    create(&client, "LocalQueue", "late", json!({ "clusterQueue": "q" })).await?;
+    let system: Api<Job> = Api::namespaced(client.clone(), "kube-system");
+    system.create(&PostParams::default(), &late).await?;
+    Ok(())
+}
+
+/// The judge of what is refused, and in which words.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jf_34_by_a_real_server_that_asks_kueue() -> anyhow::Result<()> {
+    let Some(real) = ControlPlane::builder().for_test().await else { return Ok(()) };
+    let client = real.client();
+    install(&client, &Conversion::Embedded).await?;
+    let core: Api<DynamicObject> =
+        Api::all_with(client.clone(), &ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Namespace")));
+    let home = json!({ "metadata": { "name": "kueue-system" } });
+    core.create(&PostParams::default(), &serde_json::from_value(home)?).await?;
+    let kueue = real.kueue(&json!({})).await?;
+    let (port, certificate) = kueue.webhooks();
+    for (kind, letter, path, operations) in [
+        ("MutatingWebhookConfiguration", 'm', "mutate", json!(["CREATE"])),
+        ("ValidatingWebhookConfiguration", 'v', "validate", json!(["CREATE", "UPDATE"])),
+    ] {
+        let rules = json!([{
+            "apiGroups": ["batch"], "apiVersions": ["v1"], "operations": operations, "resources": ["jobs"],
+        }]);
+        let object = json!({ "metadata": { "name": "kueue" }, "webhooks": [{
+            "name": format!("{letter}job.kb.io"), "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "failurePolicy": "Fail", "rules": rules,
+            "clientConfig": {
+                "url": format!("https://127.0.0.1:{port}/{path}-batch-v1-job"),
+                "caBundle": ByteString(certificate.as_bytes().to_vec()),
+            },
+        }] });
+        let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+        api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+    }
+    until_asked(&client).await?;
+    assert_eq!(answers(&client).await?, expected());
+    Ok(())
+}
