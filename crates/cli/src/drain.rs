@@ -22,9 +22,6 @@ use crate::{output, process, span};
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  ferry drain east --timeout 10m\n  ferry drain east --given-up")]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    which: Which,
-
     /// The worker cannot be reached and will not come back, and nothing runs there any more: what is known to be there
     /// starts elsewhere at once, and should the worker come back all the same, it gets no new Jobs before `ferry uncordon`.
     /// If pods do run there, they run twice.
@@ -34,6 +31,9 @@ pub(crate) struct Arguments {
     /// How long to wait until nothing is there.
     #[arg(long, value_name = "SPAN", default_value = "5m", value_parser = span::parse)]
     timeout: Duration,
+
+    #[command(flatten)]
+    which: Which,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {

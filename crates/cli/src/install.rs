@@ -29,9 +29,6 @@ use apply::Target;
     after_help = "Example:\n  ferry install --context manager --image registry.example/ferry:0.1.0\n  ferry install --context east --without-operator --dry-run"
 )]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    options: Options,
-
     /// The image that brings `ferry` [default: ferry and this version].
     #[arg(long, value_name = "IMAGE", conflicts_with = "without_operator")]
     image: Option<String>,
@@ -43,6 +40,9 @@ pub(crate) struct Arguments {
     /// Only say what would be done.
     #[arg(long)]
     dry_run: bool,
+
+    #[command(flatten)]
+    options: Options,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {

@@ -29,13 +29,13 @@ const AGAIN: Duration = Duration::from_millis(500);
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  ferry drain east && ferry leave east")]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    which: Which,
-
     /// Do it although Jobs run there, or although the manager's account there cannot be taken away. Nobody looks after
     /// those Jobs any more: whoever has them run twice is you.
     #[arg(long)]
     force: bool,
+
+    #[command(flatten)]
+    which: Which,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {

@@ -84,7 +84,12 @@ mod tests {
         for verb in Arguments::command().get_subcommands() {
             assert!(verb.get_about().is_some(), "{}", verb.get_name());
             for option in verb.get_arguments() {
-                assert!(option.get_help().is_some(), "{} {}", verb.get_name(), option.get_id());
+                let name = option.get_id().as_str();
+                assert!(option.get_help().is_some(), "{} {name}", verb.get_name());
+                // What is written after the options of the connection stands under their heading.
+                let of_connection =
+                    ["kubeconfig", "context", "namespace", "operator_namespace"].contains(&name);
+                assert!(of_connection || option.get_help_heading().is_none(), "{} {name}", verb.get_name());
             }
             let example = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
             let call = format!("ferry {}", verb.get_name());
