@@ -301,8 +301,11 @@ impl Seen<'_> {
         }
         if state::has_quota(workload) {
             let checks = state::checks(workload).iter().filter(|check| check.state != CheckState::Ready);
-            let said: Vec<String> = checks.map(|check| sentence(&check.name, &check.message)).collect();
-            return (Status::Dispatching, said.join("; "));
+            let said = checks.map(|check| match check.message.as_str() {
+                "" => format!("waits for check {}", check.name),
+                said => sentence(&check.name, said),
+            });
+            return (Status::Dispatching, said.collect::<Vec<_>>().join("; "));
         }
         let reserved = state::find(workload, life::QUOTA_RESERVED).map(|it| it.message.clone());
         let gates = state::admission_gates(workload).map(|by| format!("admission is gated by {by}"));

@@ -51,6 +51,9 @@ fn a_job_in_a_queue_from_its_submission_to_its_end() {
         json!([{ "name": "fleet", "state": "Pending", "lastTransitionTime": null, "message": "asks east" }]);
     let asks = workload(&[quota], json!({}), json!({ "admissionChecks": checks }));
     check(&job(json!({})), Some(&asks), "Dispatching 0/6 [] fleet: asks east");
+    let silent = json!([{ "name": "fleet", "state": "Pending", "lastTransitionTime": null, "message": "" }]);
+    let waits = workload(&[quota], json!({}), json!({ "admissionChecks": silent }));
+    check(&job(json!({})), Some(&waits), "Dispatching 0/6 [] waits for check fleet");
     let admitted = [quota, ("Admitted", "True", "Admitted", "")];
     let runs = workload(&admitted, json!({}), json!({ "clusterName": "east" }));
     check(&job(json!({})), Some(&runs), "Starting 0/6 [east]");
