@@ -14,6 +14,7 @@ use super::plugin::{Again, Operation, Plugin, Request, whole};
 use super::pods::limits::LimitRanger;
 use super::pods::priority::Priority;
 use super::pods::runtime_class::RuntimeClasses;
+use super::pods::security::PodSecurity;
 use super::pods::service_account::ServiceAccounts;
 use super::pods::tolerations::DefaultTolerationSeconds;
 use super::pods::topology::TopologyLabels;
@@ -48,6 +49,7 @@ impl Chain {
             plugins.push(Arc::new(ServiceAccounts(store.clone())));
         }
         plugins.push(Arc::new(Marks));
+        plugins.push(Arc::new(PodSecurity(store.clone())));
         plugins.push(Arc::new(Priority(store.clone())));
         plugins.push(Arc::new(DefaultTolerationSeconds));
         plugins.push(Arc::new(DefaultClasses(store.clone())));
@@ -164,11 +166,16 @@ pub(crate) async fn validated(
         return Ok(object);
     }
     let request = request(context, operation, &options, Some(object), old);
+    let mut judged = Ok(());
     for plugin in plugins {
-        plugin.validate(&request).await?;
+        judged = plugin.validate(&request).await;
+        if judged.is_err() {
+            break;
+        }
     }
+    // What was warned of is told of what is refused, too.
     warnings.append(&mut request.warnings.into_inner().unwrap_or_else(PoisonError::into_inner));
-    Ok(request.object.unwrap_or_default())
+    judged.map(|()| request.object.unwrap_or_default())
 }
 
 /// What is posted to a subresource, such as a Binding, as the plugins leave it. Its place has to be there, as for everything

@@ -99,8 +99,9 @@ async fn store(
     let name = object::text(&accepted.object, &["metadata", "name"]);
     let key = object::key(context.resource, context.namespace(), name);
     warnings.extend_from_slice(&accepted.warnings);
-    let object =
-        admission::validated(context, Operation::Create, accepted.object, None, &mut warnings).await?;
+    let object = admission::validated(context, Operation::Create, accepted.object, None, &mut warnings)
+        .await
+        .map_err(|refusal| refusal.warning(&warnings))?;
     let name = object::text(&object, &["metadata", "name"]);
     let mut answer = if context.is_dry_run() {
         if let Some(current) = context.cluster.store().get(&key) {

@@ -147,8 +147,9 @@ async fn store(
     managers.put_back(&mut accepted.object);
     managers_before.put_back(old);
     let object = accepted.object;
-    let mut object =
-        admission::validated(context, Operation::Update, object, Some(old), &mut warnings).await?;
+    let mut object = admission::validated(context, Operation::Update, object, Some(old), &mut warnings)
+        .await
+        .map_err(|refusal| refusal.warning(&warnings))?;
     if let Some(meta) = object["metadata"].as_object_mut() {
         meta.remove("selfLink");
     }

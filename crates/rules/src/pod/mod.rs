@@ -7,6 +7,7 @@
 //! - [`gates`]: what a write drops, because its feature is switched off;
 //! - [`Options`]: what is let pass;
 //! - [`warnings`]: what is accepted with a remark;
+//! - [`standards`]: what a namespace lets its pods do to their nodes;
 //! - here, [`validate_template`] and [`validate_create`]: the order of the rules. Each noun has its file:
 //!   `containers`, `ephemeral`, `env`, `probes`, `resources`, `claims`, `mounts`, `volumes`,
 //!   `security`, `profiles`, `windows`, `affinity`, `scheduling`, `dns`.
@@ -46,6 +47,7 @@ pub mod qos;
 pub(crate) mod resources;
 mod scheduling;
 mod security;
+pub mod standards;
 pub mod status;
 pub mod update;
 pub(crate) mod volumes;

@@ -1,9 +1,10 @@
 //! What every pod gets, or must have, before its own rules look at it: a service account, a priority, tolerations, labels
-//! that tell where it is, and resources within the limits of its namespace.
+//! that tell where it is, resources within the limits of its namespace, and no more power than its standards allow.
 
 pub(super) mod limits;
 pub(super) mod priority;
 pub(super) mod runtime_class;
+pub(super) mod security;
 pub(super) mod service_account;
 pub(super) mod tolerations;
 pub(super) mod topology;
