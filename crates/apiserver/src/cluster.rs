@@ -31,7 +31,7 @@ use crate::request::{Asked, Query, Target, Verb};
 use crate::status::Refusal;
 use crate::strategy::traits::Traits;
 use crate::strategy::{self, Strategy, forms};
-use crate::{bootstrap, discovery, expiry, flow_schemas, options, subresources, verbs};
+use crate::{bootstrap, deadline, discovery, expiry, flow_schemas, options, subresources, verbs};
 
 /// The largest body that is read (1.2).
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -205,7 +205,10 @@ impl Cluster {
     /// What the cluster asks of itself, as anybody may ask it.
     pub(crate) async fn asked_by_itself(&self, request: Request<Bytes>) -> Result<Answer, Refusal> {
         let (head, body) = request.into_parts();
-        self.route(&head, body, &mut Labels::of_method(&head.method)).await
+        let query = Query::read(head.uri.query().unwrap_or(""));
+        let asked = Asked::read(&head.method, head.uri.path(), &query);
+        let mut labels = Labels::of_method(&head.method);
+        Box::pin(self.look_into(&head, body, &query, asked, &mut labels)).await
     }
 
     async fn route(
@@ -215,12 +218,31 @@ impl Cluster {
         labels: &mut Labels,
     ) -> Result<Answer, Refusal> {
         let query = Query::read(head.uri.query().unwrap_or(""));
-        options::expect_timeout(head, &query)?;
+        let asked = Asked::read(&head.method, head.uri.path(), &query);
+        match deadline::of(asked.as_ref(), &query)? {
+            None => self.look_into(head, body, &query, asked, labels).await,
+            Some(within) => {
+                let answered =
+                    tokio::time::timeout(within, self.look_into(head, body, &query, asked, labels));
+                answered.await.unwrap_or_else(|_| Ok(deadline::missed()))
+            }
+        }
+    }
+
+    /// What a request is answered, however long that takes.
+    async fn look_into(
+        &self,
+        head: &request::Parts,
+        body: Bytes,
+        query: &Query,
+        asked: Option<Asked>,
+        labels: &mut Labels,
+    ) -> Result<Answer, Refusal> {
         let sender = head.extensions.get::<Arc<User>>().unwrap_or(&self.0.server);
-        let Some(asked) = Asked::read(&head.method, head.uri.path(), &query) else {
-            return self.without_verb(head, sender, &query);
+        let Some(asked) = asked else {
+            return self.without_verb(head, sender, query);
         };
-        let user = auth::admitted(self.authorizer(), sender, head, &asked, &query)?;
+        let user = auth::admitted(self.authorizer(), sender, head, &asked, query)?;
         if let Some(remote) = aggregator::responsible(self, &asked) {
             return Ok(aggregator::pass_on(self, &remote, head, body, &user).await);
         }
@@ -246,18 +268,18 @@ impl Cluster {
             if target.verb != Verb::Create || target.name.is_some() {
                 return Err(Refusal::method_not_allowed());
             }
-            return subresources::binding::create_legacy(self, &target, &query, head, &user, &body).await;
+            return subresources::binding::create_legacy(self, &target, query, head, &user, &body).await;
         }
         let strategy = self.strategy(resource).ok_or_else(Refusal::method_not_allowed)?;
         // What is passed on is for somebody else to read.
         let form = if subresources::connect::is_connection(resource, &target) {
-            subresources::connect::expect_real(&query)?;
+            subresources::connect::expect_real(query)?;
             accept::Form::PLAIN
         } else {
-            let form = accept::negotiate(&head.headers, &query, accept::Offer::of(resource, &target))?;
+            let form = accept::negotiate(&head.headers, query, accept::Offer::of(resource, &target))?;
             // A body that nobody reads is refused before its options are (as upstream does it for two of the verbs).
             if !verbs::is_unread(resource, &target, &head.headers) {
-                options::expect(target.verb, &query)?;
+                options::expect(target.verb, query)?;
             }
             form
         };
@@ -266,12 +288,19 @@ impl Cluster {
             target: &target,
             resource,
             strategy: &*strategy,
-            query: &query,
+            query,
             user: &user,
             form,
             head,
         };
-        let answered = match self.carry_out(&context, &body).await {
+        let carried_out = match deadline::of_write(&target) {
+            None => self.carry_out(&context, &body).await,
+            Some(within) => {
+                let carried_out = tokio::time::timeout(within, self.carry_out(&context, &body));
+                carried_out.await.unwrap_or_else(|_| Err(deadline::exceeded()))
+            }
+        };
+        let answered = match carried_out {
             Ok(answer) => form::shown(&context, form, answer).await,
             refused => refused,
         };
@@ -284,7 +313,7 @@ impl Cluster {
             || !matches!(&answered, Err(refusal) if refusal.code() == StatusCode::METHOD_NOT_ALLOWED);
         let deprecation = deprecation.filter(|_| is_served && is_allowed);
         if let Some(warning) = deprecation {
-            let refused = |refusal| answer::refusal_in(accept::for_refusal(&head.headers, &query), &refusal);
+            let refused = |refusal| answer::refusal_in(accept::for_refusal(&head.headers, query), &refusal);
             let mut answer = answered.unwrap_or_else(refused);
             answer::warn(&mut answer, &[warning]);
             return Ok(answer);

@@ -11,7 +11,7 @@
 //! - [`apply`]: server-side apply, and who manages which fields; [`patch`]: the other ways to change a part;
 //! - [`crd`]: kinds that users define, and what their objects may hold; [`cel`]: the language of their rules;
 //!   [`jsonpath`]: the language of their columns;
-//! - `expiry`: events go when they are old; `health`: whether the server is well;
+//! - `deadline`: how long a request may take; `expiry`: events go when they are old; `health`: whether the server is well;
 //! - [`serve`]: a cluster on a port; [`credentials`]: who it is and who may talk to it;
 //! - `aggregator`: API servers of others behind this one;
 //! - `table`: objects as rows;
@@ -30,6 +30,7 @@ pub mod cel;
 pub mod cluster;
 pub mod crd;
 pub mod credentials;
+mod deadline;
 mod discovery;
 mod expiry;
 mod flow_schemas;

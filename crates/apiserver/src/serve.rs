@@ -29,7 +29,7 @@ use crate::auth::user::MASTERS;
 use crate::cluster::Cluster;
 use crate::credentials::Credentials;
 use crate::service::BodyWithin;
-use crate::{options, published};
+use crate::{deadline, published};
 use in_flight::InFlight;
 pub use limits::Limits;
 use limits::{Activity, Crowd, Patient};
@@ -299,7 +299,7 @@ impl Gate {
             }
         };
         let mut place = None;
-        if !sender.is_in(MASTERS) && !options::lasts(request.method(), request.uri()) {
+        if !sender.is_in(MASTERS) && !deadline::lasts(request.method(), request.uri()) {
             place = self.in_flight.begin(&sender.name, self.limits.requests);
             if place.is_none() {
                 let (head, _) = request.into_parts();

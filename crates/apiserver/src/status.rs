@@ -278,6 +278,12 @@ impl Refusal {
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
     }
 
+    /// 504: it took too long.
+    pub fn timed_out(why: &str) -> Self {
+        let about = About { group: "", resource: "", name: "" };
+        Refusal::about(StatusCode::GATEWAY_TIMEOUT, "Timeout", about, format!("Timeout: {why}"))
+    }
+
     /// 504: a revision that does not exist yet (2.5).
     pub fn too_large_resource_version(asked: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");

@@ -136,9 +136,8 @@ impl Start {
 
 /// How long the stream lasts.
 fn lasts(context: &Context<'_>) -> Result<Duration, Refusal> {
-    let seconds = ListOptions::read(context.query, true)?.timeout;
-    Ok(seconds
-        .map_or_else(|| LASTS.mul_f64(1.0 + random()), |seconds| Duration::from_secs(seconds).min(LONGEST)))
+    let asked = ListOptions::read(context.query, true)?.timeout;
+    Ok(asked.map_or_else(|| LASTS.mul_f64(1.0 + random()), |asked| asked.min(LONGEST)))
 }
 
 /// A number from 0 to 1.
@@ -218,10 +217,9 @@ impl Follower {
                     self.done = true;
                 }
             }
+            // A client that was too slow finds out when it wants to go on from where it was, as with a real server.
             Some(Err(why)) => {
                 tracing::debug!(%why, "a watch ends early");
-                let refusal = Refusal::expired("too old resource version: the client was too slow");
-                self.frames.error(out, &refusal);
                 self.done = true;
             }
             None => self.done = true,

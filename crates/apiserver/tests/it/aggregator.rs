@@ -27,6 +27,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use crate::cluster;
+use crate::deadline::{answer, asks_once};
 use crate::serve::client_at_port;
 
 const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
@@ -111,6 +112,9 @@ async fn repeat(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
         (200, json!({"paths": {&ROOT[1..]: {"serverRelativeURL": url}}}))
     } else if path == format!("/openapi/v3{ROOT}") {
         (200, json!({"openapi": "3.0.0", "info": {"title": "things", "version": "1"}, "paths": {}}))
+    } else if path == format!("{THINGS}/slow") {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        (200, json!({}))
     } else if path.starts_with(THINGS) {
         let all = |name: &str| -> Vec<&str> {
             head.headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect()
@@ -297,6 +301,27 @@ async fn rule_3_33_api_servers_of_others() {
     // It lets nobody in but us, who show a certificate of the authority that servers are told of.
     let other = Other::start(Some(&told["requestheader-client-ca-file"])).await;
     live(&client, &other).await;
+}
+
+/// What is answered for somebody who is slower than the client wants to wait.
+async fn late(client: &Client, other: &Other) -> (u16, String, Value) {
+    make(client, "/api/v1/namespaces", &json!({"metadata": {"name": "others"}})).await;
+    let service = json!({"metadata": {"name": "things"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
+    make(client, "/api/v1/namespaces/others/services", &service).await;
+    make(client, SERVICES, &other.api_service()).await;
+    until_condition(client, "Passed").await;
+    until(client, &[], THINGS, |code, _| code == 200).await;
+    answer(client, Method::GET, &format!("{THINGS}/slow?timeout=1s"), &json!({})).await
+}
+
+#[tokio::test]
+async fn rule_1_3_a_slow_api_server_of_others_is_waited_for_as_long_as_the_client_says() {
+    let other = Other::start(None).await;
+    let ours = late(&Client::new(cluster().await, "default"), &other).await;
+    let why = "Timeout: request did not complete within the allotted timeout";
+    assert_eq!((ours.0, &ours.2["message"]), (504, &json!(why)));
+    let Some(real) = ControlPlane::builder().for_test().await else { return };
+    assert_eq!(ours, late(&asks_once(&real), &other).await);
 }
 
 #[tokio::test]

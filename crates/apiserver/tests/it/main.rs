@@ -8,6 +8,7 @@ mod both;
 mod clients;
 mod corpus;
 mod crd;
+mod deadline;
 mod discovery;
 mod fuzz;
 mod hostile;

@@ -86,15 +86,41 @@ async fn rule_2_13_what_was_missed_is_delivered() {
     assert_eq!(next(&mut stream).await, "deleted a");
 }
 
-/// As recorded from kube-apiserver v1.35.8, whose events are not cached and told of by the storage.
-#[tokio::test]
-async fn rules_2_13_and_2_9_what_is_no_longer_known_is_told_so() {
+/// A cluster that knows nothing but its last state.
+async fn forgetful() -> Cluster {
     let mut options = Options::ephemeral();
     options.window = Window { events: 1, age: Duration::ZERO, bytes: 0 };
     options.history.age = Duration::ZERO;
     options.history.bytes = 0;
     let cluster = Cluster::open(Store::open(options).expect("a store"), Settings::default());
-    let cluster = cluster.await.expect("a cluster");
+    cluster.await.expect("a cluster")
+}
+
+/// As kube-apiserver does it: its stream just ends, and going on from where it was is refused.
+#[tokio::test]
+async fn rule_2_13_a_client_that_is_too_slow_finds_out_when_it_wants_to_go_on() {
+    let cluster = forgetful().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let (_, list, _) = ask(&cluster, Method::GET, maps, None).await;
+    let start = list["metadata"]["resourceVersion"].as_str().expect("a revision");
+    let path = format!("{maps}?watch=1&resourceVersion={start}&timeoutSeconds=20");
+    let request = http::Request::get(&path).body(bytes::Bytes::new()).expect("a request");
+    let slow = cluster.answer(request).await;
+    for name in ["a", "b", "c"] {
+        let map = json!({"metadata": {"name": name}});
+        assert_eq!(ask(&cluster, Method::POST, maps, Some(&map)).await.0, 201);
+    }
+    let rest = tokio::time::timeout(Duration::from_secs(10), slow.into_body().collect());
+    let rest = rest.await.expect("it ends before its time").expect("bodies do not fail").to_bytes();
+    assert!(!String::from_utf8_lossy(&rest).contains("ERROR"), "{rest:?}");
+    let (code, event, _) = ask(&cluster, Method::GET, &path, None).await;
+    assert_eq!((code, &event["type"], &event["object"]["code"]), (200, &json!("ERROR"), &json!(410)));
+}
+
+/// As recorded from kube-apiserver v1.35.8, whose events are not cached and told of by the storage.
+#[tokio::test]
+async fn rules_2_13_and_2_9_what_is_no_longer_known_is_told_so() {
+    let cluster = forgetful().await;
     let maps = "/api/v1/namespaces/default/configmaps";
     let events = "/api/v1/namespaces/default/events";
     for name in ["a", "b", "c"] {
