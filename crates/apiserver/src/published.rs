@@ -85,7 +85,7 @@ async fn tell_others(cluster: &Cluster, credentials: &Credentials) -> Result<(),
 
 /// The address by which others reach this machine, for a server that says none: endpoints are never local. As
 /// kube-apiserver does, one is told even if it listens locally only.
-fn outward(listens_on: IpAddr) -> Option<IpAddr> {
+pub(crate) fn outward(listens_on: IpAddr) -> Option<IpAddr> {
     if !listens_on.is_unspecified() && !listens_on.is_loopback() {
         return Some(listens_on);
     }

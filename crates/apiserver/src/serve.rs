@@ -1,5 +1,6 @@
 //! A cluster on a port: TLS, HTTP/1.1 and HTTP/2 (1.1), and who is at the other end.
 
+mod certificate;
 mod in_flight;
 mod limits;
 
@@ -30,6 +31,7 @@ use crate::cluster::Cluster;
 use crate::credentials::Credentials;
 use crate::service::BodyWithin;
 use crate::{deadline, published};
+use certificate::Serving;
 use in_flight::InFlight;
 pub use limits::Limits;
 use limits::{Activity, Crowd, Patient};
@@ -122,7 +124,11 @@ impl Server {
         let authenticator = Authenticator::new(credentials.clone(), cluster.shared_tokens(), &provider);
         let authenticator = Arc::new(authenticator.map_err(Error::Tls)?);
         cluster.authenticated_by(&authenticator);
-        let acceptor = TlsAcceptor::from(Arc::new(tls(&credentials, provider, &authenticator)?));
+        let addresses =
+            [address.ip()].into_iter().chain(outward.or_else(|| published::outward(address.ip())));
+        let serving = Serving::new(credentials.clone(), addresses.collect(), provider.clone());
+        let serving = Arc::new(serving.map_err(Error::Tls)?);
+        let acceptor = TlsAcceptor::from(Arc::new(tls(serving, provider, &authenticator)?));
         if let Err(refusal) = published::publish(&cluster, &credentials, address, outward).await {
             tracing::warn!(%refusal, "the cluster does not tell where its API is");
         }
@@ -151,16 +157,14 @@ impl Server {
 }
 
 fn tls(
-    credentials: &Credentials,
+    serving: Arc<Serving>,
     provider: Arc<CryptoProvider>,
     authenticator: &Authenticator,
 ) -> Result<ServerConfig, Error> {
-    let (chain, key) = credentials.chain().map_err(|error| Error::Tls(Box::new(error)))?;
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = config.and_then(|config| {
-        config.with_client_cert_verifier(authenticator.any_certificate()).with_single_cert(chain, key)
-    });
-    let mut config = config.map_err(|error| Error::Tls(Box::new(error)))?;
+    let config = config.map_err(|error| Error::Tls(Box::new(error)))?;
+    let config = config.with_client_cert_verifier(authenticator.any_certificate());
+    let mut config = config.with_cert_resolver(serving);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }

@@ -1,12 +1,15 @@
 //! By what the servers of others know that a request comes from here: a certificate of this process, signed by an
 //! authority that has no other use. Both are new with every start; servers watch for the one to believe in.
 
+use jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
 };
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::credentials::{AUTHORITY_DAYS, lasting};
 
 /// Who this server is to others.
 pub(crate) const CLIENT_NAME: &str = "front-proxy-client";
@@ -24,10 +27,13 @@ impl Identity {
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         authority.distinguished_name.push(DnType::CommonName, "front-proxy-ca");
+        lasting(&mut authority, Timestamp::now(), AUTHORITY_DAYS);
         let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
         let mut client = CertificateParams::new(Vec::new())?;
         client.is_ca = IsCa::NoCa;
         client.distinguished_name.push(DnType::CommonName, CLIENT_NAME);
+        // It is shown for as long as the process lives.
+        lasting(&mut client, Timestamp::now(), AUTHORITY_DAYS);
         client.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate()?;

@@ -83,6 +83,31 @@ async fn what_was_acknowledged_is_there_after_a_restart() {
     assert_eq!(maps.get("a").await.expect("still there"), made);
 }
 
+#[tokio::test]
+async fn a_kubeconfig_works_after_restarts_and_by_every_name_of_the_server() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = Store::open(Options::ephemeral()).expect("a store");
+    let mut address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let mut written = None;
+    for _ in 0..2 {
+        let credentials = Arc::new(Credentials::kept_in(dir.path()).expect("credentials"));
+        let cluster = Cluster::open(store.clone(), Settings::default()).await.expect("a cluster");
+        let server = Server::start(cluster, credentials.clone(), address).await.expect("a server");
+        address = server.address();
+        let config =
+            written.get_or_insert_with(|| credentials.kubeconfig("c", &format!("https://{address}"))).clone();
+        for name in ["127.0.0.1", "localhost"] {
+            let mut config = config.clone();
+            config["clusters"][0]["cluster"]["server"] = format!("https://{name}:{}", address.port()).into();
+            let config: Kubeconfig = serde_json::from_value(config).expect("a kubeconfig");
+            let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
+            let client = Client::try_from(config.expect("a config")).expect("a client");
+            client.apiserver_version().await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        server.stop().await;
+    }
+}
+
 /// What a server tells of where its API is: the service, its endpoints and its slice, without addresses and numbers.
 async fn told(client: &Client) -> Vec<serde_json::Value> {
     let paths = [
