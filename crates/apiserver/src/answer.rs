@@ -3,6 +3,7 @@
 pub(crate) mod accept;
 pub(crate) mod finish;
 pub(crate) mod form;
+mod pieces;
 mod yaml;
 
 use std::convert::Infallible;
@@ -16,6 +17,7 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use serde_json::Value;
 
 use crate::status::Refusal;
+use pieces::Pieces;
 
 /// The body of an answer: bytes, or a stream of them.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -29,6 +31,14 @@ pub fn json(code: StatusCode, bytes: impl Into<Bytes>) -> Answer {
     *answer.status_mut() = code;
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer
+}
+
+/// JSON of this length that is put together as it is sent.
+pub(crate) fn json_in_parts(
+    length: u64,
+    parts: impl Iterator<Item = Bytes> + Send + Unpin + 'static,
+) -> Answer {
+    json(StatusCode::OK, Bytes::new()).map(|_| Pieces::new(length, parts).boxed_unsync())
 }
 
 /// A JSON value.

@@ -1,15 +1,11 @@
 //! What every answer gets on its way out: who was asked, that nobody keeps it, and gzip if it is long (1.4, 1.38).
 
-use std::io::Write as _;
-
-use bytes::Bytes;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header, request};
 use http_body::Body as _;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 
 use super::Answer;
+use super::pieces::Zipped;
 use crate::request::Query;
 use crate::status::Refusal;
 
@@ -31,7 +27,7 @@ pub(crate) async fn finished(head: &request::Parts, mut answer: Answer) -> Answe
     headers.entry(header::CACHE_CONTROL).or_insert(private);
     let is_done = headers.contains_key(header::CONTENT_ENCODING) || answer.status() != StatusCode::OK;
     let is_long = answer.body().size_hint().exact().is_some_and(|size| size > LONG);
-    if is_long && !is_done && takes_gzip(head) { gzipped(answer).await } else { answer }
+    if is_long && !is_done && takes_gzip(head) { gzipped(answer) } else { answer }
 }
 
 /// A refusal as it is sent, in a form that the client asked for.
@@ -53,15 +49,10 @@ fn takes_gzip(head: &request::Parts) -> bool {
     })
 }
 
-async fn gzipped(answer: Answer) -> Answer {
+fn gzipped(answer: Answer) -> Answer {
     let (mut head, body) = answer.into_parts();
-    let Ok(body) = body.collect().await;
-    let bytes = body.to_bytes();
-    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
-    let zipped =
-        encoder.write_all(&bytes).and_then(|()| encoder.finish()).expect("memory takes what is written");
     head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     head.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     head.headers.remove(header::CONTENT_LENGTH);
-    Answer::from_parts(head, Full::new(Bytes::from(zipped)).boxed_unsync())
+    Answer::from_parts(head, Zipped::new(body).boxed_unsync())
 }

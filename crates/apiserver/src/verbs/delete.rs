@@ -34,7 +34,7 @@ pub(crate) async fn delete_collection(context: &Context<'_>, bytes: &[u8]) -> Re
     let selection = list::Selection::read(context)?;
     let options = body::delete_options(&context.head.headers, context.query, bytes)?;
     let listed = list::listed(context, &selection, &page).await?;
-    let answer = listed.bytes(context).await?;
+    let answer = listed.answer(context).await?;
     for object in &listed.objects {
         let done = delete_in(context, object.key.namespace(), object.key.name(), &options).await;
         match done {
@@ -42,7 +42,7 @@ pub(crate) async fn delete_collection(context: &Context<'_>, bytes: &[u8]) -> Re
             done => drop(done?),
         }
     }
-    Ok(warned(answer::json(StatusCode::OK, answer), &orphan_warnings(context, &options)))
+    Ok(warned(answer, &orphan_warnings(context, &options)))
 }
 
 /// Deletes an object, or marks it for whoever still has to act on it.

@@ -1,4 +1,5 @@
-//! GET of many objects (2.6–2.11): from one state, straight from the stored bytes.
+//! GET of many objects (2.6–2.11): from one state, straight from the stored bytes, of which no more than a piece is copied at
+//! one time.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -6,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::StatusCode;
 use serde_json::{Value, json};
 use store::{At, Key, Object, Revision, Scope};
 
@@ -168,7 +168,7 @@ pub(crate) async fn list(context: &Context<'_>) -> Result<Answer, Refusal> {
     let page = Page::read(context).await?;
     let selection = Selection::read(context)?;
     let listed = listed(context, &selection, &page).await?;
-    Ok(answer::json(StatusCode::OK, listed.bytes(context).await?))
+    listed.answer(context).await
 }
 
 /// One page of a list.
@@ -180,10 +180,48 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
-    pub(crate) async fn bytes(&self, context: &Context<'_>) -> Result<Bytes, Refusal> {
-        list_bytes(context, self.revision, &self.objects, self.token.clone(), self.remaining).await
+    /// A list of stored objects, byte for byte but for the kind, which the list says for all.
+    pub(crate) async fn answer(&self, context: &Context<'_>) -> Result<Answer, Refusal> {
+        let objects = context.shown(&self.objects).await?;
+        let items: Vec<(&'static [u8], Bytes)> = objects
+            .iter()
+            .map(|object| {
+                let (start, rest) = object::item(context.resource, object);
+                (start, object.slice_ref(rest))
+            })
+            .collect();
+        let head = Bytes::from(self.head(context));
+        let commas = items.len().saturating_sub(1);
+        let length: usize = items.iter().map(|(start, rest)| start.len() + rest.len()).sum();
+        let length = head.len() + length + commas + END.len();
+        let parts = items.into_iter().enumerate().flat_map(|(i, (start, rest))| {
+            let comma: &'static [u8] = if i == 0 { b"" } else { b"," };
+            [Bytes::from_static(comma), Bytes::from_static(start), rest]
+        });
+        let parts = std::iter::once(head).chain(parts).chain([Bytes::from_static(END)]);
+        Ok(answer::json_in_parts(length as u64, parts))
+    }
+
+    /// What stands before the first object.
+    fn head(&self, context: &Context<'_>) -> String {
+        let (kind, version) = (context.resource.list_kind(), context.resource.api_version());
+        let mut head = format!(
+            r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{{"resourceVersion":"{}""#,
+            self.revision
+        );
+        if let Some(token) = &self.token {
+            write!(head, r#","continue":"{token}""#).expect("memory");
+        }
+        if let Some(remaining) = self.remaining {
+            write!(head, r#","remainingItemCount":{remaining}"#).expect("memory");
+        }
+        head.push_str("},\"items\":[");
+        head
     }
 }
+
+/// What stands after the last object of a list.
+const END: &[u8] = b"]}";
 
 /// The objects of a page.
 pub(crate) async fn listed(
@@ -317,41 +355,6 @@ fn expired(context: &Context<'_>, why: &store::error::Read, page: &Page) -> Refu
          modified, or deleted between the time the first chunk was returned and now may show up in the list.",
     )
     .with_continue(token(-1, after))
-}
-
-/// A list of stored objects, byte for byte but for the kind, which the list says for all.
-pub(crate) async fn list_bytes(
-    context: &Context<'_>,
-    revision: Revision,
-    objects: &[Arc<Object>],
-    token: Option<String>,
-    remaining: Option<usize>,
-) -> Result<Bytes, Refusal> {
-    let objects = context.shown(objects).await?;
-    let size: usize = objects.iter().map(|object| object.len() + 1).sum();
-    let mut out = String::with_capacity(256);
-    let (kind, version) = (context.resource.list_kind(), context.resource.api_version());
-    write!(out, r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{{"resourceVersion":"{revision}""#)
-        .expect("memory");
-    if let Some(token) = token {
-        write!(out, r#","continue":"{token}""#).expect("memory");
-    }
-    if let Some(remaining) = remaining {
-        write!(out, r#","remainingItemCount":{remaining}"#).expect("memory");
-    }
-    out.push_str("},\"items\":[");
-    let mut bytes = Vec::with_capacity(out.len() + size + 2);
-    bytes.extend_from_slice(out.as_bytes());
-    for (i, object) in objects.iter().enumerate() {
-        if i > 0 {
-            bytes.push(b',');
-        }
-        let (start, rest) = object::item(context.resource, object);
-        bytes.extend_from_slice(start);
-        bytes.extend_from_slice(rest);
-    }
-    bytes.extend_from_slice(b"]}");
-    Ok(bytes.into())
 }
 
 const BASE64: base64::engine::GeneralPurpose = base64::engine::general_purpose::URL_SAFE_NO_PAD;
