@@ -57,7 +57,7 @@ pub fn read(resource: &Resource, headers: &HeaderMap, query: &Query, body: &[u8]
             }
             wire::expect_readable(&resource.kind, &tree, body).map_err(Refusal::bad_request)?;
             let text = serde_json::to_vec(&tree).expect("JSON prints");
-            let (object, unknown) = decoded(resource, of, &text)?;
+            let (object, unknown) = decoded(resource, of, &text, body)?;
             let is_strict = query.get("fieldValidation") == Some("Strict");
             if is_strict && !unknown.is_empty() && !repeated.is_empty() {
                 let yaml = format!("yaml: unmarshal errors:\n  {}", repeated.join("\n  "));
@@ -84,30 +84,51 @@ pub fn read(resource: &Resource, headers: &HeaderMap, query: &Query, body: &[u8]
 }
 
 fn read_json(resource: &Resource, of: schema::Type, query: &Query, body: &[u8]) -> Result<Read, Refusal> {
-    let (object, strict) = decoded(resource, of, body)?;
+    let (object, strict) = decoded(resource, of, body, body)?;
     let cannot = |why: String| Refusal::bad_request(cannot_be_handled(resource, &why));
     Ok(Read { object, warnings: told(query, strict, cannot)? })
 }
 
-/// An object, and what a strict reader finds wrong with it.
-fn decoded(resource: &Resource, of: schema::Type, body: &[u8]) -> Result<(Value, Vec<String>), Refusal> {
-    let decoded = schema::decode(of, body).map_err(|why| undecodable(resource, body, &why.to_string()))?;
-    expect_kind(resource, &decoded.value, body)?;
+/// An object, and what a strict reader finds wrong with it. It was sent in this form or another one.
+fn decoded(
+    resource: &Resource,
+    of: schema::Type,
+    body: &[u8],
+    sent: &[u8],
+) -> Result<(Value, Vec<String>), Refusal> {
+    let decoded =
+        schema::decode(of, body).map_err(|why| undecodable(resource, body, sent, &why.to_string()))?;
+    expect_kind(resource, &decoded.value, sent)?;
     Ok((decoded.value, decoded.strict.iter().map(ToString::to_string).collect()))
 }
 
 /// Why a body is none of its type. What it says it is comes first, if it can be heard.
-fn undecodable(resource: &Resource, body: &[u8], why: &str) -> Refusal {
+fn undecodable(resource: &Resource, body: &[u8], sent: &[u8], why: &str) -> Refusal {
     let unrecognized = |why: &str| Refusal::bad_request(wire::unrecognized(&resource.kind, why, body));
-    match serde_json::from_slice::<Value>(body) {
+    match head(body) {
         // What is no JSON does not tell what it is.
-        Err(_) => unrecognized(why),
-        Ok(head) if !head.is_object() && !head.is_null() => unrecognized(&no_type_meta(&head)),
-        Ok(head) => match expect_kind(resource, &head, body) {
+        None => unrecognized(why),
+        Some(head) if !head.is_object() && !head.is_null() => unrecognized(&no_type_meta(&head)),
+        Some(head) => match expect_kind(resource, &head, sent) {
             Err(refusal) => refusal,
             Ok(()) => Refusal::bad_request(cannot_be_handled(resource, why)),
         },
     }
+}
+
+/// A body as far as it tells what it is. Numbers that nobody can hold do not matter to that.
+fn head(body: &[u8]) -> Option<Value> {
+    #[derive(serde::Deserialize)]
+    struct Head {
+        #[serde(default, rename = "apiVersion")]
+        api_version: Value,
+        #[serde(default)]
+        kind: Value,
+    }
+    serde_json::from_slice(body).ok().or_else(|| {
+        let Head { api_version, kind } = serde_json::from_slice(body).ok()?;
+        Some(serde_json::json!({"apiVersion": api_version, "kind": kind}))
+    })
 }
 
 /// A patched document as an object again; what does not fit its type is the patch's fault (2.38). `strict` is what a strict
@@ -136,7 +157,11 @@ pub fn reread(
         // It is read as what it says it is before anybody finds that it should be something else.
         schema::decode_value(other, document).map_err(|why| invalid(why.to_string()))?;
     }
-    if let Err(why) = wire::expect_kind(&resource.group, &resource.version, &resource.kind, document, &[]) {
+    // Only a version that says nothing but its group is told of with all of the document.
+    let version = document["apiVersion"].as_str().and_then(|version| version.strip_suffix('/'));
+    let text = if version.is_some_and(|group| !group.contains('/')) { shown() } else { String::new() };
+    let (group, version, kind) = (&resource.group, &resource.version, &resource.kind);
+    if let Err(why) = wire::expect_kind(group, version, kind, document, text.as_bytes()) {
         // The reason alone: what could not be handled as what is clear from the request, and there is no body to show.
         let why = why.split_once(": ").map_or(why.as_str(), |(_, why)| why);
         return Err(invalid(why.strip_suffix(" (<empty>)").unwrap_or(why).to_owned()));
@@ -267,9 +292,12 @@ pub fn delete_options(headers: &HeaderMap, query: &Query, body: &[u8]) -> Result
         }
         "" | "application/json" => {
             let found = serde_json::from_slice::<Value>(body);
-            if let Some(found) = found.ok().filter(|found| !found.is_object() && !found.is_null()) {
-                let why = no_type_meta(&found);
+            if let Some(found) = found.as_ref().ok().filter(|found| !found.is_object() && !found.is_null()) {
+                let why = no_type_meta(found);
                 return Err(bad(format!("couldn't get version/kind; json parse error: {why}")));
+            }
+            if let Some(why) = found.ok().and_then(|found| unknown_version(&found, body)) {
+                return Err(bad(why));
             }
             if let Err(why) = schema::check_syntax(body) {
                 return Err(bad(format!("couldn't get version/kind; json parse error: {why}")));
@@ -284,6 +312,23 @@ pub fn delete_options(headers: &HeaderMap, query: &Query, body: &[u8]) -> Result
         return Err(bad(format!("no kind {kind} is registered for version {version} {scheme}")));
     }
     DeleteOptions::of(value)
+}
+
+/// Why nobody knows of what version options are.
+fn unknown_version(options: &Value, sent: &[u8]) -> Option<String> {
+    for field in ["apiVersion", "kind"] {
+        if let Some(found) = options.get(field).filter(|found| !found.is_string() && !found.is_null()) {
+            let found = crate::crd::go::json_type(found);
+            let why = format!("json: cannot unmarshal {found} into Go struct field .{field} of type string");
+            return Some(format!("couldn't get version/kind; json parse error: {why}"));
+        }
+    }
+    let version = options["apiVersion"].as_str().unwrap_or("");
+    if version.matches('/').count() > 1 {
+        return Some(format!("unexpected GroupVersion string: {version}"));
+    }
+    let is_group = version.len() > 1 && version.ends_with('/');
+    is_group.then(|| format!("Object 'apiVersion' is missing in '{}'", String::from_utf8_lossy(sent)))
 }
 
 fn delete_options_of(query: &Query) -> Result<Value, Refusal> {

@@ -40,7 +40,7 @@ pub fn expect_kind(
     let text = |field: &str| body[field].as_str().unwrap_or("");
     let own = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     let sent_kind = if text("kind").is_empty() { kind } else { text("kind") };
-    let sent = if text("apiVersion").is_empty() { own.as_str() } else { text("apiVersion") };
+    let sent = if says_version(group, body) { text("apiVersion") } else { own.as_str() };
     // A group may be empty and yet be parted from its version.
     let sent = sent.strip_prefix('/').unwrap_or(sent);
     if sent_kind == kind && sent == own {

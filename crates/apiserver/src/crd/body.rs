@@ -26,6 +26,10 @@ impl Custom {
         let mut of_yaml = Vec::new();
         let (object, repeated) = match content.split(';').next().unwrap_or("").trim() {
             "" | "application/json" => decode::json(body).map_err(|why| {
+                if let Some(number) = decode::beyond(body) {
+                    let why = format!("json: cannot unmarshal number {number} into Go value of type float64");
+                    return Refusal::bad_request(self.cannot_be_handled(&why));
+                }
                 // Decoding it as anything gives the words that Go has for what is wrong with it.
                 let of = wire::named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
                 let why =
@@ -119,15 +123,13 @@ impl Custom {
             return Err(Refusal::bad_request(wire::unrecognized(kind, &why, sent)));
         }
         let said = |field: &str| object.get(field).unwrap_or(&Value::Null);
-        if [said("apiVersion"), said("kind")].iter().any(|said| !said.is_null() && !said.is_string()) {
-            return wire::expect_kind(&version.names.group, &version.version, kind, object, sent)
-                .map_err(Refusal::bad_request);
-        }
+        wire::expect_readable(kind, object, sent).map_err(Refusal::bad_request)?;
         if said("kind").as_str().unwrap_or("").is_empty() {
             let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(sent).trim_end());
             return Err(Refusal::bad_request(wire::unrecognized(kind, &why, sent).replace(PARSE_ERROR, "")));
         }
         let (given, expected) = (said("apiVersion").as_str().unwrap_or(""), version.api_version());
+        let given = if given == "/" { "" } else { given };
         if given != expected {
             return Err(Refusal::bad_request(format!(
                 "the API version in the data ({given}) does not match the expected API version ({expected})"

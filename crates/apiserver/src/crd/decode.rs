@@ -15,6 +15,30 @@ pub fn json(body: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
     })
 }
 
+/// The first number of a text that nothing can hold, if there is one and nothing else is wrong with the text.
+pub fn beyond(body: &[u8]) -> Option<&str> {
+    schema::check_syntax(body).ok()?;
+    let mut is_text = false;
+    let mut bytes = body.iter().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'"' => is_text = !is_text,
+            b'\\' => drop(bytes.next()),
+            b'-' | b'0'..=b'9' if !is_text => {
+                let is_part = |byte: &u8| matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9');
+                let length = body[at..].iter().take_while(|byte| is_part(byte)).count();
+                let number = std::str::from_utf8(&body[at..at + length]).ok()?;
+                if number.parse::<f64>().is_ok_and(f64::is_infinite) {
+                    return Some(number);
+                }
+                bytes.by_ref().take(length - 1).for_each(drop);
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
 /// The text with a replacement for what is no character, as Go reads it: bytes that are none, and halves of pairs.
 fn mended(body: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(body);
@@ -153,6 +177,18 @@ mod tests {
         assert_eq!(duplicates, ["spec.x", "spec.x.y", "spec.l[1].z", "a"]);
         assert!(decode(b"{\"a\": 1} x").is_err() && decode(b"{").is_err());
         assert!(decode("[".repeat(10_000).as_bytes()).is_err(), "nesting is bounded");
+    }
+
+    #[test]
+    fn numbers_that_nothing_can_hold_are_found() {
+        for (text, expected) in [
+            (r#"{"a": 1e400}"#, Some("1e400")),
+            (r#"{"a": [1, -0.5e3, "1e400", "\"1e400", -1E+999]}"#, Some("-1E+999")),
+            (r#"{"a": 12345678901234567890123}"#, None),
+            (r#"{"a": 1e400"#, None),
+        ] {
+            assert_eq!(super::beyond(text.as_bytes()), expected, "{text}");
+        }
     }
 
     proptest! {

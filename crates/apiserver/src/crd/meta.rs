@@ -140,8 +140,8 @@ fn canonical(metadata: &Value) -> Result<(Map<String, Value>, Vec<String>), Stri
 fn object_meta(metadata: &Value) -> Result<ObjectMeta, String> {
     static OF: LazyLock<::schema::Type> =
         LazyLock::new(|| ::rules::wire::named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"));
-    ::schema::decode_value(*OF, metadata).map_err(|error| error.to_string())?;
-    ObjectMeta::deserialize(metadata).map_err(|error| error.to_string())
+    let decoded = ::schema::decode_value(*OF, metadata).map_err(|error| error.to_string())?;
+    ObjectMeta::deserialize(decoded.value).map_err(|error| error.to_string())
 }
 
 fn is_empty(value: &Value) -> bool {

@@ -141,7 +141,12 @@ impl Sent {
             MERGE if is_lenient => Refusal::bad_request(NO_PATCH),
             _ => bad(why),
         })?;
-        let (patch, repeated) = decode::json(bytes).map_err(|why| bad(why.to_string()))?;
+        let (patch, repeated) = decode::json(bytes).map_err(|why| {
+            let Some(number) = decode::beyond(bytes) else { return bad(why.to_string()) };
+            let place =
+                if matches!(content, MERGE | STRATEGIC) { "value" } else { "struct field jsonPatchOp.value" };
+            bad(format!("json: cannot unmarshal number {number} into Go {place} of type float64"))
+        })?;
         let mut strict: Vec<String> =
             repeated.iter().map(|field| format!("duplicate field {}", types::go::quote(field))).collect();
         let kind = match content {
@@ -278,7 +283,7 @@ fn expect_convertible(
     Err(Refusal::invalid(About { group: "", resource: "", name: "" }, &vec![error]))
 }
 
-/// Integers that are too large lose their first digits, where no JSON is read.
+/// Integers that are too large lose their first digits, and whole numbers are integers, where no JSON is read.
 fn wrap(of: schema::Type, value: &mut Value) {
     match (of.shape(), value) {
         (Shape::Pointer(inner), value) => wrap(inner, value),
@@ -299,15 +304,28 @@ fn wrap(of: schema::Type, value: &mut Value) {
             // Beyond 64 bits, all are the least.
             let is_beyond = number.as_i64().is_none()
                 && number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() >= TWO_TO_63);
-            let whole = if is_beyond { Some(i64::MIN) } else { number.as_i64() };
+            let whole = if is_beyond { Some(i64::MIN) } else { whole(number) };
             if let Some(whole) = whole {
                 #[expect(clippy::cast_possible_truncation, reason = "as Go does it")]
                 let kept = if shape == Shape::Int32 { i64::from(whole as i32) } else { whole };
                 *number = kept.into();
             }
         }
+        (Shape::IntOrString, Value::Number(number)) => {
+            if let Some(whole) = whole(number) {
+                *number = whole.into();
+            }
+        }
         _ => {}
     }
+}
+
+/// The integer that a number is, however it is written.
+fn whole(number: &serde_json::Number) -> Option<i64> {
+    let is_whole = |float: &f64| float.fract() == 0.0 && float.abs() < TWO_TO_63;
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole, and within 64 bits")]
+    let of_float = || number.as_f64().filter(is_whole).map(|float| float as i64);
+    number.as_i64().or_else(of_float)
 }
 
 /// Why a tree does not become an object, where that is told in other words than of a body.
