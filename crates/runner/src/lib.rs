@@ -33,10 +33,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt as _, future::Either};
+use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use reconcile::{Cache, Clock, Key, Queue, Tasks};
+use rules::pod::logs::unavailable;
 use tokio::{net::TcpStream, sync::Notify};
 
 pub use logs::Options as LogOptions;
@@ -83,6 +84,7 @@ pub enum Error {
 #[derive(Clone)]
 pub struct Node {
     name: String,
+    pods: Cache<Pod>,
     /// Simulated pods have no processes.
     processes: Option<Arc<process::Shared>>,
 }
@@ -115,17 +117,24 @@ impl Node {
         self.processes.as_ref()?.address()
     }
 
-    /// What a container has written, as a stream; what it will write too, if that is asked for. Simulated containers
-    /// write nothing.
+    /// What a container has written, as a stream; what it will write too, if that is asked for. One that has not begun
+    /// has no log, and simulated ones write nothing.
     pub fn logs(
         &self,
         pod: &Key,
         container: &str,
         options: LogOptions,
     ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + 'static, Unreachable> {
-        match &self.processes {
-            Some(shared) => shared.logs(pod, container, options).map(Either::Left),
-            None => Ok(futures::stream::empty().right_stream()),
+        let shared = self.processes.as_ref();
+        if let Some(log) = shared.and_then(|shared| shared.log(pod, container, options.previous)) {
+            return Ok(logs::read(log, options).left_stream());
+        }
+        let unknown = || Unreachable::Unknown { pod: pod.clone(), container: container.to_owned() };
+        let known = self.pods.get(pod).ok_or_else(unknown)?;
+        let status = known.status.clone().unwrap_or_default();
+        match unavailable(&known.name_any(), &status, container, options.previous) {
+            Some(why) => Err(Unreachable::NoLog { why }),
+            None => Ok(stream::empty().right_stream()),
         }
     }
 
@@ -211,9 +220,13 @@ pub async fn start(
         }
         tasks.spawn("pods", process::run(processes.clone(), pods.clone(), queues.processes));
     }
-    let simulated = simulated::Simulated::new(client.clone(), pods, clock.clone(), hosts.clone());
+    let simulated = simulated::Simulated::new(client.clone(), pods.clone(), clock.clone(), hosts.clone());
     tasks.spawn("simulated pods", async move { simulated.run(&queues.simulated).await });
-    let node = |name: &String| Node { name: name.clone(), processes: processes.get(name).cloned() };
+    let node = |name: &String| Node {
+        name: name.clone(),
+        pods: pods.clone(),
+        processes: processes.get(name).cloned(),
+    };
     let nodes = hosts.keys().map(node).collect();
     tasks.spawn("node leases", registration::keep(client, hosts.into_values().collect(), clock));
     Ok(nodes)

@@ -2,4 +2,5 @@
 
 mod dispatch;
 mod refusals;
+mod logs;
 mod versions;

@@ -10,8 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use reconcile::Key;
 use rules::node::{
-    Container, Ending, Step, container, downward::Place as Downward, ending, plan, ports, probe::Purpose,
-    resize::Unsettled, restart, status,
+    Container, Ending, State, Step, container, downward::Place as Downward, ending, plan, ports,
+    probe::Purpose, resize::Unsettled, restart, status,
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -259,6 +259,7 @@ impl Actor {
                             container.name, self.key
                         );
                         self.shared.events.warning(&self.pod, Some(&container.name), "BackOff", message);
+                        self.register_logs();
                     }
                     Step::Stop(index) => self.stop(index, None),
                 }
@@ -439,12 +440,11 @@ impl Actor {
                 let path = self.directories.log(&container.name, number);
                 path.exists().then(|| Log::ended(path))
             };
-            let latest = match (&container.state, running) {
-                (_, Some(instance)) => instance.number,
-                _ => container.restarts,
-            };
+            let latest = running.map_or(container.restarts, |instance| instance.number);
             let log = running.map(|instance| instance.log.clone()).or_else(|| ended(latest));
-            let previous = if latest > 0 { ended(latest - 1) } else { None };
+            // While a container waits to start again, the latest instance is the last one.
+            let last = if matches!(container.state, State::Waiting { .. }) { latest } else { latest - 1 };
+            let previous = ended(last);
             let place = running.map(|instance| instance.place.clone());
             let input = running.and_then(|instance| instance.input.clone());
             all.insert(

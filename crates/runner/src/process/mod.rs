@@ -27,7 +27,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt as _, stream};
+use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use reconcile::{Cache, Clock, Key, Next, Queue};
@@ -99,13 +99,11 @@ pub enum Unreachable {
         /// The container.
         container: String,
     },
-    /// It has not written anything yet, or there was none before it.
-    #[error("there is no such log of container {container} of pod {pod}")]
+    /// It has not begun, or there was none before it.
+    #[error("{why}")]
     NoLog {
-        /// The pod.
-        pod: Key,
-        /// The container.
-        container: String,
+        /// What a kubelet says then.
+        why: String,
     },
     /// Nothing of the pod runs.
     #[error("nothing of pod {pod} is running")]
@@ -176,21 +174,10 @@ impl Shared {
         self.containers().get(&key).cloned().ok_or_else(unknown)
     }
 
-    /// The log of a container, as a stream.
-    pub(crate) fn logs(
-        &self,
-        pod: &Key,
-        container: &str,
-        options: Options,
-    ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + 'static, Unreachable> {
-        let reachable = self.reachable(pod, container)?;
-        let log = if options.previous { reachable.previous } else { reachable.log };
-        match log {
-            Some(log) => Ok(logs::read(log, options).left_stream()),
-            // One that has not begun has written nothing; one that never was cannot be read.
-            None if !options.previous => Ok(stream::empty().right_stream()),
-            None => Err(Unreachable::NoLog { pod: pod.clone(), container: container.to_owned() }),
-        }
+    /// The log of a container, or of the instance before, if there is one.
+    pub(crate) fn log(&self, pod: &Key, container: &str, previous: bool) -> Option<Log> {
+        let reachable = self.reachable(pod, container).ok()?;
+        if previous { reachable.previous } else { reachable.log }
     }
 
     /// Runs a command in a container; returns its exit code.

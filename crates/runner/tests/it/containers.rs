@@ -137,8 +137,10 @@ async fn init_containers_run_first_and_sidecars_until_the_end() {
 async fn a_failing_container_is_started_again_and_then_waits() {
     let Some(bed) = Bed::new("crash").await else { return };
     let local = bed.local(|_| {}).await;
-    let pod = bed.script("crash", "echo try; exit 1", json!({}), json!({ "restartPolicy": "OnFailure" }));
-    bed.create(pod).await;
+    let own = json!({ "volumeMounts": [{ "name": "v", "mountPath": "/v" }] });
+    let more = json!({ "restartPolicy": "OnFailure", "volumes": [{ "name": "v", "emptyDir": {} }] });
+    let script = "echo x >> /v/tries; wc -l < /v/tries; exit 1";
+    bed.create(bed.script("crash", script, own, more)).await;
     let waits = |pod: Option<&Pod>| {
         pod.is_some_and(|pod| container(pod, "main")["state"]["waiting"]["reason"] == "CrashLoopBackOff")
     };
@@ -146,9 +148,41 @@ async fn a_failing_container_is_started_again_and_then_waits() {
     let main = container(&pod, "main");
     assert_eq!((phase(&pod), &main["restartCount"]), ("Running", &json!(1)));
     assert_eq!(main["lastState"]["terminated"]["exitCode"], 1);
+    // While nothing runs, the last one to have run is meant either way.
     let previous = LogOptions { previous: true, ..LogOptions::default() };
-    assert_eq!(bed.log(&local, "crash", "main", previous).await, "try\n");
-    assert_eq!(bed.log(&local, "crash", "main", LogOptions::default()).await, "try\n");
+    assert_eq!(bed.log(&local, "crash", "main", previous).await, "2\n");
+    assert_eq!(bed.log(&local, "crash", "main", LogOptions::default()).await, "2\n");
+}
+
+#[tokio::test]
+async fn rule_2_73_a_container_that_has_not_begun_has_no_log_and_says_why() {
+    let Some(bed) = Bed::new("no-log").await else { return };
+    let local = bed.local(|_| {}).await;
+    let why = |name: &str, container: &str, previous: bool| {
+        let options = LogOptions { previous, ..LogOptions::default() };
+        local.node.logs(&bed.key(name), container, options).err().map(|error| error.to_string())
+    };
+    let waits = |reason: &'static str| {
+        move |pod: Option<&Pod>| {
+            pod.is_some_and(|pod| container(pod, "main")["state"]["waiting"]["reason"] == reason)
+        }
+    };
+    let missing = json!({ "envFrom": [{ "configMapRef": { "name": "none" } }] });
+    bed.create(bed.script("config", "true", missing, json!({}))).await;
+    bed.until("config", waits("CreateContainerConfigError")).await;
+    let said = "container \"main\" in pod \"config\" is waiting to start: CreateContainerConfigError";
+    assert_eq!(why("config", "main", false).as_deref(), Some(said));
+
+    let first = json!({ "name": "first", "image": "any", "command": ["sleep", "1000"] });
+    bed.create(bed.script("later", "true", json!({}), json!({ "initContainers": [first] }))).await;
+    let begun =
+        |pod: Option<&Pod>| pod.is_some_and(|pod| container(pod, "first")["state"]["running"].is_object());
+    bed.until("later", begun).await;
+    let said = "container \"main\" in pod \"later\" is waiting to start: PodInitializing";
+    assert_eq!(why("later", "main", false).as_deref(), Some(said));
+    assert_eq!(why("later", "first", false), None);
+    let said = "previous terminated container \"first\" in pod \"later\" not found";
+    assert_eq!(why("later", "first", true).as_deref(), Some(said));
 }
 
 #[tokio::test]

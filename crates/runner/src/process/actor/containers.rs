@@ -60,6 +60,7 @@ impl Actor {
                 self.containers[index].wait(refusal.reason, refusal.message);
                 let longest = if is_pull { retries::LONGEST_PULL } else { retries::LONGEST };
                 self.retries.failed(Attempt::Container(index), longest, now);
+                self.register_logs();
                 return;
             }
         };
