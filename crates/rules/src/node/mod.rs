@@ -11,6 +11,7 @@
 //! - [`probe`]: from single probes to what they mean.
 //! - [`environment`] with [`expand()`](expand::expand) and [`downward`]: the variables of a container; [`volume`]: the files of a volume.
 //! - [`image`]: what images are on a node that runs programs of its host.
+//! - [`namespaces`]: which of them containers share, and with whom.
 //! - [`sysctl`]: settings of the kernel that a pod may ask for.
 //! - [`script`]: what a simulated pod does.
 
@@ -21,6 +22,7 @@ pub mod ending;
 pub mod environment;
 pub mod expand;
 pub mod image;
+pub mod namespaces;
 pub mod phase;
 pub mod plan;
 pub mod ports;

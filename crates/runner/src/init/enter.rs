@@ -48,7 +48,8 @@ fn prepare(order: &Order) -> Result<(), Failure> {
     join(&order.cgroups)?;
     take_standard_streams(order)?;
     if order.isolation != Isolation::Plain {
-        let flags = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC;
+        let mut flags = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS;
+        flags.set(CloneFlags::CLONE_NEWIPC, !order.host_ipc);
         nix::sched::unshare(flags).doing(|| "failed to make namespaces".to_owned())?;
         if let Some(path) = &order.network {
             let failed = || "failed to enter the network of the pod".to_owned();

@@ -32,8 +32,7 @@ fn run(path: &Path) -> Result<u8, (u8, Failure)> {
         command.current_dir(directory);
     }
     // Where nothing else holds what a command leaves behind, it ends with the command.
-    let is_alone = session.isolation == Isolation::Plain && session.cgroups.is_empty();
-    if is_alone {
+    if session.is_alone() {
         guard::become_reaper().map_err(|failure| (126, failure))?;
     }
     // A child, because namespaces of processes are for children.
@@ -41,7 +40,7 @@ fn run(path: &Path) -> Result<u8, (u8, Failure)> {
         let code = u8::try_from(enter::code_of(&error)).unwrap_or(126);
         (code, Failure { what: format!("failed to run {program:?}"), source: error })
     })?;
-    if is_alone {
+    if session.is_alone() {
         guard::kill_children();
     }
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
@@ -59,31 +58,36 @@ fn prepare(path: &Path) -> Result<Session, Failure> {
         enter::take_terminal(terminal)?;
     }
     if let (Some(process), Isolation::Full | Isolation::User) = (session.process, session.isolation) {
-        join(process, session.isolation)?;
+        join(process, &[&[PROCESSES][..], &OTHERS].concat())?;
     }
     privileges::take(&session.user)?;
     Ok(session)
 }
 
-/// Enters the namespaces of a process: all are opened before the first one changes what can be seen.
-fn join(process: i32, isolation: Isolation) -> Result<(), Failure> {
-    let spaces = [
-        ("user", LinkNameSpaceType::User),
-        ("pid", LinkNameSpaceType::ProcessID),
-        ("uts", LinkNameSpaceType::HostNameAndNISDomainName),
-        ("ipc", LinkNameSpaceType::InterProcessCommunication),
-        ("net", LinkNameSpaceType::Network),
-        ("mnt", LinkNameSpaceType::Mount),
-    ];
+/// A kind of namespace, and what the kernel calls it.
+pub(super) type Space = (&'static str, LinkNameSpaceType);
+const USER: Space = ("user", LinkNameSpaceType::User);
+pub(super) const PROCESSES: Space = ("pid", LinkNameSpaceType::ProcessID);
+const OTHERS: [Space; 4] = [
+    ("uts", LinkNameSpaceType::HostNameAndNISDomainName),
+    ("ipc", LinkNameSpaceType::InterProcessCommunication),
+    ("net", LinkNameSpaceType::Network),
+    ("mnt", LinkNameSpaceType::Mount),
+];
+
+/// Enters these namespaces of a process, after its user namespace: all are opened before the first one changes what can
+/// be seen.
+pub(super) fn join(process: i32, spaces: &[Space]) -> Result<(), Failure> {
     let mut opened = Vec::new();
-    for (name, kind) in spaces {
-        // One cannot enter the user namespace that one is in, nor without privileges the network of the machine.
-        let is_shared = name == "net" && isolation == Isolation::User;
-        if is_shared || (name == "user" && isolation != Isolation::User) {
-            continue;
-        }
+    for (name, kind) in [&[USER][..], spaces].concat() {
         let path = format!("/proc/{process}/ns/{name}");
-        opened.push((fs::File::open(&path).doing(|| format!("failed to open {path}"))?, name, kind));
+        let failed = || format!("failed to open {path}");
+        let theirs = fs::read_link(&path).doing(failed)?;
+        // One that we are in need not be entered, and often cannot be.
+        let ours = fs::read_link(format!("/proc/self/ns/{name}")).doing(failed)?;
+        if theirs != ours {
+            opened.push((fs::File::open(&path).doing(failed)?, name, kind));
+        }
     }
     for (space, name, kind) in opened {
         move_into_link_name_space(space.as_fd(), Some(kind))

@@ -17,7 +17,12 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal},
 };
 
-use super::{COMMAND, Doing as _, ENTER, Failure, Isolation, Order, Report};
+use super::{
+    COMMAND, Doing as _, ENTER, Failure, Isolation, Order, Processes, Report,
+    exec::{PROCESSES, join},
+    order::is_open,
+};
+use crate::process::cgroups;
 
 /// The exit code of what could not be started, if nothing better is known.
 const CANNOT_RUN: i32 = 128;
@@ -52,11 +57,14 @@ fn guard(path: &Path, node: &UnixStream) -> Result<Report, Failure> {
     fs::remove_file(path).doing(|| format!("failed to remove the order {}", path.display()))?;
     let order: Order = serde_json::from_slice(&text)
         .doing(|| format!("failed to understand the order {}", path.display()))?;
-    if order.isolation == Isolation::Plain {
+    if is_open(order.isolation, order.processes) {
         // Whatever leaves its parent becomes our child, so that nothing can get away.
         become_reaper()?;
-    } else {
-        separate(order.isolation)?;
+    }
+    match order.processes {
+        _ if order.isolation == Isolation::Plain => {}
+        Processes::Of(process) => join(process, &[PROCESSES])?,
+        Processes::Own | Processes::Host => separate(order.isolation, order.processes)?,
     }
     let (ours, theirs) = UnixStream::pair().doing(|| "failed to make a socket".to_owned())?;
     let mut child = Command::new("/proc/self/exe")
@@ -65,14 +73,14 @@ fn guard(path: &Path, node: &UnixStream) -> Result<Report, Failure> {
         .spawn()
         .doing(|| "failed to start a process in a new namespace".to_owned())?;
     if let Some(failed) = hand_over(&ours, &text) {
-        kill_all(&mut child, order.isolation);
+        kill_all(&mut child, &order);
         return Ok(failed);
     }
     // Waiting for process 1 of a namespace is not possible by its number in there, but by the one it has out here.
     let process = Pid::from_child(&child);
     tell(node, &Report::Started { process: process.as_raw_nonzero().get() });
     let (status, abandoned) = attend(&mut child, node, order.isolation)?;
-    kill_all(&mut child, order.isolation);
+    kill_all(&mut child, &order);
     if abandoned {
         // The node would have done it.
         for cgroup in &order.cgroups {
@@ -87,12 +95,11 @@ fn guard(path: &Path, node: &UnixStream) -> Result<Report, Failure> {
 }
 
 /// Makes the namespaces that the next child will be in.
-fn separate(isolation: Isolation) -> Result<(), Failure> {
+fn separate(isolation: Isolation, processes: Processes) -> Result<(), Failure> {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    let flags = match isolation {
-        Isolation::User => CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID,
-        Isolation::Full | Isolation::Plain => CloneFlags::CLONE_NEWPID,
-    };
+    let mut flags = CloneFlags::empty();
+    flags.set(CloneFlags::CLONE_NEWUSER, isolation == Isolation::User);
+    flags.set(CloneFlags::CLONE_NEWPID, processes == Processes::Own);
     nix::sched::unshare(flags).doing(|| "failed to make namespaces".to_owned())?;
     if isolation == Isolation::User {
         let write =
@@ -159,15 +166,17 @@ fn attend(child: &mut Child, node: &UnixStream, isolation: Isolation) -> Result<
 }
 
 /// Ends what is left. A namespace ends with its first process; without one we look for our children, which all
-/// descendants become sooner or later, until there are none.
-fn kill_all(child: &mut Child, isolation: Isolation) {
+/// descendants become sooner or later, until there are none. In a namespace that others share they become somebody
+/// else's, so that only the cgroup knows them, if there is one; or else they end with the pod.
+fn kill_all(child: &mut Child, order: &Order) {
     let _ = child.kill();
     let _ = child.wait();
-    if isolation != Isolation::Plain {
-        return;
+    if is_open(order.isolation, order.processes) {
+        let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+        kill_children();
+    } else if let (Processes::Of(_), Some(cgroup)) = (order.processes, order.cgroups.first()) {
+        cgroups::kill(cgroup);
     }
-    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
-    kill_children();
 }
 
 /// Becomes the parent of all descendants that lose their own.

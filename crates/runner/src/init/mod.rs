@@ -6,6 +6,9 @@
 //! its pid namespace. When that ends, the kernel ends all that is left in the namespace; when the node ends, in whatever
 //! way, the guard hears its socket close and ends the container.
 //!
+//! Where the containers of a pod see each other's processes, process 1 of their namespace is one that only *pauses*: a
+//! container like the others, which the guards of the others follow into its namespace.
+//!
 //! Everything here runs in a process of its own with a single thread, which is what namespaces ask for, and why it is not
 //! done between `fork` and `exec`.
 
@@ -13,12 +16,13 @@ mod enter;
 mod exec;
 mod guard;
 mod order;
+mod pause;
 mod privileges;
 mod root;
 
 use std::{ffi::OsString, io, process::ExitCode};
 
-pub use order::{Isolation, Mount, Order, Report, Root, Session, Source, User};
+pub use order::{Isolation, Mount, Order, Processes, Report, Root, Session, Source, User};
 
 /// The word that makes the program a container's first process instead of what it usually is.
 pub const COMMAND: &str = "pod-init";
@@ -27,6 +31,7 @@ pub const COMMAND: &str = "pod-init";
 pub(crate) const GUARD: &str = "guard";
 pub(crate) const ENTER: &str = "enter";
 pub(crate) const EXEC: &str = "exec";
+pub(crate) const PAUSE: &str = "pause";
 pub(crate) const NOTHING: &str = "nothing";
 
 /// Runs as what `arguments`, which are those after [`COMMAND`], say.
@@ -38,6 +43,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(GUARD) => guard::main(order.as_ref()),
         Some(ENTER) => enter::main(),
         Some(EXEC) => exec::main(order.as_ref()),
+        Some(PAUSE) => pause::main(),
         Some(NOTHING) => ExitCode::SUCCESS,
         _ => {
             eprintln!("{COMMAND} is how pods are started, and is not to be called by people");

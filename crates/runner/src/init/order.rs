@@ -16,11 +16,27 @@ pub enum Isolation {
     Plain,
 }
 
+/// Whose processes a container sees, and who sees its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Processes {
+    /// Its own, and nobody else.
+    #[default]
+    Own,
+    /// Those of the namespace that this process of the host is in.
+    Of(i32),
+    /// All of the host.
+    Host,
+}
+
 /// One container to be started.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Order {
     /// How far it is kept apart.
     pub isolation: Isolation,
+    /// Whose processes it sees, unless it is plain.
+    pub processes: Processes,
+    /// It talks to processes of the host through what the kernel has for that.
+    pub host_ipc: bool,
     /// The command and its arguments.
     pub command: Vec<String>,
     /// All its variables.
@@ -112,6 +128,8 @@ pub struct Session {
     pub process: Option<i32>,
     /// How far that is kept apart.
     pub isolation: Isolation,
+    /// Whose processes it sees.
+    pub processes: Processes,
     /// The command and its arguments.
     pub command: Vec<String>,
     /// All its variables.
@@ -124,6 +142,18 @@ pub struct Session {
     pub cgroups: Vec<PathBuf>,
     /// The terminal that is its standard input, output and error.
     pub terminal: Option<PathBuf>,
+}
+
+impl Session {
+    /// Whether nothing but its parent holds what a command leaves behind.
+    pub(crate) fn is_alone(&self) -> bool {
+        is_open(self.isolation, self.processes) && self.cgroups.is_empty()
+    }
+}
+
+/// Whether processes of a container may outlive its first one: no namespace of their own ends with that.
+pub(crate) fn is_open(isolation: Isolation, processes: Processes) -> bool {
+    isolation == Isolation::Plain || processes == Processes::Host
 }
 
 /// What a guard tells its node, one per line.

@@ -15,10 +15,13 @@ use rustix::{
     },
 };
 
-use super::{Doing as _, Failure, Isolation, Mount, Order, Root, Source};
+use super::{Doing as _, Failure, Isolation, Mount, Order, Processes, Root, Source};
 
 /// Where the host's files are while the container's are being put together.
 const HOST: &str = "/.ferry-host";
+
+/// How what belongs to the kernel is mounted.
+const CAREFUL: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
 
 /// Devices that every container has.
 const DEVICES: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
@@ -35,6 +38,7 @@ pub(super) fn enter(order: &Order) -> Result<(), Failure> {
         bind_disks(root)?;
         private_directory(Path::new("/tmp"), 0o1777)?;
     }
+    processes(order.processes)?;
     system_directories(order.user.privileged)?;
     if order.isolation == Isolation::Full && !order.user.privileged {
         own_cgroups(&order.cgroups)?;
@@ -168,8 +172,7 @@ fn own_cgroups(cgroups: &[PathBuf]) -> Result<(), Failure> {
     if here(first).join("cgroup.controllers").exists() {
         return show(&here(first), top);
     }
-    let careful = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("tmpfs", top, "tmpfs", careful, c"mode=0755,size=64k")
+    mount("tmpfs", top, "tmpfs", CAREFUL, c"mode=0755,size=64k")
         .doing(|| format!("failed to mount {}", top.display()))?;
     for from in cgroups.iter().map(|path| here(path)) {
         for (_, name) in CONTROLLERS.iter().filter(|(file, _)| from.join(file).exists()) {
@@ -181,13 +184,23 @@ fn own_cgroups(cgroups: &[PathBuf]) -> Result<(), Failure> {
     read_only(top)
 }
 
-/// What a system has besides its files: processes, devices, and what the kernel tells.
+/// What shows the processes of a container.
+fn processes(whose: Processes) -> Result<(), Failure> {
+    fs::create_dir_all("/proc").doing(|| "failed to make /proc".to_owned())?;
+    let mounted = mount("proc", "/proc", "proc", CAREFUL, None);
+    let mounted = match whose {
+        // In a user namespace nobody may look at all of the host's but as the host shows them.
+        Processes::Host => mounted.or_else(|_| mount_bind_recursive(format!("{HOST}/proc"), "/proc")),
+        Processes::Own | Processes::Of(_) => mounted,
+    };
+    mounted.doing(|| "failed to mount /proc".to_owned())
+}
+
+/// What a system has besides its files and processes: devices, and what the kernel tells.
 fn system_directories(privileged: bool) -> Result<(), Failure> {
-    let careful = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    for directory in ["/proc", "/sys", "/dev"] {
+    for directory in ["/sys", "/dev"] {
         fs::create_dir_all(directory).doing(|| format!("failed to make {directory}"))?;
     }
-    mount("proc", "/proc", "proc", careful, None).doing(|| "failed to mount /proc".to_owned())?;
     // Cgroups, which are mounted in there, are the node's business; only a user namespace cannot leave them out.
     let sys = format!("{HOST}/sys");
     let shown = if privileged { mount_bind_recursive(&sys, "/sys") } else { mount_bind(&sys, "/sys") };
@@ -217,7 +230,7 @@ fn system_directories(privileged: bool) -> Result<(), Failure> {
         c"newinstance,ptmxmode=0666,mode=0620",
     )
     .doing(|| "failed to mount /dev/pts".to_owned())?;
-    mount("shm", "/dev/shm", "tmpfs", careful, c"mode=1777,size=65536k")
+    mount("shm", "/dev/shm", "tmpfs", CAREFUL, c"mode=1777,size=65536k")
         .doing(|| "failed to mount /dev/shm".to_owned())?;
     let links = [
         ("pts/ptmx", "/dev/ptmx"),

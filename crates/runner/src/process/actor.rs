@@ -26,9 +26,11 @@ use super::{
     instance::{End, Instance, LONGEST_GRACE},
     launch::Directories,
     loopback::Address,
+    sandbox::Sandbox,
     volumes::{self, Volumes},
 };
 use crate::{
+    init::Isolation,
     kept,
     logs::Log,
     network::Interface,
@@ -51,6 +53,8 @@ pub(super) struct Actor {
     _address: Option<Address>,
     /// Its place in the network of pods, if it has one.
     interface: Option<Interface>,
+    /// Where its containers see each other's processes, if they do.
+    sandbox: Option<Sandbox>,
     directories: Directories,
     volumes: Volumes,
     volumes_ready: bool,
@@ -109,6 +113,7 @@ impl Actor {
             ip,
             _address: address,
             interface: None,
+            sandbox: None,
             volumes: Volumes::new(directories.volumes(), &uid),
             directories,
             started: status.and_then(|status| status.start_time.as_ref()).map(|time| time.0),
@@ -233,6 +238,9 @@ impl Actor {
                 if let Err(retry) = self.prepare_network(now).await {
                     return earlier(again, Some(retry));
                 }
+                if let Err(retry) = self.prepare_sandbox(now).await {
+                    return earlier(again, Some(retry));
+                }
                 if let Err(retry) = self.prepare_volumes(now).await {
                     return earlier(again, Some(retry));
                 }
@@ -333,12 +341,40 @@ impl Actor {
                 self.interface = Some(interface);
                 Ok(())
             }
-            Err(error) => {
-                let message = format!("Failed to create pod sandbox: {error}");
-                self.shared.events.warning(&self.pod, None, "FailedCreatePodSandBox", message);
-                Err(self.retries.failed(Attempt::Network, retries::LONGEST, now))
-            }
+            Err(error) => Err(self.no_sandbox(Attempt::Network, &error, now)),
         }
+    }
+
+    /// Makes the namespace of processes that the containers share, if they do; an error says when to try again.
+    async fn prepare_sandbox(&mut self, now: Timestamp) -> Result<(), Timestamp> {
+        let is_shared = self.pod.spec.as_ref().and_then(|spec| spec.share_process_namespace) == Some(true);
+        let is_plain = self.shared.machine.isolation == Isolation::Plain;
+        if !is_shared || is_plain || self.sandbox.as_mut().and_then(Sandbox::processes).is_some() {
+            return Ok(());
+        }
+        if let Some(retry) = self.retries.waits(Attempt::Sandbox, now) {
+            return Err(retry);
+        }
+        match Sandbox::start(&self.shared, &self.directories).await {
+            Ok(sandbox) => {
+                self.retries.succeeded(Attempt::Sandbox);
+                self.sandbox = Some(sandbox);
+                Ok(())
+            }
+            Err(error) => Err(self.no_sandbox(Attempt::Sandbox, &error, now)),
+        }
+    }
+
+    /// Tells why the pod has not what its containers have in common; returns when it is tried again.
+    fn no_sandbox(
+        &mut self,
+        what: Attempt,
+        error: &(dyn std::error::Error + 'static),
+        now: Timestamp,
+    ) -> Timestamp {
+        let message = format!("Failed to create pod sandbox: {}", reconcile::chain(error));
+        self.shared.events.warning(&self.pod, None, "FailedCreatePodSandBox", message);
+        self.retries.failed(what, retries::LONGEST, now)
     }
 
     /// Makes volumes, or brings them up to date; an error says when to try again.
@@ -406,6 +442,9 @@ impl Actor {
     /// Removes what a pod needs to run. Its logs stay.
     async fn clean(&mut self) {
         while self.removals.join_next().await.is_some() {}
+        if let Some(sandbox) = self.sandbox.take() {
+            sandbox.end().await;
+        }
         self.interface = None; // and with it the network, for nothing runs in it
         let removed =
             self.volumes.remove().and_then(|()| volumes::remove_tree(&self.directories.containers()));

@@ -148,7 +148,8 @@ pub(crate) fn remove(directory: &Path) -> io::Result<()> {
     fs::remove_dir(directory)
 }
 
-fn kill(directory: &Path) {
+/// Ends what is in a cgroup now.
+pub(crate) fn kill(directory: &Path) {
     let processes = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
     for process in processes.lines().filter_map(|line| line.parse().ok()).filter_map(Pid::from_raw) {
         let _ = kill_process(process, Signal::KILL); // it may have ended by now

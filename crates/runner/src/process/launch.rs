@@ -15,7 +15,7 @@ use rules::node::{
     environment::{self},
     expand::expand,
     image::{self, Found},
-    resolver, sysctl,
+    namespaces, resolver, sysctl,
 };
 use types::Quantity;
 
@@ -24,10 +24,10 @@ use super::{
     instance::Start,
     machine,
     sessions::{Input, Place, Terminal},
-    volumes::Volumes,
+    volumes::{MEMORY, Volumes},
 };
 use crate::{
-    init::{Isolation, Mount, Order, Source},
+    init::{Isolation, Mount, Order, Processes, Source},
     logs::Log,
     network::{Interface, dns},
 };
@@ -86,6 +86,11 @@ impl Directories {
         self.pod.join("logs")
     }
 
+    /// What belongs to no container in particular. None can be called so.
+    pub(super) fn sandbox(&self) -> PathBuf {
+        self.instance("..sandbox", 0)
+    }
+
     /// Where a container writes its termination message.
     pub(super) fn message(&self, container: &str, number: i32) -> PathBuf {
         self.instance(container, number).join("termination-log")
@@ -100,6 +105,7 @@ pub(super) struct Launch<'a> {
     pub(super) number: i32,
     pub(super) ip: &'a str,
     pub(super) interface: Option<&'a Interface>,
+    pub(super) processes: Processes,
     pub(super) volumes: &'a Volumes,
     pub(super) directories: &'a Directories,
 }
@@ -163,6 +169,8 @@ impl Launch<'_> {
         };
         let order = Order {
             isolation,
+            processes: self.processes,
+            host_ipc: namespaces::is_hosts_ipc(self.pod),
             command,
             variables: variables.clone(),
             directory: working.clone(),
@@ -180,6 +188,7 @@ impl Launch<'_> {
         let place = Place {
             process: None,
             isolation,
+            processes: self.processes,
             variables,
             directory: working,
             user,
@@ -305,11 +314,15 @@ impl Launch<'_> {
         {
             bind(program.to_owned(), &format!("/{}", name.to_string_lossy()), true);
         }
-        // Containers of one pod talk to each other through memory. A volume that is to be there comes over it.
-        if self.shared.machine.isolation != Isolation::Plain && has_several_containers(self.pod) {
+        // Containers of one pod talk to each other through memory, or to the host. A volume that is to be there comes
+        // over it.
+        let is_apart = self.shared.machine.isolation != Isolation::Plain;
+        if is_apart && namespaces::is_hosts_ipc(self.pod) {
+            bind(PathBuf::from(MEMORY), MEMORY, false);
+        } else if is_apart && has_several_containers(self.pod) {
             let failed = |error: io::Error| Refusal::create("failed to make shared memory", &error);
             if let Some(memory) = self.volumes.shared_memory().map_err(failed)? {
-                bind(memory, "/dev/shm", false);
+                bind(memory, MEMORY, false);
             }
         }
         mounts.extend(self.volumes.mounts(wanted, variables).map_err(Refusal::config)?);

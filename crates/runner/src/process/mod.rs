@@ -1,10 +1,11 @@
 //! Pods as processes of this machine.
 //!
 //! One task leads one pod (`actor`): it asks [`rules::node`] what comes next, has it done, and writes what became of it.
-//! What it takes to start a container is put together in `launch`; `instance` is a container that runs.
+//! What it takes to start a container is put together in `launch`; `instance` is a container that runs, and `sandbox` what
+//! those of a pod have in common before.
 
 mod actor;
-mod cgroups;
+pub(crate) mod cgroups;
 mod events;
 mod identity;
 mod instance;
@@ -13,6 +14,7 @@ mod loopback;
 mod machine;
 mod objects;
 mod probes;
+mod sandbox;
 mod sessions;
 mod tls;
 mod volumes;

@@ -23,13 +23,14 @@ use tokio::{
 };
 
 use super::{instance::write_private, machine};
-use crate::init::{EXEC, Isolation, Session, User};
+use crate::init::{EXEC, Isolation, Processes, Session, User};
 
 /// Where a command can be run: in a container that runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Place {
     pub(crate) process: Option<i32>,
     pub(crate) isolation: Isolation,
+    pub(crate) processes: Processes,
     pub(crate) variables: std::collections::BTreeMap<String, String>,
     pub(crate) directory: Option<PathBuf>,
     pub(crate) user: User,
@@ -142,6 +143,7 @@ impl Place {
         let session = Session {
             process: self.process,
             isolation: self.isolation,
+            processes: self.processes,
             command: command.to_vec(),
             variables: self.variables.clone(),
             directory: self.directory.clone(),
@@ -149,7 +151,7 @@ impl Place {
             cgroups: self.cgroups.clone(),
             terminal,
         };
-        let leads_a_session = session.terminal.is_some();
+        let (leads_a_session, is_alone) = (session.terminal.is_some(), session.is_alone());
         let path = self.orders.join(format!("session-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
         write_private(&path, &serde_json::to_vec(&session)?)?;
         let mut init = Command::new(&self.init[0]);
@@ -159,8 +161,7 @@ impl Place {
             init.process_group(0);
         }
         stdio(&mut init);
-        let holds_all = self.isolation == Isolation::Plain && self.cgroups.is_empty();
-        Ok(Killed(init.spawn()?, holds_all))
+        Ok(Killed(init.spawn()?, is_alone))
     }
 
     /// Runs a command and returns its exit code and the beginning of what it wrote.

@@ -28,7 +28,7 @@ use super::objects::Objects;
 use crate::init::{Mount, Source};
 
 /// Directories that are in memory are below this one.
-const MEMORY: &str = "/dev/shm";
+pub(super) const MEMORY: &str = "/dev/shm";
 /// One of them is no volume, and so called what none can be: what containers share by it.
 const SHARED: &str = "..shared";
 const SHARED_BYTES: u64 = 64 * 1024 * 1024;

@@ -2,12 +2,13 @@
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
+use kube::api::{Patch, PatchParams};
 use runner::init::Isolation;
 use serde_json::json;
 
 use crate::bed::{Bed, Local, container, phase};
 
-async fn condition(bed: &Bed, kind: &str) -> (String, String) {
+pub(crate) async fn condition(bed: &Bed, kind: &str) -> (String, String) {
     let node = Api::<Node>::all(bed.client.clone()).get(&bed.node("local")).await.expect("the node");
     let conditions = node.status.and_then(|status| status.conditions).expect("conditions");
     let found = conditions.into_iter().find(|one| one.type_ == kind).expect("the condition");
@@ -15,7 +16,7 @@ async fn condition(bed: &Bed, kind: &str) -> (String, String) {
 }
 
 /// Whether this machine permits what the test is about; says so if not.
-async fn is_isolated(bed: &Bed, _local: &Local) -> bool {
+pub(crate) async fn is_isolated(bed: &Bed, _local: &Local) -> bool {
     let (status, message) = condition(bed, "PodsIsolated").await;
     if status != "True" {
         eprintln!("not tested: {message}");
@@ -86,6 +87,92 @@ async fn containers_of_one_pod_share_memory_and_those_of_others_do_not() {
     assert_eq!(text, "heard\n");
     let alone = bed.script("alone", "ls -A /dev/shm; df /dev/shm | grep -c shm", json!({}), json!({}));
     assert_eq!(bed.output(&local, alone).await.1, "1\n");
+}
+
+/// Both ways in which this machine may keep pods apart.
+const APART: [Option<Isolation>; 2] = [None, Some(Isolation::User)];
+
+#[tokio::test]
+async fn containers_that_share_processes_see_each_other_and_end_with_their_pod() {
+    for isolation in APART {
+        let Some(bed) = Bed::new("share").await else { return };
+        let local = bed.local(|process| process.isolation = isolation).await;
+        if !is_isolated(&bed, &local).await {
+            return;
+        }
+        let mark = format!("{}.375", 6000 + std::process::id());
+        let script = format!(
+            "until test -s /dev/shm/id; do sleep 0.05; done; tr '\\0' ' ' < /proc/1/cmdline; echo; \
+             test $$$$ -ne 1 && kill -USR1 $(cat /dev/shm/id) && (setsid sleep {mark} &)"
+        );
+        let mut pod = bed.script("both", &script, json!({}), json!({ "shareProcessNamespace": true }));
+        let mut other = pod["spec"]["containers"][0].clone();
+        other["name"] = json!("other");
+        let script = "trap 'exit 0' USR1; echo $$$$ > /dev/shm/id; while :; do sleep 0.05; done";
+        other["command"] = json!(["sh", "-c", script]);
+        pod["spec"]["containers"].as_array_mut().expect("containers").push(other);
+        let (pod, text) = bed.output(&local, pod).await;
+        assert_eq!(phase(&pod), "Succeeded", "{text}");
+        assert!(text.contains("pause"), "who only holds the others comes first: {text}");
+        crate::bed::eventually_is(|| crate::stopping::count_processes(&mark), 0).await;
+        bed.delete("both").await;
+        bed.until_gone("both").await;
+        let directory = local.directory.path().display().to_string();
+        crate::bed::eventually_is(|| crate::stopping::count_processes(&directory), 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_asks_for_the_processes_and_the_memory_of_its_host_has_them() {
+    for isolation in APART {
+        let Some(bed) = Bed::new("host").await else { return };
+        let local = bed.local(|process| process.isolation = isolation).await;
+        if !is_isolated(&bed, &local).await {
+            return;
+        }
+        let space = "readlink /proc/self/ns/ipc";
+        let (_, own) = bed.output(&local, bed.script("own", space, json!({}), json!({}))).await;
+        let hosts = std::fs::read_link("/proc/self/ns/ipc").expect("a namespace").display().to_string();
+        assert_ne!(own.trim_end(), hosts);
+        let kept = tempfile::NamedTempFile::new_in("/dev/shm").expect("a file in memory");
+        std::fs::write(kept.path(), "of the host\n").expect("it is written");
+        let mark = format!("{}.875", 7000 + std::process::id());
+        let (id, file) = (std::process::id(), kept.path().display());
+        let script = format!(
+            "{space}; cat {file}; tr '\\0' '\\n' < /proc/{id}/cmdline | head -1; (setsid sleep {mark} &) ; sleep 0.3"
+        );
+        let more = json!({ "hostPID": true, "hostIPC": true });
+        let (pod, text) = bed.output(&local, bed.script("hosts", &script, json!({}), more)).await;
+        assert_eq!(phase(&pod), "Succeeded", "{text}");
+        let ourselves = std::env::args().next().expect("a program");
+        assert_eq!(text.lines().collect::<Vec<_>>(), [hosts.as_str(), "of the host", &ourselves]);
+        assert_eq!(crate::stopping::count_processes(&mark), 0, "what has left its parent ends too");
+    }
+}
+
+#[tokio::test]
+async fn a_container_that_is_added_for_another_sees_its_processes() {
+    let Some(bed) = Bed::new("target").await else { return };
+    let local = bed.local(|_| {}).await;
+    if !is_isolated(&bed, &local).await {
+        return;
+    }
+    bed.create(bed.script("target", "exec sleep 1234.5", json!({}), json!({}))).await;
+    bed.until_phase("target", "Running").await;
+    let added = json!([{ "name": "look", "image": "any", "targetContainerName": "main",
+        "command": ["sh", "-c", "tr '\\0' ' ' < /proc/1/cmdline"], "terminationMessagePolicy": "File" }]);
+    let patch = Patch::Strategic(json!({ "spec": { "ephemeralContainers": added } }));
+    let changed = bed.pods().patch_ephemeral_containers("target", &PatchParams::default(), &patch).await;
+    changed.expect("a container more");
+    let looked = |pod: Option<&k8s_openapi::api::core::v1::Pod>| {
+        let status = pod.and_then(|pod| pod.status.as_ref());
+        let statuses = status.and_then(|status| status.ephemeral_container_statuses.as_deref());
+        let state = statuses.and_then(|all| all.first()?.state.as_ref());
+        state.is_some_and(|state| state.terminated.is_some())
+    };
+    bed.until("target", looked).await;
+    let text = bed.log(&local, "target", "look", runner::LogOptions::default()).await;
+    assert_eq!(text.trim_end(), "sleep 1234.5");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::{Container as Specified, LifecycleHandler, PodSpec, Probe};
-use rules::node::{Ending, Exit, State, ending, probe::Purpose};
+use rules::node::{Ending, Exit, State, ending, namespaces, probe::Purpose};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -19,12 +19,15 @@ use super::{
     retries::{self, Attempt},
 };
 use crate::{
+    init::Processes,
     logs::Log,
     process::{
         cgroups::Cgroup,
         instance::{End, Error, Instance},
         launch::Launch,
-        probes, volumes,
+        probes,
+        sandbox::Sandbox,
+        volumes,
     },
 };
 
@@ -39,6 +42,7 @@ impl Actor {
         let Some(specified) = self.specified(index) else { return };
         let container = &self.containers[index];
         let number = container.restarts + i32::from(container.latest_exit().is_some());
+        let processes = self.processes(&specified.name);
         let launch = Launch {
             shared: &self.shared,
             pod: &self.pod,
@@ -46,6 +50,7 @@ impl Actor {
             number,
             ip: &self.ip,
             interface: self.interface.as_ref(),
+            processes,
             volumes: &self.volumes,
             directories: &self.directories,
         };
@@ -276,6 +281,23 @@ impl Actor {
         let spec = self.pod.spec.as_ref()?;
         let mut all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
         all.find(|one| one.name == *name).cloned().or_else(|| ephemeral(spec, name))
+    }
+
+    /// Whose processes a container that is to be started sees. Where the one that it should look at does not run, it sees
+    /// its own.
+    fn processes(&mut self, container: &str) -> Processes {
+        let Some(spec) = &self.pod.spec else { return Processes::Own };
+        let of = match namespaces::processes(spec, container) {
+            namespaces::Processes::Own => None,
+            namespaces::Processes::Host => Some(Processes::Host),
+            namespaces::Processes::Pod => self.sandbox.as_mut().and_then(Sandbox::processes),
+            namespaces::Processes::Of(target) => {
+                let index = self.containers.iter().position(|one| one.name == target);
+                let instance = index.and_then(|index| self.instances.get(&index));
+                instance.and_then(|instance| instance.place.process).map(Processes::Of)
+            }
+        };
+        of.unwrap_or_default()
     }
 
     fn id_of(&self, container: &str, number: i32) -> String {

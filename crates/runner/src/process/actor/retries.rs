@@ -15,6 +15,7 @@ pub(super) const LONGEST_PULL: SignedDuration = SignedDuration::from_mins(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Attempt {
     Network,
+    Sandbox,
     Volumes,
     Container(usize),
 }
