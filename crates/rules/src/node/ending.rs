@@ -17,7 +17,12 @@ pub enum Ending {
     Deleted,
     /// It was active for longer than `activeDeadlineSeconds`.
     DeadlineExceeded,
-    /// The node does not take it, or has thrown it out.
+    /// It has used more than it may.
+    Evicted {
+        /// A sentence for people.
+        message: String,
+    },
+    /// The node does not take it.
     Rejected {
         /// A word for programs.
         reason: String,
@@ -43,7 +48,19 @@ impl Ending {
             Ending::DeadlineExceeded => {
                 Some(("DeadlineExceeded", "Pod was active on the node longer than the specified deadline"))
             }
+            Ending::Evicted { message } => Some(("Evicted", message)),
             Ending::Rejected { reason, message } => Some((reason, message)),
+        }
+    }
+
+    /// Whether the pod has failed by it, however its containers end.
+    pub(super) fn is_failure(&self) -> bool {
+        match self {
+            Ending::Deleted | Ending::Final => false,
+            Ending::DeadlineExceeded
+            | Ending::Evicted { .. }
+            | Ending::Rejected { .. }
+            | Ending::Disrupted { .. } => true,
         }
     }
 }
@@ -79,6 +96,8 @@ pub fn is_final(pod: &Pod) -> bool {
 pub fn grace(pod: &Pod, ending: &Ending) -> Duration {
     let seconds = match ending {
         Ending::Deleted => pod.metadata.deletion_grace_period_seconds,
+        // A disk that fills up does not wait; a second is what a kubelet gives at least.
+        Ending::Evicted { .. } => Some(1),
         _ => None,
     };
     let own = || pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);

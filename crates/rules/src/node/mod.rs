@@ -6,6 +6,7 @@
 //!
 //! - [`container`]: what is known of one container; [`restart`]: whether and when it runs again.
 //! - [`plan`]: the next steps of a pod; [`ending`]: why a pod has to end.
+//! - [`storage`]: whether it has written more than it may.
 //! - [`resize`]: whether a pod that runs may have other resources.
 //! - [`phase`], [`conditions`], [`status`]: what the pod's status says.
 //! - [`probe`]: from single probes to what they mean.
@@ -32,6 +33,7 @@ pub mod resolver;
 pub mod restart;
 pub mod script;
 pub mod status;
+pub mod storage;
 pub mod sysctl;
 pub mod volume;
 

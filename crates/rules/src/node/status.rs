@@ -73,7 +73,7 @@ pub fn of(seen: &Seen<'_>) -> PodStatus {
     if old.phase.as_deref() == Some(phase.as_str()) {
         (reason, message) = (old.reason.clone(), old.message.clone());
     }
-    if let Some((word, sentence)) = seen.ending.and_then(Ending::words) {
+    if let Some((word, sentence)) = seen.ending.filter(|_| seen.over).and_then(Ending::words) {
         (reason, message) = (Some(word.to_owned()), Some(sentence.to_owned()));
     }
     let of_kinds = |kinds: &[Kind]| -> Option<Vec<ContainerStatus>> {
@@ -108,11 +108,13 @@ fn phase_of(seen: &Seen<'_>, spec: &PodSpec, containers: &[Container], old: Opti
         return old;
     }
     let phase = phase::of(spec, containers, seen.over || seen.ending.is_some());
+    if !seen.over && phase.is_final() {
+        // While containers are being stopped the pod is what it was: nobody is to take its place before they have.
+        return old.and_then(Phase::parse).unwrap_or(Phase::Running);
+    }
     match seen.ending {
-        Some(Ending::DeadlineExceeded | Ending::Rejected { .. } | Ending::Disrupted { .. }) => Phase::Failed,
+        Some(ending) if seen.over && ending.is_failure() => Phase::Failed,
         _ if seen.over && !phase.is_final() => Phase::Failed,
-        // While containers are being stopped the pod is what it was.
-        Some(_) if !seen.over && phase.is_final() => Phase::Running,
         _ => phase,
     }
 }
@@ -221,4 +223,50 @@ fn terminated(exit: &Exit) -> ContainerStateTerminated {
 /// As the API keeps it, so that what was written and what is read are the same.
 pub(super) fn seconds(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::node::container;
+
+    /// Whoever replaces a pod that has failed would otherwise run beside it.
+    #[test]
+    fn a_pod_has_not_failed_before_its_containers_have_stopped() {
+        let spec = json!({ "restartPolicy": "Never", "containers": [{ "name": "main" }] });
+        let pod: Pod = serde_json::from_value(json!({ "spec": spec })).expect("a pod");
+        let now = Timestamp::UNIX_EPOCH;
+        let check = |ending: Option<&Ending>,
+                     containers: &[Container],
+                     over: bool,
+                     expected: (&str, Option<&str>)| {
+            let (resize, started, ip) = (None, Some(now), None);
+            let (pod, host_ip, sandboxed) = (&pod, "127.0.0.1", true);
+            let seen = Seen { pod, containers, ending, resize, over, started, ip, host_ip, sandboxed, now };
+            let status = of(&seen);
+            assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some(expected.0), expected.1));
+        };
+        let mut running = container::of_pod(&pod);
+        running[0].start("id".to_owned(), String::new(), now);
+        let mut ended = running.clone();
+        ended[0].end(Exit::with_code(0, now, now));
+        let evicted = Ending::Evicted { message: String::new() };
+        for (ending, reason) in
+            [(Ending::DeadlineExceeded, Some("DeadlineExceeded")), (evicted, Some("Evicted"))]
+        {
+            check(Some(&ending), &running, false, ("Running", None));
+            check(Some(&ending), &ended, false, ("Running", None));
+            check(Some(&ending), &ended, true, ("Failed", reason));
+        }
+        check(Some(&Ending::Deleted), &running, false, ("Running", None));
+        check(Some(&Ending::Deleted), &ended, true, ("Succeeded", None));
+        let mut looked_at = ended.clone();
+        looked_at.push(Container::new("look", "", Kind::Ephemeral));
+        looked_at[1].start("id".to_owned(), String::new(), now);
+        check(None, &looked_at, false, ("Running", None));
+        looked_at[1].end(Exit::with_code(143, now, now));
+        check(None, &looked_at, true, ("Succeeded", None));
+    }
 }

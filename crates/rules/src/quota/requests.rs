@@ -113,31 +113,48 @@ impl PodResources {
         }
     }
 
-    /// What the pod needs at once. Init containers run one after the other, before the others, beside those init
-    /// containers that go on running; what the pod as a whole asks for takes the place of the sum.
+    /// What the pod needs at once; what the pod as a whole asks for takes the place of the sum.
     pub fn total(&self) -> List {
-        let mut total = List::new();
-        for bounds in &self.containers {
-            add(&mut total, &bounds.requests);
-        }
-        let mut lasting = List::new();
-        let mut starting = List::new();
-        for (bounds, restarts) in &self.init_containers {
-            let mut now = bounds.requests.clone();
-            add(&mut now, &lasting);
-            if *restarts {
-                add(&mut total, &bounds.requests);
-                lasting.clone_from(&now);
-            }
-            raise(&mut starting, &now);
-        }
-        raise(&mut total, &starting);
+        let mut total = self.at_once(|bounds| &bounds.requests);
         for (name, quantity) in self.pod.iter().flat_map(|pod| &pod.requests) {
             if matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-") {
                 total.insert(name.clone(), quantity.clone());
             }
         }
         add(&mut total, &self.overhead);
+        total
+    }
+
+    /// What the containers of the pod may use at once, of what any of them is limited in.
+    pub(crate) fn limits(&self) -> List {
+        let mut limits = self.at_once(|bounds| &bounds.limits);
+        for (name, overhead) in &self.overhead {
+            if let Some(limit) = limits.get_mut(name).filter(|limit| !limit.is_zero()) {
+                *limit += overhead;
+            }
+        }
+        limits
+    }
+
+    /// Adds up what containers have at the same time. Init containers run one after the other, before the others, beside
+    /// those init containers that go on running.
+    fn at_once(&self, of: impl Fn(&Bounds) -> &List) -> List {
+        let mut total = List::new();
+        for bounds in &self.containers {
+            add(&mut total, of(bounds));
+        }
+        let mut lasting = List::new();
+        let mut starting = List::new();
+        for (bounds, restarts) in &self.init_containers {
+            let mut now = of(bounds).clone();
+            add(&mut now, &lasting);
+            if *restarts {
+                add(&mut total, of(bounds));
+                lasting.clone_from(&now);
+            }
+            raise(&mut starting, &now);
+        }
+        raise(&mut total, &starting);
         total
     }
 

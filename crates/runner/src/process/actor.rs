@@ -3,6 +3,7 @@
 mod containers;
 mod resources;
 mod retries;
+mod storage;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,7 +21,10 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use self::retries::{Attempt, Retries};
+use self::{
+    retries::{Attempt, Retries},
+    storage::Storage,
+};
 use super::{
     Reachable, Shared,
     instance::{End, Instance, LONGEST_GRACE},
@@ -68,6 +72,7 @@ pub(super) struct Actor {
     ending: Option<Ending>,
     /// What keeps it from the resources that it asks for.
     unsettled: Option<Unsettled>,
+    storage: Storage,
     /// When everything has to have ended.
     deadline: Option<Instant>,
     /// How long that was when it was said last.
@@ -128,6 +133,7 @@ impl Actor {
             retries: Retries::default(),
             ending: None,
             unsettled: None,
+            storage: Storage::default(),
             deadline: None,
             grace: Duration::ZERO,
             stage: Stage::Living,
@@ -166,6 +172,7 @@ impl Actor {
                     }
                 }
                 Some((index, number, happening)) = self.happened.recv() => self.happen(index, number, happening).await,
+                (usage, took) = self.storage.found() => self.see_storage(&usage, took),
                 Ok(()) = objects.changed(), if self.volumes_ready && self.stage == Stage::Living => self.renew = Some(self.now()),
                 () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
             }
@@ -246,6 +253,7 @@ impl Actor {
                 }
                 again = earlier(again, self.renew);
                 again = earlier(again, self.resize(now));
+                again = earlier(again, self.look_at_storage(now));
             }
             let mut moved = false;
             for step in plan.steps {
@@ -288,6 +296,7 @@ impl Actor {
         }
         let refused =
             || ports::refusal(&self.pod, || self.shared.pods.all()).filter(|_| self.started.is_none());
+        let refused = || refused().or_else(|| self.storage.exceeded());
         let found = match ending::of_pod(&self.pod, self.started, now) {
             Ok(found) => found,
             Err(again) => match refused() {
@@ -308,6 +317,7 @@ impl Actor {
             (
                 Some(
                     Ending::DeadlineExceeded
+                    | Ending::Evicted { .. }
                     | Ending::Rejected { .. }
                     | Ending::Disrupted { .. }
                     | Ending::Final,
@@ -316,7 +326,11 @@ impl Actor {
             ) => {}
             (Some(Ending::Deleted) | None, _) => {
                 if let Some((reason, message)) = found.words() {
-                    self.shared.events.normal(&self.pod, None, reason, message.to_owned());
+                    let (events, message) = (&self.shared.events, message.to_owned());
+                    match &found {
+                        Ending::DeadlineExceeded => events.normal(&self.pod, None, reason, message),
+                        _ => events.warning(&self.pod, None, reason, message),
+                    }
                 }
                 (self.deadline, self.grace) = (Some(deadline), grace);
                 self.ending = Some(found);

@@ -215,6 +215,11 @@ impl Volumes {
         Ok(Some(directory))
     }
 
+    /// Where a volume is, if it is there.
+    pub(super) fn place(&self, name: &str) -> Option<&PathBuf> {
+        self.places.get(name)
+    }
+
     /// Removes everything.
     pub(super) fn remove(&mut self) -> io::Result<()> {
         self.places.clear();

@@ -243,7 +243,7 @@ async fn a_container_that_is_added_to_a_pod_runs_once_beside_the_others() {
     let own = json!({ "volumeMounts": [{ "name": "v", "mountPath": "/shared" }] });
     bed.create(bed.script("added", "until [ -e /shared/go ]; do sleep 0.1; done", own, more)).await;
     bed.until_phase("added", "Running").await;
-    let added = json!([{ "name": "look", "image": "any", "command": ["sh", "-c", "echo looked; touch /shared/go; exit 3"],
+    let added = json!([{ "name": "look", "image": "any", "command": ["sh", "-c", "trap '' TERM; echo looked; touch /shared/go; exit 3"],
         "volumeMounts": [{ "name": "v", "mountPath": "/shared" }], "terminationMessagePolicy": "File" }]);
     let patch = Patch::Strategic(json!({ "spec": { "ephemeralContainers": added } }));
     let changed = bed.pods().patch_ephemeral_containers("added", &PatchParams::default(), &patch).await;

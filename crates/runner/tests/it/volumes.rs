@@ -127,6 +127,31 @@ async fn a_volume_in_memory_takes_no_more_than_its_limit() {
 }
 
 #[tokio::test]
+async fn a_pod_that_writes_more_than_it_may_is_evicted() {
+    let Some(bed) = Bed::new("evicted").await else { return };
+    let local = bed.local(|_| {}).await;
+    let script = |path: &str| format!("trap '' TERM; head -c 3000000 /dev/zero > {path}; sleep 1000; :");
+    let mount = json!({ "volumeMounts": [{ "name": "v", "mountPath": "/v" }] });
+    let volumes = |limit: &str| json!({ "volumes": [{ "name": "v", "emptyDir": { "sizeLimit": limit } }] });
+    let limited = json!({ "resources": { "limits": { "ephemeral-storage": "1Mi" } } });
+    bed.create(bed.script("volume", &script("/v/large"), mount.clone(), volumes("1Mi"))).await;
+    bed.create(bed.script("modest", &script("/v/large"), mount, volumes("100Mi"))).await;
+    bed.create(bed.script("container", &script("/var/tmp/large"), limited, json!({}))).await;
+    let mut expected = vec![("volume", "Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". ")];
+    if crate::isolation::is_isolated(&bed, &local).await {
+        let all = "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. ";
+        expected.push(("container", all));
+    }
+    for (name, message) in expected {
+        let pod = bed.until_phase(name, "Failed").await;
+        assert_eq!(container(&pod, "main")["state"]["terminated"]["exitCode"], 137, "{name}");
+        let status = pod.status.expect("a status");
+        assert_eq!((status.reason.as_deref(), status.message.as_deref()), (Some("Evicted"), Some(message)));
+    }
+    bed.until_phase("modest", "Running").await;
+}
+
+#[tokio::test]
 async fn a_volume_that_is_missing_keeps_the_pod_waiting_and_is_told_by_an_event() {
     let Some(bed) = Bed::new("missing").await else { return };
     let _local = bed.local(|_| {}).await;
