@@ -5,6 +5,7 @@ mod containers;
 mod isolation;
 mod leftovers;
 mod network;
+mod nobody;
 mod probes;
 mod sessions;
 mod simulated;
