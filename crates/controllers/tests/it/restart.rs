@@ -12,6 +12,7 @@ use apiserver::Cluster;
 use apiserver::answer::Answer;
 use futures::future::BoxFuture;
 use http::{Method, Request};
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ResourceQuota};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -213,11 +214,17 @@ async fn a_node(client: &Client, spec: Value) {
     nodes.patch_status("n", &params, &patch).await.expect("with room");
 }
 
-/// Has all pods that have a node run and be ready.
+/// Has all pods that have a node run and be ready, and those go that are deleted.
 async fn run_all(client: &Client) {
     let pods: Api<Pod> = api(client);
     let all = pods.list(&ListParams::default()).await.expect("a list").items;
     for pod in &all {
+        if pod.metadata.deletion_timestamp.is_some() {
+            let name = pod.metadata.name.as_deref().expect("a name");
+            // It may be gone by now.
+            pods.delete(name, &DeleteParams::default().grace_period(0)).await.ok();
+            continue;
+        }
         let has_node = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         if has_node && phase != Some("Running") {
@@ -309,6 +316,62 @@ fn guards(client: &Client) -> Pin<Box<dyn Future<Output = String> + Send + '_>> 
         })
         .await
     })
+}
+
+fn sets(client: &Client) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
+    Box::pin(async move {
+        a_node(client, json!({"taints": null})).await;
+        let template = |image: &str| {
+            json!({
+                "metadata": {"labels": {"app": "x"}},
+                "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "main", "image": image}]},
+            })
+        };
+        let spec = |name: &str| {
+            let selector = json!({"matchLabels": {"app": name}});
+            let mut template = template("one");
+            template["metadata"]["labels"]["app"] = json!(name);
+            json!({"metadata": {"name": name}, "spec": {
+                "replicas": 1, "serviceName": name, "selector": selector, "template": template,
+            }})
+        };
+        let mut deployment = spec("d");
+        deployment["spec"].as_object_mut().expect("a spec").remove("serviceName");
+        create::<Deployment>(client, deployment).await;
+        create::<StatefulSet>(client, spec("s")).await;
+        let (deployments, stateful_sets): (Api<Deployment>, Api<StatefulSet>) = (api(client), api(client));
+        let ready = async |image: &str| {
+            eventually("all are ready", || async {
+                run_all(client).await;
+                let deployment = deployments.get("d").await.expect("it is there");
+                let set = stateful_sets.get("s").await.expect("it is there");
+                let (of, status) = (deployment.metadata.generation, deployment.status?);
+                let deployed = status.observed_generation == of
+                    && [status.replicas, status.updated_replicas, status.available_replicas] == [Some(1); 3];
+                let (of, status) = (set.metadata.generation, set.status?);
+                let set_up = status.observed_generation == of
+                    && [status.ready_replicas, status.updated_replicas] == [Some(1); 2];
+                let pods = api::<Pod>(client).list(&ListParams::default()).await.expect("a list").items;
+                let images =
+                    pods.iter().filter_map(|pod| pod.spec.as_ref()?.containers.first()?.image.clone());
+                let is_new = images.collect::<Vec<_>>() == [image; 2];
+                (deployed && set_up && is_new).then_some(())
+            })
+            .await;
+        };
+        ready("one").await;
+        let edit = Patch::Strategic(json!({"spec": {"template": {"spec": template("two")["spec"]}}}));
+        deployments.patch("d", &PatchParams::default(), &edit).await.expect("an edit");
+        stateful_sets.patch("s", &PatchParams::default(), &edit).await.expect("an edit");
+        ready("two").await;
+        let sets = api::<ReplicaSet>(client).list(&ListParams::default()).await.expect("a list").items;
+        format!("{} replica sets", sets.len())
+    })
+}
+
+#[tokio::test]
+async fn sets_of_pods_are_made_and_rolled_whoever_does_it() {
+    survives("deployment-controller,replicaset-controller,statefulset-controller,scheduler", sets).await;
 }
 
 #[tokio::test]
