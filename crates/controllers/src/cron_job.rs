@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, PropagationPolicy};
 use reconcile::{Key, Next, Queue};
 use rules::cron::{Schedule, time_zone};
-use rules::cron_job::{self, Event, Now, clean_up, forget, history, started, unseen};
+use rules::cron_job::{self, Event, Now, clean_up, forget, history, started, unseen, wait_after_change};
 use rules::meta::controller_of;
 use tracing::info;
 
@@ -26,7 +26,16 @@ const BY_OWNER: &str = "cron-job";
 /// Says what the controller watches, and returns its work.
 pub(crate) fn prepare(context: &Context) -> Run {
     let queue: Queue<Key> = Queue::new();
-    let (cron_jobs, jobs) = (context.kinds.cron_jobs.feeding(&queue), context.kinds.jobs.wanted());
+    let (cron_jobs, jobs) = (context.kinds.cron_jobs.wanted(), context.kinds.jobs.wanted());
+    let (line, clock) = (queue.clone(), context.clock.clone());
+    cron_jobs.on_change(move |change| {
+        let Some(new) = change.new else { return };
+        let wait = wait_after_change(change.old.map(|old| &**old), new, clock.now());
+        match Duration::try_from(wait).unwrap_or_default() {
+            Duration::ZERO => line.add(change.key.clone()),
+            wait => line.add_after(change.key.clone(), wait),
+        }
+    });
     let owner = |job: &Job| controller_of(&job.metadata).filter(|owner| owner.kind == "CronJob").cloned();
     jobs.index(BY_OWNER, move |job| owner(job).map(|owner| owner.uid).into_iter().collect());
     jobs.feed_controller("CronJob", &queue);

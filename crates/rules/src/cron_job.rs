@@ -11,7 +11,7 @@ use k8s_openapi::api::batch::v1::{CronJob, CronJobStatus, Job};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 
-use crate::cron::Schedule;
+use crate::cron::{Schedule, time_zone};
 use crate::job::conditions::finished;
 use crate::job::{COMPLETE, is_finished};
 
@@ -254,6 +254,23 @@ pub fn start(
     started(&mut after, &job, scheduled);
     let next = wait(&after, events);
     Start { now: Some(Now { scheduled, job: Box::new(job), replace: policy == Some("Replace") }), ..next }
+}
+
+/// How long to wait before a CronJob that came or changed is looked at. One that has got another schedule waits for the
+/// next start by that: the starts that it would have had before are nobody's to make up for.
+pub fn wait_after_change(old: Option<&CronJob>, new: &CronJob, now: Timestamp) -> SignedDuration {
+    let when = |of: &CronJob| of.spec.as_ref().map(|spec| (spec.schedule.clone(), spec.time_zone.clone()));
+    let (Some(old), Some((schedule, zone))) = (old, when(new)) else { return SignedDuration::ZERO };
+    if when(old).as_ref() == Some(&(schedule.clone(), zone.clone())) {
+        return SignedDuration::ZERO;
+    }
+    // What nobody can read is told when it is looked at.
+    let (Ok(schedule), Ok(zone)) = (Schedule::parse(&schedule), time_zone(zone.as_deref().unwrap_or("UTC")))
+    else {
+        return SignedDuration::ZERO;
+    };
+    let status = new.status.clone().unwrap_or_default();
+    until_next(new, &status, &schedule, &zone, now).unwrap_or_default()
 }
 
 /// How long until the next start, from now on.

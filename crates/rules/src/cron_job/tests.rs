@@ -1,7 +1,6 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cron::{Schedule, time_zone};
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -66,6 +65,26 @@ fn p_4_8_when_a_job_starts() {
     );
     // The guess is rough: where the times are uneven, it may be too late for any.
     check(&json!({"schedule": "30 6-16/4 * * 1-5"}), &none, "2016-05-23T00:00:00Z", None, &[]);
+}
+
+#[test]
+fn p_4_8_another_schedule_makes_up_for_no_start() {
+    let ran = json!({"lastScheduleTime": "2016-05-19T10:00:00Z"});
+    let hourly = cron_job(&json!({}), &ran);
+    let often = cron_job(&json!({"schedule": "*/10 * * * *"}), &ran);
+    let elsewhere = cron_job(&json!({"timeZone": "Asia/Kolkata"}), &ran);
+    let paused = cron_job(&json!({"suspend": true}), &ran);
+    let now = at("2016-05-19T10:25:00Z");
+    let check = |old: Option<&CronJob>, new: &CronJob, expected: SignedDuration| {
+        assert_eq!(wait_after_change(old, new, now), expected);
+    };
+    check(None, &often, SignedDuration::ZERO);
+    check(Some(&hourly), &paused, SignedDuration::ZERO);
+    check(Some(&hourly), &often, SignedDuration::from_mins(5) + DELTA);
+    check(Some(&often), &hourly, SignedDuration::from_mins(35) + DELTA);
+    // The hour begins there at half past.
+    check(Some(&hourly), &elsewhere, SignedDuration::from_mins(5) + DELTA);
+    check(Some(&hourly), &cron_job(&json!({"schedule": "nonsense"}), &ran), SignedDuration::ZERO);
 }
 
 #[test]
