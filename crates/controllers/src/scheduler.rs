@@ -15,7 +15,8 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
-use reconcile::Key;
+use reconcile::{Change, Key};
+use rules::node::ending;
 use rules::schedule::preempt::{self, Preemption, Room};
 use rules::schedule::{self, DEFAULT_SCHEDULER, Placement, Pod, Snapshot, Waiting};
 use tokio::sync::Notify;
@@ -72,6 +73,9 @@ pub(crate) fn prepare(context: &Context) -> Run {
     let news = Arc::new(News::default());
     let told = Arc::clone(&news);
     pods.on_change(move |change| {
+        if !is_news(change) {
+            return;
+        }
         let replaced = |old: &&Arc<k8s_openapi::api::core::v1::Pod>| {
             change.new.is_none_or(|new| new.metadata.uid != old.metadata.uid)
         };
@@ -103,6 +107,18 @@ pub(crate) fn prepare(context: &Context) -> Run {
         };
         scheduler.run().await;
     })
+}
+
+/// Whether a change of a pod may mean anything here: of one that has a node, most is only how it fares.
+fn is_news(change: &Change<'_, k8s_openapi::api::core::v1::Pod>) -> bool {
+    let (Some(old), Some(new)) = (change.old, change.new) else { return true };
+    let ends = |pod: &k8s_openapi::api::core::v1::Pod| {
+        (ending::is_final(pod), pod.metadata.deletion_timestamp.is_some())
+    };
+    let has_node = new.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    !has_node
+        || (&old.metadata.uid, &old.metadata.labels, &old.spec, ends(old))
+            != (&new.metadata.uid, &new.metadata.labels, &new.spec, ends(new))
 }
 
 struct Scheduler {
@@ -339,7 +355,37 @@ fn key(pod: &Pod) -> Key {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+
+    #[test]
+    fn how_a_pod_with_a_node_fares_is_no_news_until_it_ends() {
+        let key = Key::new("default", "p");
+        let check = |old: &Value, new: &Value, expected: bool| {
+            let [old, new] =
+                [old, new].map(|pod| Arc::new(serde_json::from_value(pod.clone()).expect("a pod")));
+            assert_eq!(is_news(&Change { key: &key, old: Some(&old), new: Some(&new) }), expected);
+        };
+        let pod = |node: Value, phase: &str| json!({"metadata": {"uid": "u"}, "spec": {"nodeName": node, "containers": []}, "status": {"phase": phase}});
+        let (waits, placed) = (pod(json!(null), "Pending"), pod(json!("n"), "Pending"));
+        check(&waits, &waits, true);
+        check(&waits, &placed, true);
+        check(&placed, &pod(json!("n"), "Running"), false);
+        check(&placed, &pod(json!("n"), "Succeeded"), true);
+        for (field, value) in [
+            ("labels", json!({"a": "b"})),
+            ("deletionTimestamp", json!("2026-01-01T00:00:00Z")),
+            ("uid", json!("v")),
+        ] {
+            let mut changed = placed.clone();
+            changed["metadata"][field] = value;
+            check(&placed, &changed, true);
+        }
+        let mut released = placed.clone();
+        released["metadata"]["resourceVersion"] = json!("5");
+        check(&placed, &released, false);
+    }
 
     #[test]
     fn what_cannot_be_written_is_tried_less_and_less_often() {

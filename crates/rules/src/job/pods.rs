@@ -158,6 +158,11 @@ pub fn has_tracking_finalizer(pod: &Pod) -> bool {
     pod.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == TRACKING_FINALIZER)
 }
 
+/// Whether the pod has ended, and nothing of that is left to be counted.
+pub(crate) fn is_counted(pod: &Pod) -> bool {
+    matches!(state(pod), State::Succeeded | State::Failed) && !has_tracking_finalizer(pod)
+}
+
 fn state(pod: &Pod) -> State {
     match phase(pod) {
         "Succeeded" => State::Succeeded,

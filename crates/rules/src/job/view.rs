@@ -13,7 +13,7 @@ use super::conditions::wire_time;
 use super::failure_policy::Verdict;
 use super::indexes::IndexSet;
 use super::memory::Memory;
-use super::pods::{Facts, State};
+use super::pods::{Facts, State, is_counted};
 use super::spec::Spec;
 
 /// What is seen of a Job.
@@ -91,7 +91,9 @@ impl View {
         if status.start_time.is_none() && !spec.suspended {
             status.start_time = Some(wire_time(now));
         }
-        let pods: Vec<Pod> = own.iter().map(|own| Pod::read(own, &spec, memory)).collect();
+        // Of a large Job most pods have ended and are counted, and say no more; but a policy may fail the Job by any.
+        let matters = |own: &&Own<'_>| spec.failure_policy.is_some() || own.adopted || !is_counted(own.pod);
+        let pods: Vec<Pod> = own.iter().filter(matters).map(|own| Pod::read(own, &spec, memory)).collect();
 
         let uncounted = Uncounted::of(&stored);
         let valid = |wanted: &dyn Fn(&Facts) -> bool| -> Vec<&Facts> {
