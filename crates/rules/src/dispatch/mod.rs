@@ -45,6 +45,8 @@ pub use nominate::Dispatcher;
 pub use observed::{Check, Link, Observed, Owner, Refusal, Remote, held, held_identity};
 pub use plan::{Because, Plan, Step};
 
+pub use crate::workload::slice::REPLACEMENT_FOR;
+
 /// The controller of MultiKueue checks, and what `managedBy` says of jobs that are theirs.
 pub const CONTROLLER: &str = "kueue.x-k8s.io/multikueue";
 /// The label that says whose an object on a worker is.
@@ -61,8 +63,6 @@ pub const JOB_OWNER_GVK: &str = "kueue.x-k8s.io/job-owner-gvk";
 pub const JOB_OWNER_NAME: &str = "kueue.x-k8s.io/job-owner-name";
 /// The annotation of jobs that may grow and shrink while they run.
 pub const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
-/// The annotation of a Workload that takes the place of a smaller one.
-pub const REPLACEMENT_FOR: &str = "kueue.x-k8s.io/workload-slice-replacement-for";
 /// The annotation of a job that is just being stopped.
 pub const STOPPING: &str = "kueue.x-k8s.io/stopping";
 /// The annotation of a MultiKueueCluster with which an administrator says when he was sure that nothing runs there any

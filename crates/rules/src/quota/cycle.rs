@@ -6,6 +6,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use types::Amount;
 
 use super::{
     config::ReclaimWithinCohort,
@@ -76,7 +77,7 @@ pub fn decide(snapshot: &Snapshot, heads: &[Head], policy: &Policy, at: Moment) 
     }
     entries.sort_by_cached_key(Entry::rank);
     let mut entries = VecDeque::from(entries);
-    let mut turns = Turns { world, tree, taken: Vec::new(), admitted: false };
+    let mut turns = Turns { world, tree, taken: Vec::new(), replaced: Vec::new(), admitted: false };
     while let Some(entry) = turns.next(&mut entries) {
         let outcome = turns.take(&entry);
         let progress =
@@ -94,7 +95,11 @@ struct Entry<'a> {
     head: &'a Head,
     queue: &'a Queue,
     assignment: Assignment,
+    /// What it would use beyond what the one holds whose place it is to take.
+    uses: Vec<Use>,
     targets: Vec<Target<'a>>,
+    /// The one whose place it is to take.
+    replaced: Option<&'a WorkloadKey>,
 }
 
 impl<'a> Entry<'a> {
@@ -106,7 +111,7 @@ impl<'a> Entry<'a> {
 
     fn contender(&self) -> Contender<'_> {
         let Workload { priority, queued_at, .. } = self.head.workload;
-        Contender { node: self.queue.node, uses: &self.assignment.uses, priority, queued_at }
+        Contender { node: self.queue.node, uses: &self.uses, priority, queued_at }
     }
 
     fn wait(&self, because: Because, message: impl Into<String>) -> Outcome {
@@ -168,8 +173,27 @@ fn nominate<'a>(world: World<'a>, tree: &mut Tree, head: &'a Head) -> Result<Ent
         Some(Obstacle::InvalidResources(message)) => return wait(Because::InvalidResources, message.clone()),
         Some(Obstacle::FailedChecks) | None => {}
     }
-    let (assignment, targets) = assign(world, tree, queue, head);
-    Ok(Entry { head, queue, assignment, targets })
+    let replaced = queue.replaced(&head.workload);
+    if replaced.is_some_and(|slice| slice.reservation.evicted) {
+        return wait(Because::SliceEvicted, "The workload slice that it replaces is evicted".into());
+    }
+    let held: &[Use] = replaced.map_or(&[], |slice| &slice.uses);
+    let (assignment, targets) = tree.trial(|tree| {
+        tree.remove_all(held);
+        assign(world, tree, queue, head)
+    });
+    let uses = beyond(&assignment.uses, held);
+    let replaced = replaced.map(|slice| &slice.reservation.key);
+    Ok(Entry { head, queue, assignment, uses, targets, replaced })
+}
+
+/// What `uses` come to beyond what is `held` already.
+fn beyond(uses: &[Use], held: &[Use]) -> Vec<Use> {
+    let more = |wanted: &Use| {
+        let held = held.iter().find(|held| held.cell == wanted.cell).map_or(Amount::ZERO, |held| held.amount);
+        Use { amount: (wanted.amount - held).or_zero(), ..*wanted }
+    };
+    uses.iter().map(more).collect()
 }
 
 /// The full size if it fits or can be made to fit, else the largest part that does, else the full size in vain.
@@ -177,7 +201,7 @@ fn assign<'a>(
     world: World<'a>,
     tree: &mut Tree,
     queue: &'a Queue,
-    head: &Head,
+    head: &'a Head,
 ) -> (Assignment, Vec<Target<'a>>) {
     let mut at_size = |counts: Option<&[u32]>| {
         let assignment = flavors::assign(world, tree, queue, &head.workload, head.progress.as_ref(), counts);
@@ -210,6 +234,8 @@ struct Turns<'a> {
     tree: Tree,
     /// The victims so far.
     taken: Vec<Target<'a>>,
+    /// Those whose place somebody took so far.
+    replaced: Vec<&'a WorkloadKey>,
     /// Whether somebody got in.
     admitted: bool,
 }
@@ -227,7 +253,8 @@ impl<'a> Turns<'a> {
 
     /// What happens to a head whose turn it is (SC-7).
     fn take(&mut self, entry: &Entry<'a>) -> Outcome {
-        let Assignment { uses, pod_sets, level, .. } = &entry.assignment;
+        let Assignment { pod_sets, level, .. } = &entry.assignment;
+        let uses = &entry.uses;
         let outlook = entry.assignment.outlook();
         let message = entry.assignment.message();
         if outlook == Outlook::NoFit {
@@ -241,7 +268,7 @@ impl<'a> Turns<'a> {
             }
             return entry.wait(Because::NoCandidates, message);
         }
-        if self.overlaps(&entry.targets) {
+        if self.overlaps(entry) {
             let message = "Workload has overlapping preemption targets with another workload";
             return entry.wait(Because::Skipped, message);
         }
@@ -249,6 +276,7 @@ impl<'a> Turns<'a> {
             return entry.wait(Because::Skipped, "Workload no longer fits after processing another workload");
         }
         self.taken.extend(&entry.targets);
+        self.replaced.extend(entry.replaced);
         self.tree.add_all(uses);
         if outlook == Outlook::Preempt {
             let victims: Vec<Victim> =
@@ -266,10 +294,14 @@ impl<'a> Turns<'a> {
         Outcome::Admit { pod_sets, level: *level, considered }
     }
 
-    fn overlaps(&self, targets: &[Target<'a>]) -> bool {
+    /// Whether somebody before has made one of those go whom this one needs to go.
+    fn overlaps(&self, entry: &Entry<'a>) -> bool {
+        let keys = |targets: &[Target<'a>]| -> Vec<&'a WorkloadKey> {
+            targets.iter().map(|target| &target.running.reservation.key).collect()
+        };
         let taken: HashSet<&WorkloadKey> =
-            self.taken.iter().map(|target| &target.running.reservation.key).collect();
-        targets.iter().any(|target| taken.contains(&target.running.reservation.key))
+            keys(&self.taken).into_iter().chain(self.replaced.iter().copied()).collect();
+        keys(&entry.targets).into_iter().chain(entry.replaced).any(|key| taken.contains(key))
     }
 
     /// Whether `uses` fit once all victims are gone, those of earlier turns included (SC-8).

@@ -15,7 +15,7 @@ use super::{
     snapshot::Queue,
     tree::{FrId, Tree, Use},
     why::{TopologyError, Why},
-    workload::{PodSet, PodSetAssignment, Workload},
+    workload::{Flavors, PodSet, PodSetAssignment, Workload},
 };
 
 /// The flavors of a Workload, as far as they were found.
@@ -158,6 +158,7 @@ pub fn assign(
         queue,
         workload,
         progress,
+        replaced: queue.replaced(workload).map(|slice| &slice.reservation.flavors),
         topology_implied: queue.config.is_topology_only(|name| world.snapshot.flavor(name)),
         uses: BTreeMap::new(),
         assignment: Assignment {
@@ -221,6 +222,8 @@ struct Search<'a> {
     queue: &'a Queue,
     workload: &'a Workload,
     progress: Option<&'a ScanProgress>,
+    /// The flavors of the one whose place it is to take.
+    replaced: Option<&'a Flavors>,
     topology_implied: bool,
     /// What the pod sets before the current one use.
     uses: BTreeMap<FrId, Use>,
@@ -311,7 +314,7 @@ impl Search<'_> {
         let mut last = None;
         for (index, flavor) in group.flavors.iter().enumerate().skip(start) {
             last = Some(index);
-            if let Some(reason) = self.mismatch(members, &flavor.name, group) {
+            if let Some(reason) = self.mismatch(members, &flavor.name, group, &asked) {
                 let unfit = Fit { mode: Mode::NoFit, level: 0 };
                 considered.extend(Considered::new(&flavor.name, unfit, vec![reason.clone()]));
                 why.push(reason);
@@ -343,13 +346,33 @@ impl Search<'_> {
         Found { choices, why, considered }
     }
 
-    fn mismatch(&self, members: &[usize], name: &FlavorName, group: &ResourceGroup) -> Option<Why> {
+    fn mismatch(
+        &self,
+        members: &[usize],
+        name: &FlavorName,
+        group: &ResourceGroup,
+        asked: &[(&ResourceName, Amount)],
+    ) -> Option<Why> {
         let Some(flavor) = self.world.snapshot.flavor(name) else {
             return Some(Why::FlavorNotFound(name.clone()));
         };
-        members.iter().find_map(|&index| {
-            affinity::mismatch(&self.workload.pod_sets[index], flavor, group, self.topology_implied)
+        members.iter().map(|&index| &self.workload.pod_sets[index]).find_map(|pod_set| {
+            affinity::mismatch(pod_set, flavor, group, self.topology_implied)
+                .or_else(|| self.other_flavor(pod_set, name, asked))
         })
+    }
+
+    /// Pods that come to others of the same Job get no other flavor than those (JF-83).
+    fn other_flavor(
+        &self,
+        pod_set: &PodSet,
+        flavor: &FlavorName,
+        asked: &[(&ResourceName, Amount)],
+    ) -> Option<Why> {
+        let before = self.replaced?.get(&pod_set.name)?;
+        let mut theirs = asked.iter().filter_map(|(resource, _)| before.get(*resource));
+        let theirs = theirs.find(|theirs| *theirs != flavor)?;
+        Some(Why::OtherFlavor { flavor: flavor.clone(), theirs: theirs.clone() })
     }
 
     /// How the resources fit into one flavor, and how the worst of them does.

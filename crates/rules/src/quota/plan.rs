@@ -10,7 +10,7 @@ use super::{
     preempt::Reason,
     queue::Requeue,
     why::Why,
-    workload::{Head, PodSetAssignment, Reservation, Workload, total_usage},
+    workload::{Flavors, Head, PodSetAssignment, Reservation, Workload, flavors, total_usage},
 };
 use crate::workload::condition;
 
@@ -89,6 +89,8 @@ pub enum Because {
     Skipped,
     /// The pods of others to be ready.
     PodsNotReady,
+    /// The one whose place it would take, which is on its way out itself.
+    SliceEvicted,
 }
 
 /// Who is pushed out, and what is written about it.
@@ -139,9 +141,10 @@ impl Decision {
                 Because::NoCandidates => Requeue::NoCandidates,
                 Because::NamespaceMismatch => Requeue::NamespaceMismatch,
                 Because::Skipped | Because::PodsNotReady => Requeue::FailedAfterNomination,
-                Because::QueueInactive | Because::FailedChecks | Because::InvalidResources => {
-                    Requeue::Generic
-                }
+                Because::QueueInactive
+                | Because::FailedChecks
+                | Because::InvalidResources
+                | Because::SliceEvicted => Requeue::Generic,
             }),
         }
     }
@@ -160,6 +163,8 @@ impl Decision {
             pods_ready: false,
             cluster_queue: self.cluster_queue.clone(),
             usage: total_usage(pod_sets),
+            replaces: workload.replaces.clone(),
+            flavors: if workload.elastic { flavors(pod_sets) } else { Flavors::default() },
         })
     }
 }

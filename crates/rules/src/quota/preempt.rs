@@ -13,6 +13,7 @@ use super::{
     config::{BorrowWithinCohort, ReclaimWithinCohort, WithinClusterQueue},
     cycle::World,
     fair,
+    names::WorkloadKey,
     snapshot::{Queue, Running},
     tree::{FrId, NodeId, Tree, Use},
     workload::{Reservation, Workload},
@@ -27,16 +28,22 @@ pub struct Preemptor<'a> {
     pub priority: i64,
     /// Since when it queues.
     pub queued_at: Timestamp,
+    /// The one whose place it is to take, which goes without being pushed out.
+    pub replaces: Option<&'a WorkloadKey>,
 }
 
 impl<'a> Preemptor<'a> {
     /// `workload` as it wants into `queue`.
-    pub fn new(queue: &'a Queue, workload: &Workload) -> Self {
-        Preemptor { queue, priority: workload.priority, queued_at: workload.queued_at }
+    pub fn new(queue: &'a Queue, workload: &'a Workload) -> Self {
+        let Workload { priority, queued_at, replaces, .. } = workload;
+        Preemptor { queue, priority: *priority, queued_at: *queued_at, replaces: replaces.as_ref() }
     }
 
     /// Whether the policy of its own queue lets it push out `other` of the same queue.
     pub fn may_preempt(&self, other: &Reservation) -> bool {
+        if self.replaces == Some(&other.key) {
+            return false;
+        }
         match self.queue.config.preemption.within_cluster_queue {
             WithinClusterQueue::Never => false,
             WithinClusterQueue::LowerPriority => other.priority < self.priority,

@@ -9,7 +9,7 @@ use super::{
     config::{ClusterQueue, Config, Flavor},
     names::{ClusterQueueName, FlavorName, WorkloadKey},
     tree::{FrId, NodeId, Tree, Use},
-    workload::Reservation,
+    workload::{Reservation, Workload},
 };
 
 /// Quotas, flavors, and the Workloads that hold quota.
@@ -43,7 +43,7 @@ pub struct Queue {
 pub struct Running {
     /// What it holds.
     pub reservation: Reservation,
-    /// The same, as accounts of the tree.
+    /// The same, as accounts of the tree; nothing if another one holds it in its place.
     pub uses: Vec<Use>,
 }
 
@@ -58,6 +58,18 @@ impl Queue {
     /// The Workloads that hold quota here.
     pub fn running(&self) -> impl Iterator<Item = &Running> {
         self.running.values()
+    }
+
+    /// The one here whose place a Workload is to take.
+    pub fn replaced(&self, workload: &Workload) -> Option<&Running> {
+        self.running.get(workload.replaces.as_ref()?)
+    }
+
+    /// Whether another one holds what this one holds, and more.
+    fn is_replaced(&self, held: &Reservation) -> bool {
+        // Only those that may grow are replaced, and there are few of them.
+        let may_be = !held.flavors.is_empty();
+        may_be && self.running().any(|other| other.reservation.replaces.as_ref() == Some(&held.key))
     }
 }
 
@@ -105,17 +117,25 @@ impl Snapshot {
             self.stranded.insert(reservation.key.clone(), reservation);
             return;
         };
-        let uses = reservation
-            .usage
-            .iter()
-            .map(|(fr, &amount)| {
-                let (fr, cell) = self.tree.open(queue.node, fr);
-                Use { fr, cell, amount }
-            })
-            .collect::<Vec<_>>();
+        let name = reservation.cluster_queue.clone();
+        let replaces = reservation.replaces.clone();
+        let uses = uses(&mut self.tree, queue, &reservation);
         self.tree.add_all(&uses);
-        self.holders.insert(reservation.key.clone(), reservation.cluster_queue.clone());
+        self.holders.insert(reservation.key.clone(), name.clone());
         queue.running.insert(reservation.key.clone(), Running { reservation, uses });
+        if let Some(replaced) = replaces {
+            self.recount(&name, &replaced);
+        }
+    }
+
+    /// Counts anew what a Workload holds, after who holds it in its place came or went.
+    fn recount(&mut self, name: &ClusterQueueName, key: &WorkloadKey) {
+        let Some(queue) = self.queues.get_mut(name) else { return };
+        let Some(Running { reservation, uses: before }) = queue.running.remove(key) else { return };
+        let uses = uses(&mut self.tree, queue, &reservation);
+        self.tree.remove_all(&before);
+        self.tree.add_all(&uses);
+        queue.running.insert(key.clone(), Running { reservation, uses });
     }
 
     /// Frees what a Workload held, and returns it.
@@ -127,6 +147,9 @@ impl Snapshot {
         let Running { reservation, uses } = queue.running.remove(key)?;
         queue.generation += 1;
         self.tree.remove_all(&uses);
+        if let Some(replaced) = &reservation.replaces {
+            self.recount(&name, replaced);
+        }
         Some(reservation)
     }
 
@@ -170,4 +193,16 @@ impl Snapshot {
     pub fn tree(&self) -> &Tree {
         &self.tree
     }
+}
+
+/// What a Workload holds, as accounts of the tree: once, if another one has taken its place.
+fn uses(tree: &mut Tree, queue: &Queue, held: &Reservation) -> Vec<Use> {
+    if queue.is_replaced(held) {
+        return Vec::new();
+    }
+    let open = |(fr, &amount)| {
+        let (fr, cell) = tree.open(queue.node, fr);
+        Use { fr, cell, amount }
+    };
+    held.usage.iter().map(open).collect()
 }

@@ -36,6 +36,13 @@ pub enum Why {
     UnknownTopology(FlavorName),
     /// The flavor is only for pods that ask for a topology.
     OnlyTopology(FlavorName),
+    /// Pods of the same Job have another flavor already.
+    OtherFlavor {
+        /// The flavor.
+        flavor: FlavorName,
+        /// Theirs.
+        theirs: FlavorName,
+    },
     /// It is more than there would be if nobody else used anything.
     ExceedsCapacity {
         /// Of what.
@@ -73,6 +80,12 @@ impl fmt::Display for Why {
                 )
             }
             Why::NodeAffinity(flavor) => write!(f, "flavor {flavor} doesn't match node affinity"),
+            Why::OtherFlavor { flavor, theirs } => {
+                write!(
+                    f,
+                    "could not assign {flavor} flavor since the original workload is assigned: {theirs}"
+                )
+            }
             Why::NoTopology(flavor) => {
                 write!(f, "Flavor \"{flavor}\" does not support TopologyAwareScheduling")
             }

@@ -18,9 +18,12 @@ use super::{
     names::{FlavorResource, ResourceName, WorkloadKey},
     queue::Waiting,
     requests::{self, Accounting, Limits, List, PodResources},
-    workload::{Obstacle, PodSet, PodSetAssignment, Reservation, TopologyRequest, Workload},
+    workload::{Flavors, Obstacle, PodSet, PodSetAssignment, Reservation, TopologyRequest, Workload},
 };
-use crate::field::{self, Path};
+use crate::{
+    field::{self, Path},
+    workload::slice,
+};
 
 /// The label of a Workload with the uid of the Job that it stands for.
 pub const JOB_UID_LABEL: &str = "kueue.x-k8s.io/job-uid";
@@ -243,6 +246,8 @@ pub fn waiting(object: &kueue::Workload, pod_sets: Vec<PodSet>, from: RequeuingT
             priority: priority(object),
             queued_at: queued_at(object, from),
             pod_sets,
+            elastic: slice::is_elastic(object),
+            replaces: replaces(object),
         })
     }
 }
@@ -283,7 +288,24 @@ pub fn reservation(object: &kueue::Workload, from: RequeuingTimestamp) -> Option
         pods_ready: holds("PodsReady"),
         cluster_queue: admission.cluster_queue.as_str().into(),
         usage,
+        replaces: replaces(object),
+        flavors: if slice::is_elastic(object) { flavors(admission) } else { Flavors::default() },
     })
+}
+
+fn flavors(admission: &kueue::Admission) -> Flavors {
+    let of = |assigned: &kueue::PodSetAssignment| {
+        let flavors = assigned.flavors.iter();
+        let flavors = flavors.map(|(resource, flavor)| (resource.as_str().into(), flavor.as_str().into()));
+        (assigned.name.as_str().into(), flavors.collect())
+    };
+    admission.pod_set_assignments.iter().map(of).collect()
+}
+
+/// The slice whose place a Workload takes.
+fn replaces(object: &kueue::Workload) -> Option<WorkloadKey> {
+    let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+    slice::replaces(object).map(|name| WorkloadKey::new(namespace, name))
 }
 
 /// What is written about a Workload that got into `cluster_queue` (FA-11).

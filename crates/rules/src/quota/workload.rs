@@ -29,6 +29,10 @@ pub struct Workload {
     pub queued_at: Timestamp,
     /// What it asks for.
     pub pod_sets: Vec<PodSet>,
+    /// Whether it may grow and shrink while it runs: another one may take its place.
+    pub elastic: bool,
+    /// The one whose place it is to take, with all that one holds (JF-83).
+    pub replaces: Option<WorkloadKey>,
 }
 
 impl Workload {
@@ -36,7 +40,7 @@ impl Workload {
     /// holds for the other (QU-13).
     pub fn shape(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        self.priority.hash(&mut hasher);
+        (self.priority, &self.replaces).hash(&mut hasher);
         for pod_set in &self.pod_sets {
             let PodSet { name, count, min_count, reclaimable, requests, group, node_selector, .. } = pod_set;
             (name, count, min_count, reclaimable, requests, group, node_selector).hash(&mut hasher);
@@ -145,7 +149,14 @@ pub struct Reservation {
     pub cluster_queue: ClusterQueueName,
     /// How much of what, zeros included: a flavor that was assigned counts as used.
     pub usage: BTreeMap<FlavorResource, Amount>,
+    /// The one whose place it has taken. What that one held is part of what this one holds.
+    pub replaces: Option<WorkloadKey>,
+    /// The flavors of each pod set, of those that may grow: who takes their place gets the same.
+    pub flavors: Flavors,
 }
+
+/// The flavor of each resource of each pod set.
+pub type Flavors = BTreeMap<PodSetName, BTreeMap<ResourceName, FlavorName>>;
 
 /// What a pod set was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,6 +171,11 @@ pub struct PodSetAssignment {
     pub usage: BTreeMap<ResourceName, Amount>,
     /// Whether somebody else still has to find the place for the pods.
     pub topology_pending: bool,
+}
+
+/// The flavors that a Workload was given.
+pub fn flavors(pod_sets: &[PodSetAssignment]) -> Flavors {
+    pod_sets.iter().map(|pod_set| (pod_set.name.clone(), pod_set.flavors.clone())).collect()
 }
 
 /// What was given to a Workload in all its pod sets.

@@ -24,8 +24,6 @@ use crate::framework::custom::Shape;
 pub const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
 /// Keeps objects from vanishing that others rely on.
 pub const IN_USE: &str = "kueue.x-k8s.io/resource-in-use";
-/// The slice of an elastic Job that a Workload takes the place of.
-const SLICE_REPLACES: &str = "kueue.x-k8s.io/workload-slice-replacement-for";
 
 /// A kind that webhooks have a say in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

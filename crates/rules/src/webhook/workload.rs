@@ -12,7 +12,10 @@ use super::gates;
 use super::queues::{not_negative, tolerations};
 use crate::field::{Errors, Path, Value};
 use crate::meta;
-use crate::workload::{ELASTIC_JOB, has_quota};
+use crate::workload::{
+    has_quota,
+    slice::{REPLACEMENT_FOR, is_elastic},
+};
 
 /// A new Workload.
 pub fn create(new: &Workload) -> Errors {
@@ -293,8 +296,7 @@ fn same_pod_set_updates(new: &Workload, old: &Workload, path: &Path) -> Errors {
 
 /// A Workload runs on a cluster for which it was nominated (WL-10).
 fn nominated(new: &Workload, old: &Workload, path: &Path) -> Errors {
-    let replaces =
-        new.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(super::SLICE_REPLACES));
+    let replaces = new.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(REPLACEMENT_FOR));
     let name = |workload: &Workload| workload.status.as_ref().and_then(|status| status.cluster_name.clone());
     let (None, Some(name), false) = (name(old), name(new), replaces) else { return Errors::new() };
     let mut nominated = old.status.iter().flat_map(|status| &status.nominated_cluster_names);
@@ -302,11 +304,6 @@ fn nominated(new: &Workload, old: &Workload, path: &Path) -> Errors {
         return Errors::new();
     }
     vec![path.invalid(&name, "when setting clusterName it must be one of the nominatedClusterNames")]
-}
-
-fn is_elastic(workload: &Workload) -> bool {
-    let annotations = workload.metadata.annotations.as_ref();
-    annotations.and_then(|annotations| annotations.get(ELASTIC_JOB)).is_some_and(|value| value == "true")
 }
 
 fn admission_of(workload: &Workload) -> Option<&Admission> {

@@ -6,6 +6,7 @@
 //! - [`checks`]: which admission checks it has to pass, and what they say.
 //! - [`plan`]: what its controller does next, as a value.
 //! - [`patch`]: what of it is written, and under whose name.
+//! - [`slice`]: which Workload of an elastic Job takes the place of which.
 //!
 //! Who gets quota is decided by [`crate::quota`]; what becomes of the Job behind it by [`crate::framework`].
 
@@ -14,6 +15,7 @@ pub mod checks;
 pub mod condition;
 pub mod patch;
 pub mod plan;
+pub mod slice;
 pub mod state;
 
 pub use plan::{Plan, Seen, Step, decide};

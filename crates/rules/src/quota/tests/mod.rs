@@ -8,5 +8,6 @@ mod properties;
 mod queue;
 mod requests;
 pub(super) mod scenario;
+mod slices;
 mod tree;
 mod wire;

@@ -14,7 +14,7 @@ use crate::quota::{
     names::{FlavorResource, WorkloadKey},
     plan::Plan,
     snapshot::Snapshot,
-    workload::{Head, PodSet, Reservation, Workload},
+    workload::{Flavors, Head, PodSet, Reservation, Workload},
 };
 
 /// So many cores, or so many of anything else.
@@ -111,6 +111,8 @@ pub(in crate::quota) fn workload(name: &str, cores: i64) -> Workload {
         priority: 0,
         queued_at: second(0),
         pod_sets: vec![pods(1, &[("cpu", cores)])],
+        elastic: false,
+        replaces: None,
     }
 }
 
@@ -135,6 +137,24 @@ impl Workload {
         self.pod_sets = pod_sets;
         self
     }
+
+    /// One that may grow.
+    pub(in crate::quota) fn elastic(mut self) -> Self {
+        self.elastic = true;
+        self
+    }
+
+    /// One that takes the place of another.
+    pub(in crate::quota) fn replacing(mut self, before: &str) -> Self {
+        (self.elastic, self.replaces) = (true, Some(key(before)));
+        self
+    }
+}
+
+/// The flavors of the only pod set of a Workload that holds these amounts.
+fn flavors_of(held: &[(&str, &str, i64)]) -> Flavors {
+    let flavors = held.iter().map(|&(flavor, resource, _)| (resource.into(), flavor.into()));
+    [(PodSet::default().name, flavors.collect())].into()
 }
 
 /// Queues, Workloads in them and heads.
@@ -195,6 +215,8 @@ impl Scenario {
             pods_ready: true,
             cluster_queue: queue.into(),
             usage,
+            replaces: workload.replaces.clone(),
+            flavors: if workload.elastic { flavors_of(held) } else { Flavors::default() },
         });
         self
     }
