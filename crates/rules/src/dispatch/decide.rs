@@ -15,6 +15,7 @@ use super::{
     observed::{annotation, has_quota, held, is_elastic, is_evicted, is_finished, link},
     plan::Pods,
 };
+use crate::workload::slice::REPLACED;
 
 /// What a decision may depend on besides what was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,7 +47,7 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Plan {
         return Plan::wait(Because::NotDelegated);
     }
     if is_replaced(local) {
-        return Plan::wait(Because::Slice);
+        return replaced(seen, local, now);
     }
     if is_finished(local) {
         return finished(seen, local, now);
@@ -62,17 +63,27 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Plan {
     };
     let case = Case { seen, local, check, adapter, policy, now };
     match (has_quota(local), seen.holder()) {
-        (false, _) if annotation(&local.metadata, REPLACEMENT_FOR).is_some() => Plan::wait(Because::Slice),
+        (false, None) if annotation(&local.metadata, REPLACEMENT_FOR).is_some() => Plan::wait(Because::Slice),
         (false, holder) => case.withdraw(holder),
         (true, Some(holder)) => case.held(&holder),
         (true, None) => case.open(),
     }
 }
 
-/// A slice that another one took over: what it had on the worker is the other one's now (MK-FLOW-10).
 fn is_replaced(local: &Workload) -> bool {
-    is_elastic(local)
-        && condition::of(local, FINISHED).is_some_and(|end| end.reason == "WorkloadSliceReplaced")
+    is_elastic(local) && condition::of(local, FINISHED).is_some_and(|end| end.reason == REPLACED)
+}
+
+/// A slice that another one took over: what it had on the worker is the other one's now (MK-FLOW-10), until their job has
+/// ended.
+fn replaced(seen: &Observed, local: &Workload, now: Timestamp) -> Plan {
+    let adapter = Owner::of(local).and_then(|owner| owner.adapter());
+    match (&seen.job, adapter) {
+        (Some(job), Some(adapter)) if adapter.is_finished(&job.data) => {
+            remove_all(seen, Because::Finished, now)
+        }
+        _ => Plan::wait(Because::Slice),
+    }
 }
 
 /// Everything goes from every cluster that can be reached, as soon as nothing can come back; the others are asked when they
@@ -314,8 +325,14 @@ impl Case<'_> {
         match Drift::of(self.local, copy) {
             Drift::None => {}
             Drift::Update(spec) => {
-                let mut plan = self.admitted(holder, remote, copy, mirror);
-                plan.steps.push(Step::Update(holder.clone(), spec));
+                let waits = !condition::is_true(copy, ADMITTED) && self.of_another_slice(remote).is_some();
+                let mut plan = if waits {
+                    Plan::wait(Because::Nominated)
+                } else {
+                    self.admitted(holder, remote, copy, mirror)
+                };
+                // The copy first: the worker compares the mirror with it.
+                plan.steps.insert(0, Step::Update(holder.clone(), spec));
                 return plan;
             }
             Drift::Other => return self.clear(holder, remote, Because::OutOfSync(holder.clone())),
@@ -336,9 +353,7 @@ impl Case<'_> {
     ) -> Option<Plan> {
         let job = self.seen.job.as_deref()?;
         let end = copy.and_then(|copy| condition::of(copy, FINISHED)).filter(|end| end.status == "True");
-        let end = end.filter(|end| {
-            !OUT_OF_SYNC.contains(&end.reason.as_str()) && end.reason != "WorkloadSliceReplaced"
-        });
+        let end = end.filter(|end| !OUT_OF_SYNC.contains(&end.reason.as_str()) && end.reason != REPLACED);
         let mirror_ended = mirror
             .is_some_and(|mirror| self.adapter.is_finished(&mirror.data) && !self.adapter.is_killed(mirror));
         if !mirror_ended && end.is_none() {
@@ -393,8 +408,11 @@ impl Case<'_> {
         mirror: Option<&DynamicObject>,
     ) -> Plan {
         let mut plan = Plan::wait(Because::Evicted);
-        plan.steps.extend(self.mirrored(holder, mirror));
-        let Some(copy) = copy.filter(|copy| !is_out_of_sync(copy)) else {
+        let shown = mirror.or_else(|| self.of_another_slice(remote));
+        plan.steps.extend(self.mirrored(holder, shown));
+        // A job that another slice was to be replaced for is not stopped by a word to this one.
+        let is_its_job = mirror.is_some() || self.of_another_slice(remote).is_none();
+        let Some(copy) = copy.filter(|copy| !is_out_of_sync(copy) && is_its_job) else {
             return self.evicted_without_copy(plan, holder, remote);
         };
         if remote.job.is_none() {
@@ -499,7 +517,7 @@ impl Case<'_> {
                 plan.steps.push(step);
                 return plan;
             }
-            if self.is_of_another_slice(stale) {
+            if self.of_another_slice(remote).is_some() {
                 return Plan::wait(Because::Slice);
             }
             // The mirror of an earlier job of this name; the copy goes with it and is offered again.
@@ -551,24 +569,35 @@ impl Case<'_> {
     fn next_slice(&self, holder: &ClusterName, remote: &Remote, copy: Option<&Workload>) -> Option<Plan> {
         annotation(&self.local.metadata, REPLACEMENT_FOR)?;
         let is_waiting = self.check.state == CheckState::Pending && self.cluster_name().is_some();
+        if !is_waiting || remote.mirror_of(self.local, self.seen.job.as_deref()).is_some() {
+            return None;
+        }
+        let of_another = self.of_another_slice(remote);
+        if let Some(plan) = self.ended(holder, remote, None, of_another) {
+            return Some(plan);
+        }
+        let mut plan = Plan::wait(Because::Nominated);
+        plan.steps.extend(self.mirrored(holder, of_another));
         match copy {
-            _ if !is_waiting || remote.mirror_of(self.local, self.seen.job.as_deref()).is_some() => None,
             None if remote.workload.is_none() && can_be_asked(remote, self.now) => {
-                Some(Plan::of(vec![Step::Create(holder.clone())], Because::Nominated))
+                plan.steps.push(Step::Create(holder.clone()));
+                Some(plan)
             }
             Some(copy)
                 if !condition::is_true(copy, ADMITTED) && Drift::of(self.local, copy) == Drift::None =>
             {
-                Some(Plan::wait(Because::Nominated))
+                Some(plan)
             }
             None | Some(_) => None,
         }
     }
 
-    /// Whether a mirror is of this job, and was given to another slice of it.
-    fn is_of_another_slice(&self, mirror: &DynamicObject) -> bool {
-        let uid = self.seen.job.as_deref().and_then(|job| job.metadata.uid.as_deref());
-        is_elastic(self.local) && uid.is_some() && annotation(&mirror.metadata, ORIGIN_UID) == uid
+    /// The mirror, if it is of this job and belongs to another slice of it.
+    fn of_another_slice<'r>(&self, remote: &'r Remote) -> Option<&'r DynamicObject> {
+        let uid = self.seen.job.as_deref().and_then(|job| job.metadata.uid.as_deref())?;
+        let mirror = remote.job.as_deref().filter(|_| is_elastic(self.local))?;
+        let is_own = link(&mirror.metadata) == self.local.metadata.name.as_deref();
+        (!is_own && annotation(&mirror.metadata, ORIGIN_UID) == Some(uid)).then_some(mirror)
     }
 
     /// The mirror of an elastic job that belongs to the slice before this one is given to this one (MK-ELA-03).

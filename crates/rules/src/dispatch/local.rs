@@ -73,6 +73,19 @@ pub fn apply(workload: &Workload, check: &str, steps: &[&Step], now: Timestamp) 
     next
 }
 
+/// A slice that takes the place of another one runs where that one does (JF-83, MK-ELA-02), and nowhere else, whatever
+/// becomes of the two from now on.
+pub fn follow(next: &mut Workload, before: &Workload, now: Timestamp) {
+    let chosen = before.status.as_ref().and_then(|status| status.cluster_name.clone());
+    let held = observed::held(before).or_else(|| chosen.as_deref().map(ClusterName::from));
+    let generation = next.metadata.generation;
+    let status = next.status.get_or_insert_default();
+    status.cluster_name = chosen;
+    if let Some(cluster) = held {
+        hold(status, &cluster, generation, now);
+    }
+}
+
 /// The patch of `workloads/status` that makes `old` into `new`; `None` if they are the same.
 pub fn patch(old: &Workload, new: &Workload) -> Option<Value> {
     let none = WorkloadStatus::default();

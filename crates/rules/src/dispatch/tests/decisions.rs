@@ -540,7 +540,7 @@ fn elastic_jobs_grow_and_shrink() {
     let runs = elastic(seen().quota(), 2).copy("east", &["Admitted"]).mirror("east", json!({})).ready("east");
     check(runs.clone(), "wait, because admitted on east");
     let smaller = elastic(runs.clone(), 1).job(|job| job.data["spec"]["parallelism"] = json!(1));
-    check(smaller, "forward east, update east, because admitted on east");
+    check(smaller, "update east, forward east, because admitted on east");
     // The larger slice is not admitted yet.
     check(
         runs.clone().job(|job| job.data["spec"]["parallelism"] = json!(3)),

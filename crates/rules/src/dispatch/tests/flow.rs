@@ -196,10 +196,22 @@ fn mk_disp_05_a_slice_follows_the_one_before() {
     });
     next.0.remotes.get_mut("east").expect("a cluster").workload = None;
     let next = next.job(|job| job.data["spec"]["parallelism"] = json!(3));
-    check(next.clone(), "create east, because nominated");
+    check(next.clone(), "mirror east, create east, because nominated");
     check(next.clone().lost("east", 5), "wait, because east is lost");
     let offered = next.copy("east", &[]);
-    check(offered.clone(), "wait, because nominated");
+    check(offered.clone(), "mirror east, because nominated");
+    // Meanwhile the job goes on by the slice before: it may end, shrink, or be taken back.
+    let ended = offered.clone().remote("east", |east| {
+        Arc::make_mut(east.job.as_mut().expect("a mirror")).data["status"] = complete();
+    });
+    check(ended, "mirror east, because ended on east");
+    let smaller = offered.clone().local(|local| local.spec.pod_sets[0].count = 1);
+    check(smaller, "update east, because nominated");
+    let evicted = offered.clone().condition("Evicted", "Preempted");
+    check(evicted, "mirror east, stop and delete east, because evicted");
+    let taken_back =
+        offered.clone().local(|local| local.status.as_mut().expect("a status").conditions.clear());
+    check(taken_back, "stop and delete east, because no quota");
     let admitted = offered.clone().copy("east", &["Admitted"]);
     check(admitted.clone(), "forward east, because admitted on east");
     let repointed = admitted.mirror("east", running());
@@ -208,5 +220,22 @@ fn mk_disp_05_a_slice_follows_the_one_before() {
     let mut old = before.ready("east");
     old.0.remotes.get_mut("east").expect("a cluster").job = repointed.0.remotes["east"].job.clone();
     check(old.clone(), "wait, because another slice follows");
-    check(old.condition("Finished", "WorkloadSliceReplaced"), "wait, because another slice follows");
+    let replaced = old.condition("Finished", "WorkloadSliceReplaced");
+    check(replaced.clone(), "wait, because another slice follows");
+    // What is left of it goes when the job has ended.
+    check(replaced.job(|job| job.data["status"] = complete()), "delete east, because finished");
+}
+
+/// MK-ELA-02, WL-10: the slice that follows says where the job may exist from when it has quota.
+#[test]
+fn mk_ela_02_a_slice_is_held_where_the_one_before_is() {
+    let before = seen().quota().assigned("east").0.local.expect("a Workload");
+    let before = local::apply(&before, CHECK, &[&Step::Assign("east".into())], now());
+    let mut next = Workload::default();
+    local::follow(&mut next, &before, now());
+    assert_eq!(next.status.as_ref().and_then(|status| status.cluster_name.as_deref()), Some("east"));
+    assert_eq!(crate::dispatch::held(&next), Some("east".into()));
+    let mut here = Workload::default();
+    local::follow(&mut here, &seen().quota().0.local.expect("a Workload"), now());
+    assert_eq!((crate::dispatch::held(&here), here.status.unwrap_or_default().cluster_name), (None, None));
 }
