@@ -149,6 +149,11 @@ impl Metrics {
         self.add("kueue_preempted_workloads_total", &[("preempting_cluster_queue", by), ("reason", reason)]);
     }
 
+    /// A slice took the place of another one.
+    pub(crate) fn replaced(&self, cluster_queue: &str) {
+        self.add("kueue_replaced_workload_slices_total", &[("cluster_queue", cluster_queue)]);
+    }
+
     /// An evicted Workload has given back its quota.
     pub(crate) fn released(&self, workload: &Workload, now: Timestamp) {
         let (Some(queue), Some(evicted)) = (state::cluster_queue(workload), state::find(workload, EVICTED))

@@ -113,6 +113,7 @@ fn jobs() -> Vec<Ask> {
         ask("batch", &["jobs"], &life, "Jobs start and stop as their quota says"),
         ask("batch", &["jobs/status"], &["patch"], "the status that a worker reports, and stops"),
         ask("batch", &["jobs/finalizers"], &["update"], GUARDED),
+        ask("", &["pods"], &["list", "patch"], "pods of elastic Jobs wait for their slice"),
     ]
 }
 

@@ -8,6 +8,7 @@ use std::{
 use jiff::Timestamp;
 use reconcile::{Key, Next};
 use rules::{
+    dispatch::local,
     quota::{
         names::{ClusterQueueName, WorkloadKey},
         plan::Victim,
@@ -18,7 +19,7 @@ use rules::{
         checks,
         patch::Manner,
         plan::Event,
-        reason, state,
+        reason, slice, state,
     },
 };
 use tokio::time::Instant;
@@ -117,6 +118,12 @@ impl Context {
         });
         // The cache knows more than whoever decided. What it knows is decided next.
         let Some(workload) = meant else { return self.take_back(key, Duration::ZERO) };
+        let replaced = slice::replaces(&workload)
+            .and_then(|name| self.caches.workloads.get(&Key::new(key.namespace.as_str(), name)))
+            .filter(|slice| !life::is_finished(slice));
+        if replaced.as_ref().is_some_and(|slice| !life::has_quota(slice) || life::is_evicted(slice)) {
+            return self.take_back(key, BEHIND);
+        }
         let cluster_queue = admission.cluster_queue.clone();
         let mut next = Workload::clone(&workload);
         let required = self.caches.cluster_queue(&cluster_queue);
@@ -126,9 +133,14 @@ impl Context {
             next.status.get_or_insert_default().admission_checks = listed;
         }
         change::sync_admitted(&mut next, now);
+        if let Some(slice) = &replaced {
+            local::follow(&mut next, slice, now);
+        }
         let next = self.dispatch.offered(next);
         let status = next.status.clone().unwrap_or_default();
-        let answer = match self.apply_admission(&workload, &status, Manner::Loose).await {
+        // That a slice is of no use any more is not to be overwritten.
+        let manner = if replaced.is_some() { Manner::Strict } else { Manner::Loose };
+        let answer = match self.apply_admission(&workload, &status, manner).await {
             Ok(answer) => answer,
             Err(error) => return self.refused(key, "an admission", &error),
         };

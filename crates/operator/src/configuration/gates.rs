@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use super::reader::{Problems, Section};
 
 /// Gates that are on here: those that are by default, and the automation of quota, which a MultiKueueConfig asks for itself.
-const ON: [&str; 40] = [
+const ON: [&str; 41] = [
     "AdmissionGatedBy",
     "AssignQueueLabelsForPods",
     "DeferRayServiceFinalizationForRedisCleanup",
+    "ElasticJobsViaWorkloadSlices",
     "FairSharingPreemptWithinNominal",
     "FairSharingPrioritizeNonBorrowing",
     "FinishOrphanedWorkloads",
@@ -51,10 +52,9 @@ const ON: [&str; 40] = [
 ];
 
 /// Gates that are on by default, behind which there is something that is not here yet.
-const ABSENT: [&str; 14] = [
+const ABSENT: [&str; 13] = [
     "AdmissionFairSharing",
     "CleanupProvisioningRequestsOnEviction",
-    "ElasticJobsViaWorkloadSlices",
     "KueueDRAIntegration",
     "TASAssignmentsEncodingByHostnamePrefix",
     "TASFailedNodeReplacement",

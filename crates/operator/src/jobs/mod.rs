@@ -13,9 +13,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use reconcile::{Cache, Key, Next, Queue, Tasks};
 use rules::{
@@ -28,23 +29,25 @@ use rules::{
         priority::Classes,
         queue_name,
     },
+    job::CONTROLLER_UID_LABEL,
     meta::selector,
     workload::{
-        PODS_READY,
+        ELASTIC_JOB, FINISHED, PODS_READY,
         patch::{self, Manner, PODS_READY_MANAGER, RECLAIMABLE_PODS_MANAGER},
         plan::Event,
-        state,
+        slice, state,
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
 use tracing::{debug, info};
 use types::kueue::{Workload, WorkloadStatus};
 
 use crate::{
     Context, Error,
     caches::{CONTROLLER, controller},
-    error::is_outdated,
-    events::{About, Once},
+    error::{is_not_found, is_outdated},
+    events::{ADMISSION, About, Once},
     workloads::delete,
     write::{difference_of, patch_object, patch_status},
 };
@@ -168,6 +171,7 @@ impl<F: Framework> Controller<F> {
         }
         let prebuilt = prebuilt_workload(metadata)
             .and_then(|name| caches.workloads.get(&Key::new(key.namespace.as_str(), name)));
+        let pods = if job.may_be_gated() { self.pods_of(key, metadata).await? } else { Vec::new() };
         let pod_classes = caches.pod_classes.all();
         let default = pod_classes.iter().filter(|class| class.global_default == Some(true));
         let default = default.min_by_key(|class| class.value);
@@ -175,6 +179,7 @@ impl<F: Framework> Controller<F> {
             job: &*job,
             workloads: &workloads,
             prebuilt: prebuilt.as_ref(),
+            pods: &pods,
             flavor: &|name| caches.flavor(name),
             classes: Classes {
                 workload: &|name| caches.workload_classes.get(&Key::new("", name)).map(|class| class.value),
@@ -184,6 +189,35 @@ impl<F: Framework> Controller<F> {
             },
         };
         Ok(Some(decide(&seen, &settings.jobs, clock.now())))
+    }
+
+    /// The pods of a Job. Few Jobs have pods that wait for a slice, and all that have are asked about when they change: so
+    /// nobody watches the pods of a cluster for it.
+    async fn pods_of(&self, key: &Key, job: &ObjectMeta) -> Result<Vec<Pod>, Error> {
+        let api: Api<Pod> = Api::namespaced(self.context.client.clone(), &key.namespace);
+        let uid = job.uid.as_deref().unwrap_or_default();
+        let own = ListParams::default().labels(&format!("{CONTROLLER_UID_LABEL}={uid}"));
+        let listed = api.list(&own).await;
+        let failed = |source| {
+            let source = Box::new(source);
+            Error::Job { doing: "look at the pods of", kind: self.kind.kind, job: key.clone(), source }
+        };
+        Ok(listed.map_err(failed)?.items)
+    }
+
+    /// Lets pods be scheduled. The gate alone is taken away, whatever else changed about them.
+    async fn ungate(&self, of: &Workload, pods: &[String]) -> Result<(), kube::Error> {
+        let namespace = of.metadata.namespace.as_deref().unwrap_or_default();
+        let api: Api<Pod> = Api::namespaced(self.context.client.clone(), namespace);
+        let gate = json!({ "name": ELASTIC_JOB, "$patch": "delete" });
+        let open = Patch::Strategic(json!({ "spec": { "schedulingGates": [gate] } }));
+        for pod in pods {
+            match api.patch(pod, &PatchParams::default(), &open).await {
+                Err(error) if !is_not_found(&error) => return Err(error),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(())
     }
 
     async fn apply(&self, object: Option<&F::Object>, plan: &Plan) -> Result<(), kube::Error> {
@@ -204,6 +238,7 @@ impl<F: Framework> Controller<F> {
                 self.write(object, self.framework.observe(object, &self.context).stopped(restored.as_deref()))
                     .await
             }
+            (Step::Ungate { of, pods }, _) => self.ungate(of, pods).await,
             (Step::DeleteJob, Some(object)) => {
                 let name = object.meta().name.as_deref().unwrap_or_default();
                 self.api(object).delete(name, &DeleteParams::background()).await.map(drop)
@@ -264,10 +299,12 @@ impl<F: Framework> Controller<F> {
         let (body, manager) = match what {
             What::Finished(_) | What::Released => {
                 let answer = context.apply_admission(of, next, Manner::Strict).await?;
-                if matches!(what, What::Finished(_)) {
-                    context.metrics.finished(state::cluster_queue(of).unwrap_or_default(), &answer);
-                } else {
-                    context.metrics.released(of, context.clock.now());
+                match what {
+                    What::Finished(reason) if reason == slice::REPLACED => self.tell_replaced(of, &answer),
+                    What::Finished(_) => {
+                        context.metrics.finished(state::cluster_queue(of).unwrap_or_default(), &answer);
+                    }
+                    _ => context.metrics.released(of, context.clock.now()),
                 }
                 return Ok(());
             }
@@ -283,6 +320,14 @@ impl<F: Framework> Controller<F> {
             context.metrics.ready(state::cluster_queue(of).unwrap_or_default(), &answer, context.clock.now());
         }
         Ok(())
+    }
+
+    /// Tells of a slice whose place another one has taken.
+    fn tell_replaced(&self, before: &Workload, after: &Workload) {
+        let queue = state::cluster_queue(before).unwrap_or_default();
+        self.context.metrics.replaced(queue);
+        let why = state::find(after, FINISHED).map_or("", |end| end.message.as_str());
+        self.context.recorder.tell(ADMISSION, after, &Event::normal(slice::REPLACED, why));
     }
 
     fn tell(&self, key: &Key, object: &F::Object, plan: &Plan) {
@@ -326,6 +371,7 @@ fn failure(step: &Step, job: Key, kind: &'static str, source: kube::Error) -> Er
         Step::Start { .. } => return Error::Job { doing: "start", kind, job, source },
         Step::Stop { .. } => return Error::Job { doing: "stop", kind, job, source },
         Step::DeleteJob => return Error::Job { doing: "delete", kind, job, source },
+        Step::Ungate { .. } => return Error::Job { doing: "let pods be scheduled of", kind, job, source },
         Step::Create(workload) => ("create", key(workload)),
         Step::Update { of, .. } => ("update", key(of)),
         Step::Delete(of) => ("delete", key(of)),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use k8s_openapi::api::{batch::v1::Job, events::v1::Event};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod, events::v1::Event};
 use kube::{
     Api, Client, Resource,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
@@ -302,6 +302,71 @@ impl World {
         Ok(workload_name(JOB, name, &uid, None))
     }
 
+    /// The name of the slice that an elastic Job has for one of its generations.
+    pub(crate) async fn slice_name(&self, job: &str, generation: i64) -> anyhow::Result<String> {
+        let uid = self.jobs().get(job).await?.metadata.uid.context("a uid")?;
+        Ok(workload_name(JOB, job, &uid, Some(&generation.to_string())))
+    }
+
+    /// Waits until the slice by which a Job runs is of this size, and returns it.
+    pub(crate) async fn runs_by(&self, job: &str, pods: i32) -> anyhow::Result<Workload> {
+        let of_job = |it: &Workload| {
+            it.metadata.owner_references.iter().flatten().any(|owner| owner.name == job)
+                && rules::workload::is_admitted(it)
+                && !rules::workload::is_finished(it)
+        };
+        let until = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let all = self.workloads().list(&ListParams::default()).await?.items;
+            let mut slices: Vec<Workload> = all.into_iter().filter(of_job).collect();
+            if slices.len() == 1 && slices[0].spec.pod_sets[0].count == pods {
+                return slices.pop().context("a slice");
+            }
+            let sizes: Vec<i32> = slices.iter().map(|it| it.spec.pod_sets[0].count).collect();
+            anyhow::ensure!(tokio::time::Instant::now() < until, "{job} runs by {sizes:?}, not {pods}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Namespace and name of something of the scenario.
+    pub(crate) fn key_of(&self, name: &str) -> String {
+        format!("{}/{name}", self.namespace)
+    }
+
+    /// The names of the pods here that wait for a slice.
+    pub(crate) async fn gated(&self) -> anyhow::Result<Vec<String>> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        let is_gated = |pod: &Pod| {
+            pod.spec.as_ref().is_some_and(|spec| spec.scheduling_gates.iter().flatten().next().is_some())
+        };
+        let all = api.list(&ListParams::default()).await?.items.into_iter();
+        Ok(all.filter(is_gated).filter_map(|pod| pod.metadata.name).collect())
+    }
+
+    /// Waits until these pods and no others wait for a slice.
+    pub(crate) async fn until_gated(&self, pods: &[&str]) -> anyhow::Result<()> {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let gated = self.gated().await?;
+            if gated == pods {
+                return Ok(());
+            }
+            anyhow::ensure!(tokio::time::Instant::now() < until, "{gated:?} wait, not {pods:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Plays the Job controller: a pod of a Job, as its template says.
+    pub(crate) async fn pod_of(&self, job: &str, name: &str) -> anyhow::Result<()> {
+        let job = self.jobs().get(job).await?;
+        let mut pod = serde_json::to_value(job.spec.context("a spec")?.template)?;
+        pod["apiVersion"] = "v1".into();
+        pod["kind"] = "Pod".into();
+        pod["metadata"]["name"] = name.into();
+        self.create(pod).await?;
+        Ok(())
+    }
+
     /// Waits until an object is as `is` says, and returns it.
     pub(crate) async fn until<K>(
         &self,
@@ -504,7 +569,7 @@ impl World {
 fn of_kind(kind: &str) -> Value {
     let version = match kind {
         "Job" => "batch/v1",
-        "Namespace" | "LimitRange" => "v1",
+        "Namespace" | "LimitRange" | "ServiceAccount" => "v1",
         "PriorityClass" => "scheduling.k8s.io/v1",
         _ => "kueue.x-k8s.io/v1beta2",
     };

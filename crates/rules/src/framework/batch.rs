@@ -109,6 +109,17 @@ impl Observed for Batch<'_> {
         vec![ReclaimablePod { name: POD_SET.to_owned(), count: parallelism - remaining }]
     }
 
+    fn is_elastic(&self) -> bool {
+        annotation(&self.0.metadata, ELASTIC_JOB) == Some("true")
+    }
+
+    /// A pod that waits is active and not ready, and it is shown as such as soon as it is there.
+    fn may_be_gated(&self) -> bool {
+        let status = job::status(self.0);
+        let waits = status.active.unwrap_or(0) > status.ready.unwrap_or(0);
+        waits && self.is_elastic() && !self.is_suspended() && job::external_controller(self.0).is_none()
+    }
+
     fn started(&self, given: &[PodSetInfo]) -> Result<Vec<Write>, Conflict> {
         let [info] = given else {
             return Err(Conflict::of_lengths(1, given.len()));
@@ -122,7 +133,6 @@ impl Observed for Batch<'_> {
             scale(spec, info.count, both);
         }
         info.merge_into(&mut spec.template)?;
-        open_slice_gate(spec);
         Ok(vec![Write::Object(value(&job))])
     }
 
@@ -166,15 +176,6 @@ fn restore(job: &mut Job, info: &PodSetInfo) {
     let own = labels.filter(|(key, _)| MANAGED_LABELS.contains(&key.as_str()));
     info.labels.extend(own.map(|(key, value)| (key.clone(), value.clone())));
     info.restore(&mut spec.template);
-}
-
-/// A Job gets quota for all its pods at once, so that none of an elastic one has to wait for a slice that is still to come
-/// (JF-81). With the gate they would wait for ever: nobody opens it later.
-fn open_slice_gate(spec: &mut JobSpec) {
-    let Some(pod) = &mut spec.template.spec else { return };
-    let gates = pod.scheduling_gates.take().unwrap_or_default();
-    let kept: Vec<_> = gates.into_iter().filter(|gate| gate.name != ELASTIC_JOB).collect();
-    pod.scheduling_gates = Some(kept).filter(|kept| !kept.is_empty());
 }
 
 fn scale(spec: &mut JobSpec, count: i32, both: bool) {

@@ -6,6 +6,7 @@
 //! - [`name`], [`build`] and [`priority`]: the Workload of a Job.
 //! - [`same`]: whether a Workload still is the one of its Job.
 //! - [`pod_set`]: what is put into a Job's pod templates when it starts, and taken out when it stops.
+//! - [`slices`]: the Workloads of a Job that may grow and shrink.
 //! - [`plan`]: what to do next about a Job, as a value.
 //!
 //! What becomes of the Workload itself is decided by [`crate::workload`].
@@ -22,6 +23,7 @@ pub mod plan;
 pub mod pod_set;
 pub mod priority;
 pub mod same;
+pub mod slices;
 pub mod topology;
 
 pub use plan::{Plan, Seen, Step, decide};
@@ -123,6 +125,14 @@ pub trait Observed: Send + Sync {
     /// The PriorityClass of the Job as a whole, for kinds that have one; it may be empty.
     fn priority_class(&self) -> Option<String> {
         None
+    }
+    /// Whether it may grow and shrink while it runs.
+    fn is_elastic(&self) -> bool {
+        false
+    }
+    /// Whether pods of it may wait here for a slice.
+    fn may_be_gated(&self) -> bool {
+        false
     }
     /// Whether it is none of ours, although it is in a queue: it runs on what another Job has.
     fn is_elsewhere(&self) -> bool {

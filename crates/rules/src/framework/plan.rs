@@ -1,15 +1,19 @@
 //! What to do next about a Job. One step at a time: what it writes comes back as an event, and the next decision sees
 //! it (JF-40).
 
+mod elastic;
+
 use std::{fmt, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
 use types::kueue::{PodSet, RESOURCE_IN_USE, ReclaimablePod, ResourceFlavor, Workload, WorkloadStatus};
 
 use super::{
     Observed, PodSetInfo, build,
     pod_set::{self, Missing},
     prebuilt_workload, priority, queue_name, same,
+    slices::{self, Resize},
 };
 use crate::dispatch;
 use crate::workload::{
@@ -38,6 +42,8 @@ pub struct Seen<'a> {
     pub workloads: &'a [Arc<Workload>],
     /// The Workload that the Job says somebody else made for it, if that exists.
     pub prebuilt: Option<&'a Arc<Workload>>,
+    /// The pods of the Job, if some of them may wait for a slice of it.
+    pub pods: &'a [Pod],
     /// The flavors that there are.
     pub flavor: &'a dyn Fn(&str) -> Option<Arc<ResourceFlavor>>,
     /// The priority classes that there are.
@@ -100,6 +106,13 @@ pub enum Step {
         /// Why.
         why: String,
     },
+    /// Let pods be scheduled that wait for a slice.
+    Ungate {
+        /// The slice that was admitted.
+        of: Arc<Workload>,
+        /// The pods, by name.
+        pods: Vec<String>,
+    },
     /// Delete the Job.
     DeleteJob,
 }
@@ -152,6 +165,7 @@ pub fn decide(seen: &Seen<'_>, settings: &Settings, now: Timestamp) -> Plan {
     };
     let ensured = match prebuilt_workload(job.metadata()) {
         Some(_) => ensure_prebuilt(seen, &pod_sets, now),
+        None if job.is_elastic() => elastic::ensure(seen, &pod_sets, settings, now),
         None => ensure_one(seen, &pod_sets, settings),
     };
     let workload = match ensured {
@@ -175,7 +189,9 @@ pub fn decide(seen: &Seen<'_>, settings: &Settings, now: Timestamp) -> Plan {
     let Some(workload) = workload else {
         return without_workload(seen, pod_sets, settings);
     };
-    with_workload(seen, &workload, settings, now)
+    // Pods that wait for the next slice are not what the one before is to be judged by.
+    let grows = job.is_elastic() && Resize::of(&workload.spec.pod_sets, &pod_sets) == Resize::Up;
+    with_workload(seen, &workload, settings, settings.pods_ready && !grows, now)
 }
 
 /// What to do about the Workloads of an earlier Job of the same name: they are let go once they are deleted. Whether that
@@ -242,7 +258,16 @@ fn ensure_prebuilt(seen: &Seen<'_>, pod_sets: &[PodSet], now: Timestamp) -> Ensu
             return Err(Box::new(update(workload, next, "its owner")));
         }
     }
-    if is_same(seen, pod_sets, workload) {
+    // How many pods an elastic Job has is brought in line by whoever made the Workload.
+    let is_own = if job.is_elastic() {
+        elastic::is_alike(seen, pod_sets, workload)
+    } else {
+        is_same(seen, pod_sets, workload)
+    };
+    if is_own {
+        if let Some(plan) = elastic::end_replaced(seen, workload, now) {
+            return Err(Box::new(plan));
+        }
         return Ok(Some(Arc::clone(workload)));
     }
     if state::is_finished(workload) {
@@ -420,14 +445,17 @@ fn without_workload(seen: &Seen<'_>, pod_sets: Vec<PodSet>, settings: &Settings)
     {
         return plan;
     }
-    if job.is_active() {
+    if job.is_active() && !job.is_elastic() {
         return Plan::wait("it still has active pods");
     }
     if let Some(name) = promised {
         return Plan::wait(format!("there is no Workload {name} for it"));
     }
     match built(seen, pod_sets, settings) {
-        Ok(workload) => {
+        Ok(mut workload) => {
+            if job.is_elastic() {
+                slices::mark(job, &mut workload, None);
+            }
             let told = format!("Created Workload: {}", key(&workload));
             Plan::step(Step::Create(Box::new(workload))).telling("CreatedWorkload", &told)
         }
@@ -436,16 +464,20 @@ fn without_workload(seen: &Seen<'_>, pod_sets: Vec<PodSet>, settings: &Settings)
 }
 
 /// A Job and its Workload.
-fn with_workload(seen: &Seen<'_>, workload: &Arc<Workload>, settings: &Settings, now: Timestamp) -> Plan {
+fn with_workload(
+    seen: &Seen<'_>,
+    workload: &Arc<Workload>,
+    settings: &Settings,
+    tells_pods_ready: bool,
+    now: Timestamp,
+) -> Plan {
     let job = seen.job;
     let mut next = Workload::clone(workload);
     if change::reclaim(&mut next, job.reclaimable()) {
         let pods = next.status.as_ref().map(|status| status.reclaimable_pods.clone()).unwrap_or_default();
         return status(workload, next, What::Reclaimable(pods));
     }
-    if settings.pods_ready
-        && let Some(plan) = pods_ready(job, workload, now)
-    {
+    if tells_pods_ready && let Some(plan) = pods_ready(job, workload, now) {
         return plan;
     }
     if let Some(evicted) = workload::evicted(workload) {
@@ -453,7 +485,11 @@ fn with_workload(seen: &Seen<'_>, workload: &Arc<Workload>, settings: &Settings,
     }
     if !job.is_suspended() {
         if state::is_admitted(workload) {
-            return Plan::wait("it runs");
+            return elastic::ungate(seen, workload).unwrap_or_else(|| Plan::wait("it runs"));
+        }
+        // Its pods wait by themselves for a slice that holds quota and is to pass its checks (JF-81).
+        if job.is_elastic() && state::has_quota(workload) {
+            return Plan::wait("its next pods are not admitted");
         }
         let why = "Not admitted by cluster queue";
         return stop(job, Some(originals(workload)), why).unwrap_or_else(|| Plan::wait(why));
@@ -577,6 +613,9 @@ impl fmt::Display for Plan {
             Step::Finalize(workload) => write!(f, "let go of {}", key(workload)),
             Step::Start { of, .. } => write!(f, "start, because {} is admitted", key(of)),
             Step::Stop { why, .. } => write!(f, "stop, because {why}"),
+            Step::Ungate { of, pods } => {
+                write!(f, "ungate {}, because {} is admitted", pods.join(", "), key(of))
+            }
             Step::DeleteJob => f.write_str("delete the Job"),
         }
     }

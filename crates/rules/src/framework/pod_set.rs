@@ -11,7 +11,11 @@ use super::{
 };
 use crate::{
     names,
-    workload::{ORIGIN_LABEL, state},
+    workload::{
+        ORIGIN_LABEL,
+        slice::{self, SLICE_NAME},
+        state,
+    },
 };
 
 type Map = BTreeMap<String, String>;
@@ -143,6 +147,9 @@ where
         let mut info = from_assignment(assigned, pod_set, &flavor)?;
         let name = workload.metadata.name.clone().unwrap_or_default();
         info.annotations.insert(WORKLOAD_ANNOTATION.to_owned(), name);
+        if let Some(first) = slice::name(workload) {
+            info.annotations.insert(SLICE_NAME.to_owned(), first.to_owned());
+        }
         info.labels.insert(POD_SET_LABEL.to_owned(), assigned.name.clone());
         if workload.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(ORIGIN_LABEL)) {
             info.labels.insert(WORKER_POD_LABEL.to_owned(), "true".to_owned());

@@ -2,6 +2,7 @@
 
 mod choices;
 mod connections;
+mod elastic;
 mod evictions;
 mod faults;
 pub(crate) mod fleet;

@@ -42,6 +42,10 @@ async fn step(client: &Client, pods: &Cache<Pod>, key: Key) -> Result<Next, kube
             _ => Ok(Next::Done),
         };
     }
+    let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref());
+    if gates.is_some_and(|gates| !gates.is_empty()) {
+        return Ok(Next::Done);
+    }
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending");
     let annotation = |name: &str| pod.metadata.annotations.as_ref().and_then(|all| all.get(name)).cloned();
     let status = match phase {

@@ -2,7 +2,7 @@
 
 mod recorder;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -137,12 +137,15 @@ impl Site {
 
     async fn submit(&self, name: &str, managed_by: Option<&str>) -> anyhow::Result<()> {
         let container = json!({ "name": "c", "image": "i", "resources": { "requests": { "cpu": "1" } } });
+        // One that stays may wait for slices.
+        let elastic = managed_by.is_none().then_some("kueue.x-k8s.io/elastic-job");
+        let annotations: BTreeMap<&str, &str> = elastic.into_iter().map(|key| (key, "true")).collect();
+        let gates: Vec<Value> = elastic.into_iter().map(|name| json!({ "name": name })).collect();
+        let labels = json!({ "kueue.x-k8s.io/queue-name": TEAM });
+        let pod = json!({ "restartPolicy": "Never", "containers": [container], "schedulingGates": gates });
         let job = json!({
-            "metadata": { "name": name, "labels": { "kueue.x-k8s.io/queue-name": TEAM } },
-            "spec": {
-                "suspend": true, "managedBy": managed_by,
-                "template": { "spec": { "restartPolicy": "Never", "containers": [container] } },
-            },
+            "metadata": { "name": name, "labels": labels, "annotations": annotations },
+            "spec": { "suspend": true, "managedBy": managed_by, "template": { "spec": pod } },
         });
         self.jobs().create(&PostParams::default(), &serde_json::from_value(job)?).await?;
         Ok(())

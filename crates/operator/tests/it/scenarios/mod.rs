@@ -6,6 +6,7 @@ mod bad_input;
 mod basic;
 mod checks;
 mod cohorts;
+mod elastic;
 mod flavors;
 mod life;
 mod managers;
@@ -47,6 +48,7 @@ const ALL: &[(&str, Scenario)] = &[
     ("sm-t6-deactivated", |world| Box::pin(life::sm_t6_deactivated(world))),
     ("jf-66-runs-too-long", |world| Box::pin(life::jf_66_runs_too_long(world))),
     ("jf-60-reclaimable", |world| Box::pin(life::jf_60_reclaimable(world))),
+    ("jf-83-elastic", |world| Box::pin(elastic::jf_83_elastic(world))),
     ("sm-27-gated", |world| Box::pin(life::sm_27_gated(world))),
     ("mk-3-copy-without-job", |world| Box::pin(life::mk_3_copy_without_job(world))),
     ("jf-63-pods-ready", |world| Box::pin(life::jf_63_pods_ready(world))),

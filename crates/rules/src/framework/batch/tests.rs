@@ -1,9 +1,11 @@
 mod deleted;
+mod elastic;
 mod matching;
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use types::kueue::{ResourceFlavor, Workload};
 
@@ -23,6 +25,7 @@ struct Life {
     job: Job,
     workloads: Vec<Arc<Workload>>,
     prebuilt: Option<Arc<Workload>>,
+    pods: Vec<Pod>,
     settings: Settings,
     classes: Vec<(&'static str, i32)>,
     now: Timestamp,
@@ -54,6 +57,7 @@ fn life() -> Life {
         job: from(job),
         workloads: Vec::new(),
         prebuilt: None,
+        pods: Vec::new(),
         settings: Settings::default(),
         classes: Vec::new(),
         now: "2026-01-01T00:00:10Z".parse().expect("a time"),
@@ -76,6 +80,7 @@ impl Life {
             job: &Batch(&self.job),
             workloads: &self.workloads,
             prebuilt: self.prebuilt.as_ref(),
+            pods: &self.pods,
             flavor: &flavor,
             classes: Classes { workload: &workload, pod: &|_| None, default: None },
         };
@@ -121,6 +126,13 @@ impl Life {
                     next.metadata.finalizers = None;
                     self.put(&of, next);
                 }
+                Step::Ungate { pods, .. } => {
+                    let ungated = self
+                        .pods
+                        .iter_mut()
+                        .filter(|pod| pod.metadata.name.as_ref().is_some_and(|it| pods.contains(it)));
+                    ungated.filter_map(|pod| pod.spec.as_mut()).for_each(|spec| spec.scheduling_gates = None);
+                }
                 Step::Start { given, .. } => {
                     self.write(Batch(&self.job).started(&given).expect("a start"));
                 }
@@ -132,14 +144,23 @@ impl Life {
 
     fn change(&mut self, change: impl FnOnce(&mut Workload)) {
         let of = Arc::clone(self.prebuilt.as_ref().unwrap_or_else(|| &self.workloads[0]));
-        let mut next = Workload::clone(&of);
+        self.change_one(&of, change);
+    }
+
+    fn change_one(&mut self, of: &Arc<Workload>, change: impl FnOnce(&mut Workload)) {
+        let mut next = Workload::clone(of);
         change(&mut next);
-        self.put(&of, next);
+        self.put(of, next);
     }
 
     fn admit(&mut self, flavor: &str) {
+        let of = Arc::clone(self.prebuilt.as_ref().unwrap_or_else(|| &self.workloads[0]));
+        self.admit_one(&of, flavor);
+    }
+
+    fn admit_one(&mut self, of: &Arc<Workload>, flavor: &str) {
         let now = self.now;
-        self.change(|workload| {
+        self.change_one(of, |workload| {
             let count = workload.spec.pod_sets[0].count;
             let admission = json!({ "clusterQueue": "cq", "podSetAssignments": [
                 { "name": "main", "flavors": { "cpu": flavor }, "resourceUsage": { "cpu": "3" }, "count": count },
@@ -237,27 +258,6 @@ fn jf_50_started_jobs_get_what_their_flavor_says() {
     assert_eq!(life.template()["spec"]["tolerations"], json!([{ "key": "spot", "operator": "Exists" }]));
     assert_eq!(job::spec(&life.job).suspend, Some(false));
     assert_eq!(life.told, ["CreatedWorkload", "Started"]);
-}
-
-/// JF-81: the pods of an elastic Job run when it is started, and wait again when it is stopped.
-#[test]
-fn jf_81_an_elastic_job_that_is_started_runs() {
-    let gates = json!([{ "name": "example.com/mine" }, { "name": "kueue.x-k8s.io/elastic-job" }]);
-    let mut job = life().job;
-    let pod = job.spec.as_mut().and_then(|spec| spec.template.spec.as_mut()).expect("a spec");
-    pod.scheduling_gates = Some(from(gates.clone()));
-    let pod_sets = Batch(&job).pod_sets().expect("it has pods");
-    let original: Vec<PodSetInfo> = pod_sets.iter().map(PodSetInfo::original).collect();
-    let written = |writes: Vec<Write>| match writes.into_iter().last() {
-        Some(Write::Object(written)) => written,
-        other => panic!("{other:?}"),
-    };
-    let started = written(Batch(&job).started(&original).expect("nothing contradicts"));
-    let kept = &started["spec"]["template"]["spec"]["schedulingGates"];
-    assert_eq!(*kept, json!([{ "name": "example.com/mine" }]));
-    let started: Job = from(started);
-    let stopped = written(Batch(&started).stopped(Some(&original)));
-    assert_eq!(stopped["spec"]["template"]["spec"]["schedulingGates"], gates);
 }
 
 #[test]
