@@ -1,6 +1,6 @@
 //! What a decision looks at: caches and notes, no calls.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kube::core::DynamicObject;
 use reconcile::Key;
@@ -74,14 +74,15 @@ fn observe(shared: &Shared, key: &Key, local: Option<Arc<Workload>>) -> Observed
         owner.is(&job).then_some(job)
     });
     let configured = check.as_ref().map(|check| configured(shared, &check.name)).unwrap_or_default();
-    let is_current = job.is_some();
+    let is_enabled = adapter.is_some_and(|adapter| shared.settings.kinds.contains(&adapter));
+    let seen = Observed { local, check, job, is_enabled, configured, remotes: BTreeMap::new() };
+    let is_current = seen.is_current();
     let of_job = owner.map(|owner| Key::new(key.namespace.as_str(), owner.name));
     let remotes = shared.clusters.all().into_iter().map(|(name, connection)| {
         let remote = remote(shared, &connection, key, adapter.zip(of_job.as_ref()), is_current);
         (name, remote)
     });
-    let is_enabled = adapter.is_some_and(|adapter| shared.settings.kinds.contains(&adapter));
-    Observed { local, check, job, is_enabled, configured, remotes: remotes.collect() }
+    Observed { remotes: remotes.collect(), ..seen }
 }
 
 /// The job of a Workload on the manager.

@@ -137,7 +137,7 @@ impl Worker {
     }
 
     /// The mirror of a Workload's job: the object of that name, or one that says it belongs to the Workload. `is_current`
-    /// says whether the job is the one that has its name on the manager now.
+    /// says whether the job is the one that has its name on the manager now, and runs by this Workload.
     pub(super) fn job(
         &self,
         key: &Key,
@@ -326,7 +326,7 @@ impl Lane<'_> {
         let named = self.kind().zip(self.job_name()).and_then(|(kind, name)| {
             Some((kind, kind.objects.get(&Key::new(self.key.namespace.as_str(), name))?))
         });
-        let named = named.filter(|(_, mirror)| concerns(mirror, self.key, self.seen.job.is_some()));
+        let named = named.filter(|(_, mirror)| concerns(mirror, self.key, self.seen.is_current()));
         let mut mirrors: Vec<(&Kind, Arc<DynamicObject>)> = self.worker.linked(self.key).collect();
         if let Some((kind, mirror)) = named
             && mirrors.iter().all(|(_, other)| other.metadata.uid != mirror.metadata.uid)

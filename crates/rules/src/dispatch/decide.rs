@@ -103,6 +103,9 @@ fn remove_all(seen: &Observed, because: Because, now: Timestamp) -> Plan {
 /// A Workload goes and its job stays, which may run again by another one: so it is taken back first, and the record keeps
 /// the Workload until then. Nobody waits for pods of a job that goes, too.
 fn deleted(seen: &Observed, local: &Workload, policy: &Policy, now: Timestamp) -> Plan {
+    if is_replaced(local) {
+        return replaced(seen, local, now);
+    }
     let job = seen.job.as_deref().filter(|job| job.metadata.deletion_timestamp.is_none());
     match (Case::of_record(seen, local, policy, now), held(local), job) {
         (Some(case), Some(holder), Some(job)) if !case.adapter.is_finished(&job.data) => {

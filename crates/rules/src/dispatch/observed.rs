@@ -140,6 +140,18 @@ impl Observed {
         held(local).or_else(|| local.status.as_ref()?.cluster_name.as_deref().map(ClusterName::from))
     }
 
+    /// Whether what has the name of the job on a cluster is this Workload's concern, whoever it belongs to. It is not that of
+    /// a slice that is over, or that waits for quota: the job runs by another one.
+    pub fn is_current(&self) -> bool {
+        let waits = |local: &Workload| {
+            annotation(&local.metadata, REPLACEMENT_FOR).is_some()
+                && !has_quota(local)
+                && held(local).is_none()
+        };
+        let is_over = |local: &Workload| is_elastic(local) && (is_finished(local) || waits(local));
+        self.job.is_some() && !self.local.as_deref().is_some_and(is_over)
+    }
+
     /// Clusters that can be reached, with what they hold.
     pub fn connected(&self) -> impl Iterator<Item = (&ClusterName, &Remote)> {
         self.remotes.iter().filter(|(_, remote)| remote.link == Link::Connected)

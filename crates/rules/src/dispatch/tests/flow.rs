@@ -226,6 +226,34 @@ fn mk_disp_05_a_slice_follows_the_one_before() {
     check(replaced.job(|job| job.data["status"] = complete()), "delete east, because finished");
 }
 
+/// A slice that is over, or waits for quota, leaves alone what another one runs by. It took the mirror of the one before away
+/// when nobody wanted it any more, and what ran there still ran when the Job was started elsewhere.
+#[test]
+fn mk_ela_04_the_job_is_the_concern_of_the_slice_that_it_runs_by() {
+    let slice = |seen: Seen| {
+        seen.local(|local| {
+            let annotations = local.metadata.annotations.get_or_insert_default();
+            annotations.insert("kueue.x-k8s.io/elastic-job".into(), "true".into());
+        })
+    };
+    let follows = |seen: Seen| {
+        slice(seen).local(|local| {
+            let annotations = local.metadata.annotations.get_or_insert_default();
+            annotations.insert(REPLACEMENT_FOR.into(), "ns/job-j-12345".into());
+        })
+    };
+    assert!(slice(seen()).0.is_current(), "the first one");
+    assert!(slice(seen().quota()).0.is_current());
+    assert!(!slice(seen().quota().condition("Finished", "OutOfSync")).0.is_current());
+    assert!(seen().quota().condition("Finished", "Succeeded").0.is_current(), "it has no others beside it");
+    assert!(!follows(seen()).0.is_current(), "it waits");
+    assert!(follows(seen().quota()).0.is_current());
+    assert!(follows(seen().assigned("east")).0.is_current(), "its cluster may hold the job");
+    let mut gone = seen();
+    gone.0.job = None;
+    assert!(!gone.0.is_current());
+}
+
 /// MK-ELA-02, WL-10: the slice that follows says where the job may exist from when it has quota.
 #[test]
 fn mk_ela_02_a_slice_is_held_where_the_one_before_is() {

@@ -7,13 +7,17 @@ use types::kueue::{PodSet, Workload};
 
 use super::{
     Ensured, Plan, Seen, Settings, Step, built, ensure_one, finish, follow, is_held, is_leaving, is_same,
-    key, update,
+    key, removed, update,
 };
 use crate::{
+    dispatch,
     framework::slices::{Resize, Slices, mark, sized, took_over, waiting},
     quota::wire::JOB_UID_LABEL,
-    workload::{slice::REPLACED, state},
+    workload::{FINISHED, slice::REPLACED, state},
 };
+
+/// The reason for which a slice ends that nobody wants any more.
+const OUT_OF_SYNC: &str = "OutOfSync";
 
 /// The slice that the Job runs by, or waits for (JF-82 to JF-84). Anything but a number of pods that changed makes the Job
 /// another one, elastic or not.
@@ -22,8 +26,11 @@ pub(super) fn ensure(seen: &Seen<'_>, pod_sets: &[PodSet], settings: &Settings, 
         return ensure_one(seen, pod_sets, settings);
     }
     let slices = Slices::of(seen.workloads);
-    let Some(current) = slices.current else { return Ok(last_ended(seen.workloads)) };
-    if let Some(ended) = seen.workloads.iter().find(|it| state::is_finished(it) && is_held(it)) {
+    let Some(current) = slices.current else { return without_current(seen) };
+    // While a worker has still to give the job to the slice that follows, it has it by the one before.
+    let is_settled = dispatch::held(current).is_none() || state::is_admitted(current);
+    let ended = |it: &&Arc<Workload>| state::is_finished(it) && is_held(it);
+    if let Some(ended) = seen.workloads.iter().find(ended).filter(|_| is_settled) {
         return Err(Box::new(Plan::step(Step::Finalize(Arc::clone(ended)))));
     }
     if let Some((slice, successor)) = slices.over.first() {
@@ -56,10 +63,19 @@ pub(super) fn ensure(seen: &Seen<'_>, pod_sets: &[PodSet], settings: &Settings, 
     Ok(Some(Arc::clone(current)))
 }
 
-/// The one to end a Job with that has no others: one that is still held, or the latest.
-fn last_ended(workloads: &[Arc<Workload>]) -> Option<Arc<Workload>> {
-    let latest = workloads.iter().max_by_key(|it| it.metadata.creation_timestamp.clone().map(|at| at.0));
-    workloads.iter().find(|it| is_held(it)).or(latest).cloned()
+/// What to do about a Job whose slices have all ended. If it has not, and none of them ended as it did, the one by which it
+/// ran was deleted, and it begins anew.
+fn without_current(seen: &Seen<'_>) -> Ensured {
+    let is_over = |it: &Arc<Workload>| {
+        let end = state::find(it, FINISHED).map(|end| end.reason.as_str());
+        end == Some(REPLACED) || end == Some(OUT_OF_SYNC)
+    };
+    if seen.job.finished().is_none() && seen.workloads.iter().all(is_over) {
+        let first = seen.workloads.first();
+        return first.map_or(Ok(None), |slice| Err(Box::new(removed(seen.job, slice))));
+    }
+    let latest = seen.workloads.iter().max_by_key(|it| it.metadata.creation_timestamp.clone().map(|at| at.0));
+    Ok(seen.workloads.iter().find(|it| is_held(it)).or(latest).cloned())
 }
 
 /// Whether a Workload is the one of its Job, however many pods either has.
@@ -116,7 +132,7 @@ fn grow(
 /// Ends a slice that is of no use any more (JF-84).
 fn end(slice: &Arc<Workload>, successor: Option<&Workload>, now: Timestamp) -> Plan {
     let Some(successor) = successor else {
-        return finish(slice, "OutOfSync", "The workload slice is out of sync with its parent job", now);
+        return finish(slice, OUT_OF_SYNC, "The workload slice is out of sync with its parent job", now);
     };
     let uid = successor.metadata.uid.as_deref().unwrap_or_default();
     let labels = successor.metadata.labels.as_ref();

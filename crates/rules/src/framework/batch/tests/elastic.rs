@@ -201,6 +201,29 @@ fn jf_84_the_slice_that_a_worker_holds_counts() {
     assert!(slices.over.iter().all(|(_, successor)| successor.is_some()));
 }
 
+/// A Job whose only slice that counts was deleted begins anew: those that are left are none of it any more.
+#[test]
+fn jf_84_a_job_without_a_slice_that_counts_begins_anew() {
+    let mut life = running();
+    life.resize(5);
+    let second = name(2);
+    life.expect(&[&named(&second, "create"), RUNS]);
+    life.resize(3);
+    life.expect(&[
+        &format!("write finished (OutOfSync) to ns/{second}"),
+        &format!("let go of ns/{second}"),
+        RUNS,
+    ]);
+    life.workloads.remove(0);
+    life.expect(&[&named(&second, "delete"), "wait, because its Workload is being deleted"]);
+    life.workloads.clear();
+    life.expect(&[
+        "stop, because Missing Workload; unable to restore pod templates",
+        &named(&name(3), "create"),
+        WAITS,
+    ]);
+}
+
 /// JF-31 holds for whatever else changes.
 #[test]
 fn jf_84_another_template_makes_it_another_job() {
