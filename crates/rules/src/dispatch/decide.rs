@@ -207,7 +207,7 @@ impl Case<'_> {
         if let Some((holder, remote)) =
             holder.as_ref().and_then(|holder| self.seen.remotes.get_key_value(holder))
             && remote.link == Link::Connected
-            && let Some(mirror) = remote.mirror_of(self.local, self.seen.job.as_deref())
+            && let Some(mirror) = self.mirror(remote)
             && let Some(plan) =
                 self.ended(holder, remote, remote.copy_of(self.local).map(|copy| &**copy), Some(mirror))
         {
@@ -302,7 +302,7 @@ impl Case<'_> {
     fn at_holder(&self, holder: &ClusterName, remote: &Remote) -> Plan {
         let copy = remote.copy_of(self.local).map(|copy| &**copy);
         let mirror = remote.mirror_of(self.local, self.seen.job.as_deref()).map(|mirror| &**mirror);
-        if let Some(plan) = self.ended(holder, remote, copy, mirror) {
+        if let Some(plan) = self.ended(holder, remote, copy, self.mirror(remote)) {
             return plan;
         }
         if is_evicted(self.local) {
@@ -411,8 +411,7 @@ impl Case<'_> {
         mirror: Option<&DynamicObject>,
     ) -> Plan {
         let mut plan = Plan::wait(Because::Evicted);
-        let shown = mirror.or_else(|| self.of_another_slice(remote));
-        plan.steps.extend(self.mirrored(holder, shown));
+        plan.steps.extend(self.mirrored(holder, self.mirror(remote)));
         // A job that another slice was to be replaced for is not stopped by a word to this one.
         let is_its_job = mirror.is_some() || self.of_another_slice(remote).is_none();
         let Some(copy) = copy.filter(|copy| !is_out_of_sync(copy) && is_its_job) else {
@@ -526,6 +525,10 @@ impl Case<'_> {
             // The mirror of an earlier job of this name; the copy goes with it and is offered again.
             return self.clear(holder, remote, Because::Leftover(holder.clone()));
         }
+        // What has ended is not started again: its Workload follows it.
+        if self.seen.job.as_deref().is_some_and(|job| self.adapter.is_finished(&job.data)) {
+            return Plan::wait(Because::Finished);
+        }
         if !can_be_asked(remote, self.now) {
             return self.clear(holder, remote, Because::Refused(holder.clone()));
         }
@@ -575,12 +578,8 @@ impl Case<'_> {
         if !is_waiting || remote.mirror_of(self.local, self.seen.job.as_deref()).is_some() {
             return None;
         }
-        let of_another = self.of_another_slice(remote);
-        if let Some(plan) = self.ended(holder, remote, None, of_another) {
-            return Some(plan);
-        }
         let mut plan = Plan::wait(Because::Nominated);
-        plan.steps.extend(self.mirrored(holder, of_another));
+        plan.steps.extend(self.mirrored(holder, self.of_another_slice(remote)));
         match copy {
             None if remote.workload.is_none() && can_be_asked(remote, self.now) => {
                 plan.steps.push(Step::Create(holder.clone()));
@@ -595,8 +594,14 @@ impl Case<'_> {
         }
     }
 
+    /// The mirror of this job, whichever of its slices it belongs to.
+    fn mirror<'r>(&self, remote: &'r Remote) -> Option<&'r DynamicObject> {
+        let own = remote.mirror_of(self.local, self.seen.job.as_deref()).map(|mirror| &**mirror);
+        own.or_else(|| self.of_another_slice(remote))
+    }
+
     /// The mirror, if it is of this job and belongs to another slice of it.
-    fn of_another_slice<'r>(&self, remote: &'r Remote) -> Option<&'r DynamicObject> {
+    pub(super) fn of_another_slice<'r>(&self, remote: &'r Remote) -> Option<&'r DynamicObject> {
         let uid = self.seen.job.as_deref().and_then(|job| job.metadata.uid.as_deref())?;
         let mirror = remote.job.as_deref().filter(|_| is_elastic(self.local))?;
         let is_own = link(&mirror.metadata) == self.local.metadata.name.as_deref();

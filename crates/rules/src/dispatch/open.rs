@@ -47,6 +47,10 @@ impl Case<'_> {
             let because = || Because::Leftover(cluster.clone());
             let copy = remote.copy_of(self.local);
             let Some(mirror) = remote.mirror_of(self.local, job) else {
+                let of_another = self.of_another_slice(remote);
+                if let Some(plan) = self.ended(cluster, remote, None, of_another) {
+                    return Some(plan);
+                }
                 let repointed = copy.is_some() && self.repointed(cluster, there).is_some();
                 if repointed {
                     continue;

@@ -204,7 +204,13 @@ fn mk_disp_05_a_slice_follows_the_one_before() {
     let ended = offered.clone().remote("east", |east| {
         Arc::make_mut(east.job.as_mut().expect("a mirror")).data["status"] = complete();
     });
-    check(ended, "mirror east, because ended on east");
+    check(ended.clone(), "mirror east, because ended on east");
+    check(ended.clone().condition("Evicted", "Preempted"), "mirror east, because ended on east");
+    let forgotten = ended.local(|local| local.status.as_mut().expect("a status").cluster_name = None);
+    check(forgotten, "mirror east, because ended on east");
+    // Once that is recorded, nothing starts again, whoever cleans up first.
+    let recorded = offered.clone().copy("east", &["Admitted"]).job(|job| job.data["status"] = complete());
+    check(recorded.remote("east", |east| east.job = None), "wait, because finished");
     let smaller = offered.clone().local(|local| local.spec.pod_sets[0].count = 1);
     check(smaller, "update east, because nominated");
     let evicted = offered.clone().condition("Evicted", "Preempted");
