@@ -26,10 +26,12 @@ pub(super) struct Climate {
     pub(super) vandals: u64,
     /// Somebody deletes a Workload on the manager, or changes a Job there.
     pub(super) meddlers: u64,
+    /// A Job is elastic, of those that are submitted: when it is changed, it goes on.
+    pub(super) elastic: u64,
 }
 
 impl Climate {
-    pub(super) fn draw(random: &mut Random) -> Climate {
+    pub(super) fn draw(seed: u64, random: &mut Random) -> Climate {
         let mut some_or = |some: u64, plenty: u64| match random.below(10) {
             0..3 => 0,
             3..7 => some,
@@ -60,6 +62,8 @@ impl Climate {
             evictions: some_or(5, 30),
             vandals: some_or(8, 30),
             meddlers: some_or(6, 25),
+            // By the seed alone: what runs draw otherwise stays what it was before there were such Jobs.
+            elastic: [0, 300, 1000][usize::try_from(seed % 3).unwrap_or(0)],
         }
     }
 }

@@ -171,7 +171,7 @@ impl World {
         };
         let manager = way("manager");
         let workers: BTreeMap<&'static str, Way> = WORKERS.map(|name| (name, way(name))).into();
-        let climate = Climate::draw(&mut random);
+        let climate = Climate::draw(seed, &mut random);
         let ways = workers.clone();
         settings.dispatch.connect = Arc::new(move |config| {
             let server = config["clusters"][0]["cluster"]["server"].as_str().unwrap_or("");
@@ -346,7 +346,7 @@ impl World {
         let template = json!({"spec": {"restartPolicy": "Never", "containers": [
             {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}},
         ]}});
-        let job = json!({
+        let mut job = json!({
             "apiVersion": "batch/v1", "kind": "Job",
             "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"kueue.x-k8s.io/queue-name": "team"}},
             "spec": {
@@ -354,6 +354,9 @@ impl World {
                 "completionMode": "NonIndexed", "backoffLimit": 0, "template": template,
             },
         });
+        if self.submitted % 10 * 100 < self.climate.elastic {
+            job["metadata"]["annotations"] = json!({"kueue.x-k8s.io/elastic-job": "true"});
+        }
         // A Job of that name may still be there.
         let _ = self.manager.memory().create(place_of("batch/jobs", NAMESPACE, name), job);
     }

@@ -60,6 +60,16 @@ fn what_became_of_a_job_is_not_told_of_the_next_one_of_its_name() {
     }
 }
 
+/// Slices come and go while workers do: the Job runs once at most, and comes to its end.
+#[test]
+fn elastic_jobs_are_resized_on_the_worker_that_runs_them() {
+    let climate = Climate { meddlers: 100, elastic: 1000, evictions: 10, naps: 10, ..Climate::default() };
+    for seed in 0..6 {
+        let outcome = run_in(Some(climate), seed, Settings::default());
+        assert!(outcome.violations.is_empty(), "{outcome}");
+    }
+}
+
 /// Calls to its own cluster had no deadline: one that was never answered kept the operator from that object for ever.
 #[test]
 fn a_manager_that_falls_silent_is_asked_again() {
