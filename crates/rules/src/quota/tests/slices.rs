@@ -119,7 +119,9 @@ fn jf_83_what_a_slice_took_over_counts_once() {
     };
     for order in [[&old, &new], [&new, &old]] {
         let mut snapshot = running().snapshot();
-        order.into_iter().for_each(|held| snapshot.reserve(held.clone()));
+        for held in order {
+            snapshot.reserve(held.clone());
+        }
         expect(&snapshot, 3, "both are there");
         let mut taken_back = snapshot.clone();
         taken_back.release(&WorkloadKey::new("ns", "new"));
