@@ -126,6 +126,7 @@ fn head(body: &[u8]) -> Option<Value> {
         kind: Value,
     }
     serde_json::from_slice(body).ok().or_else(|| {
+        schema::check_syntax(body).ok()?;
         let Head { api_version, kind } = serde_json::from_slice(body).ok()?;
         Some(serde_json::json!({"apiVersion": api_version, "kind": kind}))
     })

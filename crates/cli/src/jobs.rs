@@ -9,6 +9,7 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Api, Client, Resource};
 use rules::dispatch::Adapter;
+use rules::workload::{has_quota, is_finished};
 use serde::de::DeserializeOwned;
 use types::kueue::Workload;
 
@@ -46,7 +47,10 @@ fn shared<K>(objects: Vec<K>) -> Vec<Arc<K>> {
 pub(crate) fn join(jobs: Vec<Arc<Job>>, workloads: Vec<Arc<Workload>>) -> Vec<Found> {
     let mut by_owner = HashMap::new();
     let mut by_name = HashMap::new();
-    for workload in &workloads {
+    // Of the slices of an elastic Job the one counts that it runs by, or else the one that has not ended.
+    let mut in_order: Vec<&Arc<Workload>> = workloads.iter().collect();
+    in_order.sort_by_key(|workload| (!is_finished(workload), has_quota(workload)));
+    for workload in in_order {
         let owners = workload.metadata.owner_references.iter().flatten();
         by_owner
             .extend(owners.filter(|owner| owner.kind == "Job").map(|owner| (owner.uid.as_str(), workload)));
@@ -211,5 +215,21 @@ mod tests {
             joined(&[job("here", "1", "")], &[workload("job-a", "Job"), workload("jobset-a", "JobSet")]);
         let set = ("jobset/a".to_owned(), Some("jobset-a".to_owned()));
         assert_eq!(both, [with(Some("job-a")), vec![set]].concat());
+        let slice = |name: &str, conditions: &[&str]| {
+            let condition = |kind: &&str| {
+                let at = "2026-01-01T00:00:00Z";
+                json!({ "type": kind, "status": "True", "reason": "R", "message": "", "lastTransitionTime": at })
+            };
+            let mut slice = workload(name, "Job");
+            slice["status"] = json!({ "conditions": conditions.iter().map(condition).collect::<Vec<_>>() });
+            slice
+        };
+        let slices = [
+            slice("job-a-1", &["QuotaReserved", "Finished"]),
+            slice("job-a-2", &["QuotaReserved"]),
+            slice("job-a-3", &[]),
+        ];
+        assert_eq!(joined(&[job("here", "1", "")], &slices), with(Some("job-a-2")));
+        assert_eq!(joined(&[job("here", "1", "")], &slices[..1]), with(Some("job-a-1")));
     }
 }
