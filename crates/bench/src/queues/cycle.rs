@@ -106,6 +106,8 @@ fn workload(index: usize, now: Timestamp) -> Workload {
         priority,
         queued_at: now,
         pod_sets: vec![PodSet { name: "main".into(), count: 1, requests, ..PodSet::default() }],
+        elastic: false,
+        replaces: None,
     }
 }
 
