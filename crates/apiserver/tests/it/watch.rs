@@ -163,17 +163,6 @@ async fn rule_2_19_a_watch_ends_when_its_time_is_up() {
     assert_eq!(stream.count().await, 0);
 }
 
-#[tokio::test]
-async fn rule_2_19_a_watch_may_ask_for_any_time() {
-    let client = client().await;
-    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
-    let path = format!("/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds={}", i64::MAX);
-    let request = http::Request::get(path).body(Vec::new()).expect("a request");
-    let mut events = client.request_events::<ConfigMap>(request).await.expect("a watch").boxed();
-    maps.create(&PostParams::default(), &config_map("a", "1")).await.expect("created");
-    assert_eq!(next(&mut events).await, "added a");
-}
-
 /// Follows changes with kube-rs until it has seen the state that is wanted.
 async fn follows(config: Config) {
     let maps: Api<ConfigMap> = Api::default_namespaced(client().await);
