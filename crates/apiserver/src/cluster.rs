@@ -53,7 +53,7 @@ struct Inner {
     /// Who finds out who asks from outside of this process, if anybody can.
     authenticator: OnceLock<Arc<Authenticator>>,
     nodes: Nodes,
-    /// Whoever in this process does not say who he is.
+    /// Clients of this process without an identity.
     server: Arc<User>,
     /// How far definitions are carried out.
     defined: watch::Sender<Revision>,
@@ -99,7 +99,7 @@ pub(crate) struct Context<'a> {
     pub(crate) query: &'a Query,
     /// Who asks.
     pub(crate) user: &'a User,
-    /// In which form he wants the answer.
+    /// In which form the client wants the answer.
     pub(crate) form: accept::Form,
     pub(crate) head: &'a request::Parts,
 }

@@ -184,7 +184,7 @@ impl Credentials {
         &self.authority
     }
 
-    /// A kubeconfig for the first user. He shows his token and no certificate, because a certificate would win over
+    /// A kubeconfig for the first user. It has a token and no certificate, because a certificate would win over
     /// every other token that somebody tries with the same file.
     pub fn kubeconfig(&self, cluster: &str, server: &str) -> Value {
         self.kubeconfig_with(cluster, server, &json!({"token": self.token}))

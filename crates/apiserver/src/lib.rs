@@ -7,7 +7,7 @@
 //! - [`request`]: what a method and a path ask for; [`body`]: what a client sends; [`answer`]: what it gets;
 //! - [`registry`]: what is served; [`strategy`]: what differs from kind to kind; `verbs`: what can be done;
 //!   `subresources`: what else can be done with some kinds;
-//! - [`auth`]: who asks, and whether he may; [`admission`]: who has a say in a write;
+//! - [`auth`]: who asks, and whether that is allowed; [`admission`]: who has a say in a write;
 //! - [`apply`]: server-side apply, and who manages which fields; [`patch`]: the other ways to change a part;
 //! - [`crd`]: kinds that users define, and what their objects may hold; [`cel`]: the language of their rules;
 //!   [`jsonpath`]: the language of their columns;

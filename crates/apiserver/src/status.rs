@@ -96,7 +96,7 @@ impl Refusal {
         Refusal::about(StatusCode::FORBIDDEN, "Forbidden", about, message)
     }
 
-    /// 403: whoever is asked about such writes said no, in his own words.
+    /// 403: whoever is asked about such writes said no, in these words.
     pub fn denied(by: &str, why: &str) -> Self {
         let message = format!("admission webhook {} denied the request: {why}", types::go::quote(by));
         Refusal::new(StatusCode::FORBIDDEN, "Forbidden", message)

@@ -294,7 +294,7 @@ mod tests {
             text(&answer(403)),
             "failed to read job a: jobs \"a\" is forbidden: User \"b\" cannot get resource"
         );
-        // Nobody could do this, whatever his permissions.
+        // Nobody could do this, with whatever permissions.
         for message in [
             "admission webhook \"vjob.kb.io\" denied the request: field is immutable",
             "pods \"a\" is forbidden: exceeded quota: small, requested: cpu=2",
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(hint_of(&hinted), "look with ferry get jobs");
         let twice = Err::<(), _>(hinted).hint("another").expect_err("an error");
         assert_eq!(hint_of(&twice), "look with ferry get jobs");
-        // Who knows more is heard before what the error alone says, and only about what he knows.
+        // Who knows more is heard before what the error alone says, and only about that.
         let known = Err::<(), _>(answer(403)).hint_if(is_forbidden, "another context").expect_err("an error");
         assert_eq!((hint_of(&known).as_str(), code_of(&known)), ("another context", Code::Forbidden));
         let other = Err::<(), _>(answer(403)).hint_if(is_conflict, "try again").expect_err("an error");

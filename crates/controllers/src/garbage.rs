@@ -28,7 +28,7 @@ const AT_ONCE: usize = 32;
 const OWNER_PATIENCE: Duration = Duration::from_millis(100);
 /// Kinds of other API servers come and go unseen: the cluster is asked so often what it serves.
 const REDISCOVER: Duration = Duration::from_secs(30);
-/// Whoever waits for all of his dependents waits so long for a kind that cannot be listed, as Kubernetes does.
+/// An owner that waits for all of its dependents waits so long for a kind that cannot be listed, as Kubernetes does.
 const KIND_PATIENCE: Duration = Duration::from_secs(30);
 /// Changes of definitions come in crowds.
 const SETTLE: Duration = Duration::from_millis(200);

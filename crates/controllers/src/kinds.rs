@@ -30,7 +30,7 @@ use serde::de::DeserializeOwned;
 
 use crate::api;
 
-/// Somebody else wrote first: what he wrote is seen by then.
+/// Somebody else wrote first: that write is seen by then.
 const SOON: Duration = Duration::from_millis(20);
 
 /// One kind of the cluster. Cheap to clone; all clones are the same.

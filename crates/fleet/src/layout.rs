@@ -1,7 +1,7 @@
 //! Queues for a fleet: the objects that let Jobs of the manager run on its workers.
 //!
 //! Everything is Kueue's API, as an administrator of real clusters would write it. It is applied at every start under a
-//! name of our own, so that what an administrator has changed since stays his.
+//! name of our own, so that what an administrator has changed since stays so.
 
 use std::time::Duration;
 
@@ -185,7 +185,7 @@ async fn write(
     Ok(())
 }
 
-/// Makes an object what it is to be. False if an administrator made it his own.
+/// Makes an object what it is to be. False if an administrator has taken it over.
 async fn apply(client: &Client, cluster: &str, object: &Value) -> Result<bool, Error> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (kind, name, namespace) = (text("/kind"), text("/metadata/name"), text("/metadata/namespace"));

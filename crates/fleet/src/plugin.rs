@@ -32,7 +32,7 @@ impl Webhooks {
     }
 }
 
-/// Whoever writes Kueue's older version is asked about what he means in the newer one.
+/// What is written in Kueue's older version is judged as what it means in the newer one.
 fn asked(resource: &Resource) -> Option<&'static Asked> {
     ASKED.iter().find(|asked| {
         let is_version = asked.version == resource.version || asked.group == conversion::GROUP;

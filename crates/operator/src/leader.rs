@@ -299,7 +299,7 @@ mod tests {
         }
     }
 
-    /// SM-44: whoever cannot renew stops before anybody else may begin, however his attempts fail.
+    /// SM-44: whoever cannot renew stops before anybody else may begin, however the attempts fail.
     #[tokio::test(start_paused = true)]
     async fn sm_44_who_cannot_renew_stops_before_the_lease_ends() {
         let cluster = Failing::default();

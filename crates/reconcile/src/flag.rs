@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// A fact that becomes true once. Who waits for it is woken in the order in which he came: a `tokio::sync::watch` wakes in
+/// A fact that becomes true once. Those that wait for it are woken in the order in which they came: a `tokio::sync::watch` wakes in
 /// random order, and then the same events would not give the same calls.
 #[derive(Debug, Default)]
 pub(crate) struct Flag {

@@ -268,7 +268,7 @@ pub(crate) async fn deleted(
     Ok(())
 }
 
-/// Asks the plugins about somebody who wants to talk to what an object stands for. They see what he asks for.
+/// Asks the plugins about somebody who wants to talk to what an object stands for. They see what is asked for.
 pub(crate) async fn connected(context: &Context<'_>, asked: Value) -> Result<(), Refusal> {
     let chain = context.cluster.admission();
     let plugins: Vec<_> = chain.wanting(context, Operation::Connect).collect();

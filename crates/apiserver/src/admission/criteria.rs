@@ -104,7 +104,7 @@ impl Rule {
 impl Criteria {
     /// Whether such requests may be a concern, as far as the rules tell.
     pub(super) fn may_concern(&self, operation: Operation, resource: &Resource, subresource: &str) -> bool {
-        // Whoever could refuse the removal of his own configuration could never be removed.
+        // A webhook that could refuse the removal of its own configuration could never be removed.
         if resource.group == GROUP {
             return false;
         }

@@ -65,7 +65,7 @@ pub struct Request<'a> {
     pub(super) context: &'a Context<'a>,
 }
 
-/// Who is to be asked again because somebody changed the object after him (3.17).
+/// Who is to be asked again because the object was changed afterwards (3.17).
 #[derive(Default)]
 pub(super) struct Again {
     /// This is the second round. There is no third.

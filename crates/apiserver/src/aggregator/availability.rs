@@ -198,7 +198,7 @@ fn has_endpoints(cluster: &Cluster, remote: &Remote) -> Result<(), Found> {
     ))
 }
 
-/// Asks as somebody who may everything. Who answers is not looked at: nothing is believed of him but that he answers.
+/// Asks as somebody who may everything. Who answers is not looked at: only that there is an answer counts.
 async fn get(cluster: &Cluster, remote: &Remote, path: &str) -> Result<Value, String> {
     let asked = async {
         let request = Request::get(path).header(header::ACCEPT, "application/json");

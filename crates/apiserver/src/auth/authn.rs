@@ -1,4 +1,4 @@
-//! Who sends a request (6.1): by the certificate of his connection, by a token, or nobody knows.
+//! Who sends a request (6.1): by the certificate of the connection, by a token, or nobody knows.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -107,7 +107,7 @@ impl Authenticator {
         self.tokens.verify(token, audiences, now)
     }
 
-    /// Who sends a request; 401 if what he shows is no good and nothing else he shows is better.
+    /// Who sends a request; 401 if nothing that was shown is any good.
     pub(crate) fn sender(
         &self,
         certificate: &Certificate,

@@ -1,4 +1,4 @@
-//! A client in the same process that is somebody of his own, such as a controller with its service account.
+//! A client in the same process with an identity of its own, such as a controller with its service account.
 
 use std::convert::Infallible;
 use std::sync::Arc;

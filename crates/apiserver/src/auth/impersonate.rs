@@ -24,7 +24,7 @@ struct Wanted<'a> {
     extra: BTreeMap<String, Vec<&'a str>>,
 }
 
-/// As whom a request is made: as the one who sends it, or as whom he may impersonate.
+/// As whom a request is made: as its sender, or as whom the sender may impersonate.
 pub(crate) fn user(
     headers: &HeaderMap,
     sender: &Arc<User>,

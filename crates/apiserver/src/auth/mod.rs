@@ -1,7 +1,7 @@
-//! Who asks, and whether he may (section 6 of the rules).
+//! Who asks, and whether that is allowed (section 6 of the rules).
 //!
-//! - [`user`]: who asks; [`attributes`]: what he asks, in the words of roles;
-//! - `authn`: how he shows who he is; [`tokens`]: those of service accounts, which `token_request` makes and a [`signer`]
+//! - [`user`]: who asks; [`attributes`]: what is asked, in the words of roles;
+//! - `authn`: how a user is known; [`tokens`]: those of service accounts, which `token_request` makes and a [`signer`]
 //!   signs; `openid`: how others check them;
 //! - [`rbac`]: whether roles and bindings allow it;
 //! - `impersonate`: asking as somebody else; [`Caller`]: asking from inside the process.
@@ -43,7 +43,7 @@ pub struct Decision {
     pub reason: String,
 }
 
-/// As whom a request is made, if he may make it.
+/// As whom a request is made, if that is allowed.
 pub(crate) fn admitted(
     authorizer: &rbac::Authorizer,
     sender: &Arc<User>,
@@ -67,7 +67,7 @@ pub(crate) fn expect_create(context: &Context<'_>) -> Result<(), Refusal> {
     context.cluster.authorizer().expect(&attributes::of(context.user, "create", &asked, None))
 }
 
-/// Whoever talks to a container needs to be allowed to `create`, by whichever method he asks (2.74): a WebSocket begins with
+/// Whoever talks to a container needs to be allowed to `create`, by whichever method (2.74): a WebSocket begins with
 /// a GET, and must not need less than a POST.
 pub(crate) fn expect_create_too(context: &Context<'_>) -> Result<(), Refusal> {
     if context.target.verb == Verb::Create {

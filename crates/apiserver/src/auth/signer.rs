@@ -59,7 +59,7 @@ impl Signer {
         token.header["alg"] == "ES256" && key.verify(token.signed.as_bytes(), &token.signature).is_ok()
     }
 
-    /// The public half, for whoever wants to check tokens himself.
+    /// The public half, for whoever wants to check tokens.
     pub(crate) fn key_set(&self) -> Value {
         // An uncompressed point: a byte that says so, then both coordinates.
         let point = self.pair.public_key().as_ref();

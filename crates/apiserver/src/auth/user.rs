@@ -1,14 +1,14 @@
-//! Who asks: a name, groups, and what else the one who vouches for him knows.
+//! Who asks: a name, groups, and what else is vouched for.
 
 use std::collections::BTreeMap;
 
 /// The group of those who may do everything.
 pub const MASTERS: &str = "system:masters";
-/// The group of everybody who said who he is.
+/// The group of all users that are known.
 pub const AUTHENTICATED: &str = "system:authenticated";
 /// The group of everybody who did not.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// The name of whoever did not say who he is.
+/// The name of the anonymous user.
 pub const ANONYMOUS: &str = "system:anonymous";
 
 /// What tells one credential of a user from another.
@@ -23,9 +23,9 @@ pub struct User {
     pub name: String,
     /// Tells two of the same name apart; often empty.
     pub uid: String,
-    /// The groups he is in.
+    /// The user's groups.
     pub groups: Vec<String>,
-    /// What else is known about him.
+    /// What else is known.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -46,7 +46,7 @@ impl User {
         User::named("system:apiserver").in_groups([MASTERS, AUTHENTICATED])
     }
 
-    /// Whoever did not say who he is.
+    /// The anonymous user.
     pub fn anonymous() -> Self {
         User::named(ANONYMOUS).in_groups([UNAUTHENTICATED])
     }
@@ -56,12 +56,12 @@ impl User {
         User::named(service_account_name(namespace, name)).in_groups(service_account_groups(namespace))
     }
 
-    /// Whether he is in a group.
+    /// Whether the user is in a group.
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|known| known == group)
     }
 
-    /// He said who he is: everybody who did is in a group (6.1).
+    /// The user is known by now, and in the group of all who are (6.1).
     pub(crate) fn authenticated(mut self) -> Self {
         if !self.is_in(AUTHENTICATED) && !self.is_in(UNAUTHENTICATED) {
             self.groups.push(AUTHENTICATED.to_owned());
@@ -80,7 +80,7 @@ pub fn service_account_groups(namespace: &str) -> [String; 2] {
     ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
-/// The namespace and name of the service account that a user is, if he is one.
+/// The namespace and name of the service account that a user is, if it is one.
 pub fn as_service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')?;
     let is_name = rules::names::dns_subdomain(name).is_empty();

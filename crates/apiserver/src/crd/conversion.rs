@@ -66,7 +66,7 @@ impl Conversion {
         })
     }
 
-    /// Whether somebody else is asked, who may do with labels what he likes.
+    /// Whether somebody else is asked, who may do anything with labels.
     pub(super) fn asks(&self) -> bool {
         matches!(self.0, How::Ask(..))
     }

@@ -20,7 +20,7 @@ pub(super) struct Place {
 }
 
 impl InFlight {
-    /// A place for one more request of a user; `None` if there are `most` in all, or two thirds of them are his: the others
+    /// A place for one more request of a user; `None` if there are `most` in all, or two thirds of them are that user's: the others
     /// have a server, too.
     pub(super) fn begin(self: &Arc<Self>, user: &str, most: usize) -> Option<Place> {
         let mut counts = self.lock();

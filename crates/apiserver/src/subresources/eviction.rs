@@ -94,10 +94,10 @@ async fn evict(context: &Context<'_>, sent: Value, warnings: &mut Vec<String>) -
         if let Some(budget) = budget {
             take_disruption(context, budget, is_dry_run).await?;
         }
-        // What the client asks for himself does not come true by asking again.
+        // What the client itself asks for does not come true by asking again.
         delete::expect_preconditions(context, name, &DeleteOptions::of(asked.clone())?, &pod)?;
         match remove(context, options, is_dry_run).await {
-            // Whoever did not ask for a version is not told that it was another one: he is asked again, or may come back.
+            // Whoever did not ask for a version is not told that it was another one: it is tried again, or may be.
             Err(refusal)
                 if refusal.code() == http::StatusCode::CONFLICT && !asks_version && budget.is_none() => {}
             done => return done.map(|()| success()),

@@ -41,7 +41,7 @@ pub(super) async fn pass_on(context: &Context<'_>, body: &[u8]) -> Result<Answer
     };
     let path = path_behind(uri.path());
     if path.is_none() && matches!(context.head.method, Method::GET | Method::HEAD) {
-        // Whoever is there gives links that begin where he is.
+        // A server gives links that begin where it is.
         let mut answer = answer::text(StatusCode::MOVED_PERMANENTLY, "");
         let place =
             format!("{}/{}", uri.path(), uri.query().map_or(String::new(), |query| format!("?{query}")));
@@ -174,7 +174,7 @@ fn behind_service(context: &Context<'_>, asked: &Asked<'_>) -> Result<(String, u
         let why = format!("no service port {number} found for service {}", types::go::quote(asked.name));
         return Err(Refusal::unavailable(why));
     }
-    // Whoever has no endpoints at all is told to be missing himself (as measured).
+    // A service without any endpoints is told to be missing itself (as measured).
     if !service::has_endpoints(store, namespace, asked.name) {
         return Err(Refusal::not_found(context.about_name(asked.name)));
     }

@@ -492,7 +492,7 @@ async fn apply(
         let told = repeated_keys(context, &repeated)?;
         let mut read = reread_applied(context, applied, sent).map_err(|why| why.or_warning(&told))?;
         read.warnings.splice(0..0, told);
-        // Whoever says which version he changes makes the object all the same (as measured).
+        // Whoever names a version makes the object all the same (as measured).
         if let Some(meta) = read.object["metadata"].as_object_mut() {
             meta.remove("resourceVersion");
         }
@@ -500,7 +500,7 @@ async fn apply(
         create::expect_place(context, context.name())?;
         let created = create::attempt(context, &read.object, &read.warnings).await;
         match created {
-            // Somebody else was quicker; his object is changed then.
+            // Another client was quicker; its object is changed then.
             Err(refusal) if refusal.is_already_exists() => {}
             done => return done.map_err(|why| why.or_warning(&read.warnings)),
         }

@@ -34,7 +34,7 @@ pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) ->
         let key = object::key(context.resource, context.namespace(), context.name());
         if context.cluster.store().get(&key).is_none() {
             match create(context, &body).await {
-                // Somebody else was quicker; his object is changed then.
+                // Another client was quicker; its object is changed then.
                 Err(refusal) if refusal.is_already_exists() => {}
                 done => return done,
             }
@@ -87,8 +87,8 @@ pub(crate) fn precondition_failed(context: &Context<'_>, what: &str) -> Refusal 
     Refusal::conflict(context.about(), &why)
 }
 
-/// Replaces the stored object by what `make` makes of it, as often as somebody else comes between. Whoever says which
-/// version he changes wants to know when it is another one; everybody else wants the change.
+/// Replaces the stored object by what `make` makes of it, as often as somebody else comes between. A client
+/// that names a version wants to know when it is another one; all others want the change.
 pub(crate) async fn change(
     context: &Context<'_>,
     status: bool,

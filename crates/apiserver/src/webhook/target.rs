@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use crate::object;
 
-/// Somebody to be asked, and who vouches for him.
+/// A server to be asked, and who vouches for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
     pub(super) place: Place,
-    /// The certificates that sign his, in PEM; without them those that this machine trusts do.
+    /// The certificates that sign its own, in PEM; without them those that this machine trusts do.
     pub(super) authority: Vec<u8>,
 }
 
-/// Where he is.
+/// Where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Place {
     /// At an address that somebody outside knows.
@@ -46,7 +46,7 @@ impl Target {
         Ok(Target { place, authority })
     }
 
-    /// The name that his certificate must have.
+    /// The name that its certificate must have.
     pub(super) fn server_name(&self) -> String {
         match &self.place {
             Place::Url { host, .. } => host.trim_matches(['[', ']']).to_owned(),

@@ -300,7 +300,7 @@ fn strangers_with_strange_names() {
         request.extensions_mut().insert(std::sync::Arc::new(User::named(name)));
         runtime.block_on(async {
             let (code, body) = send(&cluster, request).await;
-            // He may nothing, whoever he says he is; at most he is told that nothing is there.
+            // Nothing is allowed, under whatever name; at most it is told that nothing is there.
             prop_assert!(matches!(code, 400 | 403), "{code} {body}");
             Ok(())
         })

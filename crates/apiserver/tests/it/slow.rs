@@ -82,7 +82,7 @@ impl Under {
         TlsConnector::from(Arc::new(config)).connect(name, stream).await.expect("TLS")
     }
 
-    /// Somebody else gets what he asks for.
+    /// Another client gets what it asks for.
     async fn serves_others(&self) {
         let path = "/api/v1/namespaces/default";
         let request = http::Request::get(path).body(Vec::new()).expect("a request");
@@ -128,7 +128,7 @@ async fn a_head_that_comes_byte_by_byte_ends_the_connection() {
     let stream = under.connect(b"http/1.1").await;
     let (mut read, mut write) = tokio::io::split(stream);
     let drip = async {
-        // Every byte shows that somebody is there, and none gives him more time.
+        // Every byte shows that somebody is there, and none gives more time.
         write.write_all(b"GET /livez HTTP/1.1\r\nX-Slow: ").await.expect("a beginning");
         while write.write_all(b"a").await.is_ok() && write.flush().await.is_ok() {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -1,4 +1,4 @@
-//! Clusters that the user reaches by contexts of his own, as whoever he is there.
+//! Clusters that users reach by contexts of their own, as whoever they are there.
 
 use anyhow::Context as _;
 use k8s_openapi::ByteString;
@@ -80,18 +80,18 @@ impl Manager {
         Ok((self.by_context(name).await?, address))
     }
 
-    /// A worker, to read what the operator has no business with: logs, events, flavors. As the user is there himself, if
-    /// he has a context for it; else by the kubeconfig that the operator uses.
+    /// A worker, to read what the operator has no business with: logs, events, flavors. As the user, if
+    /// there is a context for it; else by the kubeconfig that the operator uses.
     pub(crate) async fn reader(&self, name: &str) -> anyhow::Result<Worker> {
         let cluster = self.object(name).await?;
-        // Who may read nothing but his namespace has a context for the worker perhaps, under its name.
+        // Who may read nothing but one namespace has a context for the worker perhaps, under its name.
         match self.own_way(name, cluster.as_ref(), |leads| leads != Leads::Elsewhere).await? {
             Some(worker) => Ok(worker),
             None => self.worker(name).await,
         }
     }
 
-    /// A worker as its administrator: by the context that he names, or that it was joined with, or of its name; else as
+    /// A worker as its administrator: by the context that is named, or that it was joined with, or of its name; else as
     /// the operator. What is written goes to no other cluster that happens to have such a context.
     pub(crate) async fn administered(
         &self,

@@ -55,7 +55,7 @@ impl Manager {
         }
     }
 
-    /// Prepares to talk to a worker, as the operator does if its kubeconfig can be read; else as the user is there himself.
+    /// Prepares to talk to a worker, as the operator does if its kubeconfig can be read; else as the user is known there.
     pub(crate) async fn worker(&self, cluster: &str) -> anyhow::Result<Worker> {
         let refused = match self.as_the_operator(cluster).await {
             Ok(worker) => return Ok(worker),

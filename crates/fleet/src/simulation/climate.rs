@@ -22,7 +22,7 @@ pub(super) struct Climate {
     pub(super) deactivations: u64,
     /// A worker evicts a Workload, of those that it has admitted.
     pub(super) evictions: u64,
-    /// Somebody deletes what he finds on a worker.
+    /// Somebody deletes what is found on a worker.
     pub(super) vandals: u64,
     /// Somebody deletes a Workload on the manager, or changes a Job there.
     pub(super) meddlers: u64,

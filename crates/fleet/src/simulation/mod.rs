@@ -390,7 +390,7 @@ impl World {
         self.manager.memory().change(place, |object| object["spec"]["active"] = json!(active));
     }
 
-    /// Somebody on a worker deletes what is not his.
+    /// Somebody on a worker deletes what belongs to others.
     fn vandalise(&mut self, worker: &'static str) {
         let way = self.workers[worker].clone();
         let mut ours = way.memory().all("kueue.x-k8s.io/workloads");

@@ -55,7 +55,7 @@ pub(super) struct Weather {
 pub(super) struct Broken;
 
 /// A client gives a connection up on which it has heard nothing for so long. That is for watches; whoever writes has to
-/// have a deadline of his own, and without one he waits here for ever.
+/// have a deadline, and without one it waits here for ever.
 const READ_TIMEOUT: Duration = Duration::from_secs(295);
 
 /// A simulated cluster, and the way to it.
@@ -69,7 +69,7 @@ pub(super) struct Way {
     pods: Arc<dyn Fn(&Place) -> bool + Send + Sync>,
 }
 
-/// Whether a cluster is frozen. Who waits for it is woken in the order in which he came.
+/// Whether a cluster is frozen. Those that wait for it are woken in the order in which they came.
 #[derive(Default)]
 struct Frozen {
     is: AtomicBool,

@@ -1,6 +1,6 @@
 //! A fleet as its users see it.
 
 mod dispatch;
-mod refusals;
 mod logs;
+mod refusals;
 mod versions;

@@ -31,7 +31,7 @@ use writes::{Intent, Verdict};
 
 /// How many writes are under way at once.
 const WRITES: usize = 32;
-/// How long it may take until somebody reads why he waits, where nobody gets in.
+/// How long it may take until it is said why a Workload waits, where none gets in.
 const VERDICT: Duration = Duration::from_millis(50);
 /// How long it may take at most. Where many get in, who waits now is in before anybody has read why not, and whatever was
 /// missing is another amount by then.

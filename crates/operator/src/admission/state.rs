@@ -314,7 +314,7 @@ impl State {
         let mut heads = Vec::new();
         let mut popped: HashMap<WorkloadKey, Waiting> = HashMap::new();
         for (name, queue) in &mut self.queues {
-            // Who waits where cohorts are their own parents is tried, too: nobody else tells him why he does not get in.
+            // Who waits where cohorts are their own parents is tried, too: nobody else tells why it does not get in.
             let active = self.snapshot.queue(name).is_some_and(|queue| queue.config.active);
             let Some(waiting) = active.then(|| queue.pop()).flatten() else { continue };
             let key = waiting.workload.key.clone();

@@ -171,7 +171,7 @@ fn is_established(definition: Option<&Definition>) -> bool {
 }
 
 /// Has all definitions convert in this way from now on. Where Kueue was before, nobody answers any more whom its definitions
-/// ask; they ask him again once we leave.
+/// ask; they ask there again once we leave.
 pub async fn convert_by(client: &Client, conversion: &Conversion) -> Result<(), Error> {
     let api = definitions(client);
     for definition in all(conversion).iter().filter(|definition| is_converted(definition)) {

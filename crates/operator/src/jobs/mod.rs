@@ -53,7 +53,7 @@ use crate::{
 };
 
 /// How many Jobs of a kind are looked at at once: as many as admissions are written at once, so that nobody who got in
-/// waits for a hand to start him.
+/// waits for a hand to start it.
 const AT_ONCE: usize = 32;
 
 /// A kind of Job.

@@ -119,7 +119,7 @@ impl Context {
         if matches!(kind, Kind::Job | Kind::Custom(_)) {
             let metadata = metadata_of(object, namespace)?;
             let may_wait = queue_name(&metadata).is_some() || around.manages_without_queue_name;
-            // Whoever is leaving is not asked where he belongs (JF-7).
+            // What is leaving is not asked where it belongs (JF-7).
             if metadata.deletion_timestamp.is_none() && may_wait {
                 around.has_managed_ancestor = self.ancestor(&metadata).await?.is_some();
             }

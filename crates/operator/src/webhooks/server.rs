@@ -272,7 +272,7 @@ async fn answer(operator: &Operator, request: Request<Incoming>) -> Response<Ful
     };
     let response = match asked {
         Some((mode, asked)) => {
-            // Who is asked before he has seen anything says nothing wrong, and nothing for the moment.
+            // A server that has seen nothing yet says nothing wrong, and nothing for the moment.
             operator.ready().await;
             review_of(operator, mode, asked, &review["request"]).await
         }

@@ -132,8 +132,8 @@ async fn started(world: &World, workload: &str) -> anyhow::Result<Workload> {
     world.workload(workload, "started", is).await
 }
 
-/// SM-44, SM-42: of Kueue and us only the one acts that has the Lease. When he ends, the other goes on where he was: who is
-/// in stays in, as he was let in, and who waits gets in when there is room.
+/// SM-44, SM-42: of Kueue and us only the one acts that has the Lease. When it ends, the other goes on where it was: who is
+/// in stays in, with the same admission, and who waits gets in when there is room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sm_44_kueue_and_we_take_over_from_each_other() -> anyhow::Result<()> {
     let Some(plane) = testkit::ControlPlane::builder().for_test().await else { return Ok(()) };

@@ -65,7 +65,7 @@ pub const JOB_OWNER_NAME: &str = "kueue.x-k8s.io/job-owner-name";
 pub const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
 /// The annotation of a job that is just being stopped.
 pub const STOPPING: &str = "kueue.x-k8s.io/stopping";
-/// The annotation of a MultiKueueCluster with which an administrator says when he was sure that nothing runs there any
+/// The annotation of a MultiKueueCluster with which an administrator says since when nothing runs there any
 /// more. It counts for as long as the cluster is out of reach without a break since before that time.
 pub const GIVEN_UP: &str = "ferry.dev/given-up";
 /// The annotation of a MultiKueueCluster that is offered nothing new for as long as it has it. What it holds stays there.

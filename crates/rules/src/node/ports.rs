@@ -1,4 +1,4 @@
-//! Ports of a node that pods ask for. The scheduler keeps those apart that ask for the same; who chooses his node himself
+//! Ports of a node that pods ask for. The scheduler keeps those apart that ask for the same; a pod that chooses its node itself
 //! is refused.
 
 use k8s_openapi::api::core::v1::Pod;

@@ -36,7 +36,7 @@ pub fn make(directory: &Path) -> io::Result<Vec<String>> {
     fs::create_dir_all(programs.join("usr/local/bin"))?;
     install(&ensure(Binary::Etcd)?, &programs.join("usr/local/bin/etcd"), 0o755)?;
     install(&ensure(Binary::SampleApiserver)?, &programs.join("sample-apiserver"), 0o755)?;
-    // Whoever starts it becomes root, if he may become anybody.
+    // Whoever starts it becomes root, if that is allowed.
     install(&ensure(Binary::NoNewPrivileges)?, &programs.join("usr/local/bin/nnp"), 0o6755)?;
     let (small, large) = (small.display(), large.display());
     let (nautilus, programs) = (nautilus.display(), programs.display());

@@ -1,4 +1,4 @@
-//! Nobody gives others, or himself, more than he has (6.7): writes of roles and bindings are checked.
+//! No user grants more than the user has (6.7): writes of roles and bindings are checked.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ impl Escalation {
         self.0.decide(&Attributes { user: request.user, verb, what }).allowed
     }
 
-    /// Refuses what the user does not have himself.
+    /// Refuses what the user does not have.
     fn expect_held(&self, request: &Request<'_>, object: &Value, wanted: &[Rule]) -> Result<(), Refusal> {
         let (held, errors) = self.0.rules_for(request.user, request.namespace);
         let missing = uncovered(&held, wanted);

@@ -42,7 +42,7 @@ fn whoami(user: &User) -> Value {
     json!({"metadata": {"creationTimestamp": now}, "status": {"userInfo": user_info(user)}})
 }
 
-/// A user as reviews and webhooks show him.
+/// A user as reviews and webhooks show one.
 pub(crate) fn user_info(user: &User) -> Value {
     let mut info = Map::from_iter([("username".to_owned(), json!(user.name))]);
     if !user.uid.is_empty() {

@@ -23,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::both::Both;
 
-/// Somebody who is asked, and what he was asked.
+/// A server that is asked, and what it was asked.
 pub(crate) struct Hook {
     address: SocketAddr,
     authority: String,
@@ -308,7 +308,7 @@ async fn rule_3_15_3_17_webhooks_have_the_same_say_here_and_there() {
     assert_eq!(told[0], told[1]);
 }
 
-/// Somebody who connects is asked about as well, with the options of his request.
+/// Somebody who connects is asked about as well, with the options of the request.
 #[tokio::test]
 async fn rule_3_15_webhooks_are_asked_about_connections() {
     let Some(both) = Both::start().await else { return };

@@ -27,7 +27,7 @@ use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 use super::site::eventually;
 
-/// A way to a cluster, for as long as this is held. Who takes it brings his own token.
+/// A way to a cluster, for as long as this is held. Who takes it brings a token.
 struct Shifted {
     address: SocketAddr,
     /// The certificate to trust, as a kubeconfig has it.

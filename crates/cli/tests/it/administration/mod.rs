@@ -217,7 +217,7 @@ async fn find_what_is_wrong(sites: &Sites) -> anyhow::Result<()> {
     let said = eventually("the operator has noticed", async || {
         let output = sites.run(&["doctor"])?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        // Whoever a Job names has a minute to show himself.
+        // Whoever a Job names has a minute to appear.
         let is_seen = said.contains("InsecureKubeConfig") && said.contains("example.com/nobody");
         Ok((output.status.code() == Some(1) && is_seen).then_some(said))
     })

@@ -93,7 +93,7 @@ pub(super) async fn verbs(sites: &Sites) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A user with the role `edit` in his namespace, and with what docs/real-clusters.md says that users need.
+/// A user with the role `edit` in a namespace, and with what docs/real-clusters.md says that users need.
 async fn as_one_of_the_team(sites: &Sites, cluster: &str) -> anyhow::Result<()> {
     let manager = sites.client("manager");
     let rbac = |kind: &str, name: &str| json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": { "name": name } });
@@ -158,7 +158,7 @@ async fn as_one_of_the_team(sites: &Sites, cluster: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// A user whose kubeconfig has only the manager reads workers as the operator does, who needs no more than he must.
+/// A user whose kubeconfig has only the manager reads workers as the operator does, who needs no more than that.
 async fn with_the_credentials_of_the_operator(sites: &Sites, cluster: &str) -> anyhow::Result<()> {
     let mut config: Value = serde_json::from_str(&std::fs::read_to_string(sites.kubeconfig())?)?;
     for list in ["clusters", "users", "contexts"] {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Fleet, client, job};
 
-/// A user without leave to read the kubeconfigs of workers is told so; a context of his own serves as well.
+/// A user without leave to read the kubeconfigs of workers is told so; another context serves as well.
 pub(super) fn without_leave_to_read_secrets(fleet: &Fleet) {
     fleet.submit("private", "100m", "sleep 300");
     fleet.run(&["wait", "private", "--for", "running", "--timeout", "60s"]).expect(0);

@@ -138,7 +138,7 @@ async fn the_incremental_dispatcher_asks_a_few() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// MK-DISP-13, MK-DISP-14, MK-DISP-15, MK-DISP-16: somebody else says who is asked, under whatever name he writes.
+/// MK-DISP-13, MK-DISP-14, MK-DISP-15, MK-DISP-16: somebody else says who is asked, under whatever name that is written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_external_dispatcher_decides() -> anyhow::Result<()> {
     let mut fleet = Box::pin(Fleet::embedded()).await?;

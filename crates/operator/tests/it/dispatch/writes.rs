@@ -55,7 +55,7 @@ async fn nothing_is_written_twice() -> anyhow::Result<()> {
         );
     }
 
-    // Who waits is told why, and all else that there is to say of him, at once (AC-4).
+    // Why a Workload waits is told at once, with all else that there is to say of it (AC-4).
     fleet.written.clear();
     let mut large = job("large", json!({}));
     large["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("11");

@@ -136,7 +136,7 @@ pub(super) async fn sc_9_what_is_left_is_kept(world: &World) -> anyhow::Result<(
     Ok(())
 }
 
-/// CO-4, CQ-6: who waits in a queue whose cohorts become their own parents is told that his queue does nothing, and gets in
+/// CO-4, CQ-6: who waits in a queue whose cohorts become their own parents is told that the queue does nothing, and gets in
 /// when the circle is broken.
 pub(super) async fn co_4_told_of_a_circle(world: &World) -> anyhow::Result<()> {
     world.create(cohort(world, "one", Some("two"), None)).await?;

@@ -56,7 +56,7 @@ fn names(names: &[Written]) -> Applied {
     names.iter().map(one).collect()
 }
 
-/// What was applied to the status of a Workload, and by whom. Whoever wrote it in another way is there with all he did.
+/// What was applied to the status of a Workload, and by whom. Who wrote it in another way is there with all of it.
 fn applied(workload: &Workload) -> Applied {
     let of_status = workload.metadata.managed_fields.iter().flatten();
     let of_status = of_status.filter(|entry| entry.subresource.as_deref() == Some("status"));

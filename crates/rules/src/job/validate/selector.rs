@@ -9,7 +9,7 @@ use crate::job::{
 use crate::meta::{self, Map};
 use crate::wire;
 
-/// Whether selector and labels are the generated ones, unless the user asked to write them himself.
+/// Whether selector and labels are the generated ones, unless the user asked to write them.
 pub(super) fn validate_generated(job: &Job, require_prefixed: bool) -> Errors {
     let spec = spec(job);
     if spec.manual_selector == Some(true) || spec.selector.is_none() {

@@ -413,7 +413,7 @@ fn fa_6_a_flavor_is_as_good_as_the_worst_of_its_resources() {
     check("FA-6", &scenario, &["admit ns/w to q with mainx1 cpu=1@ondemand gpu=1@ondemand"]);
 }
 
-/// SC-10: which flavors somebody could not simply have is told when he gets in, and nothing where there was no choice.
+/// SC-10: which flavors a Workload could not simply have is told when it gets in, and nothing where there was no choice.
 #[test]
 fn sc_10_which_flavors_were_considered() {
     let considered = |scenario: &Scenario| {
