@@ -208,8 +208,8 @@ async fn identity(shared: &Shared, name: &str, client: &kube::Client) -> Result<
 /// does not know whether they do.
 fn recorded(shared: &Shared, connection: &Connection) -> Option<String> {
     let all = shared.workloads.all();
-    let here = all.iter().filter(|workload| held(workload).as_ref() == Some(&connection.name));
-    here.filter_map(|workload| held_identity(workload)).next().map(str::to_owned)
+    let mut here = all.iter().filter(|workload| held(workload).as_ref() == Some(&connection.name));
+    here.find_map(|workload| held_identity(workload)).map(str::to_owned)
 }
 
 /// Returns when the cluster no longer answers.
