@@ -151,7 +151,8 @@ async fn rule_2_56_no_pod_takes_longer_than_there_is_time() {
         assert_eq!((code, &leaving["metadata"]["deletionGracePeriodSeconds"]), (200, &json!(i64::MAX)));
         let (code, sooner, _) =
             ask(&cluster, Method::DELETE, &path, Some(&json!({"gracePeriodSeconds": 5}))).await;
-        assert_eq!((code, &sooner["metadata"]["deletionGracePeriodSeconds"]), (200, &json!(5)), "{sooner}");
+        let left = sooner["metadata"]["deletionGracePeriodSeconds"].as_i64();
+        assert!(code == 200 && left.is_some_and(|left| left <= 5), "{sooner}");
     }
 }
 
