@@ -6,7 +6,7 @@ use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use rules::dispatch::{CORDONED, GIVEN_UP};
-use serde_json::json;
+use serde_json::{Value, json};
 use types::kueue::{ClusterQueue, LocalQueue, MultiKueueCluster, StopPolicy};
 
 use super::clock::{self, Ahead};
@@ -156,17 +156,23 @@ async fn permissions(cluster: &MultiKueueCluster, client: &Client, found: &mut F
     let (again, cluster) = (join::again(cluster), cluster.metadata.name.as_deref().unwrap_or_default());
     let mut asked = Vec::new();
     for ask in rbac::worker(&Settings::default().dispatch.kinds) {
-        for resource in &ask.resources {
-            asked.extend(ask.verbs.iter().map(|verb| (ask.group, resource.clone(), *verb)));
+        for (resource, verb) in
+            ask.resources.iter().flat_map(|it| ask.verbs.iter().map(move |verb| (it, verb)))
+        {
+            let (of, part) = resource.split_once('/').unwrap_or((resource, ""));
+            let attributes = json!({
+                "group": ask.group, "resource": of, "subresource": part, "verb": verb, "name": ask.names.first(),
+            });
+            asked.push((format!("{verb} {resource}"), attributes));
         }
     }
-    let answers = asked.iter().map(|(group, resource, verb)| may(cluster, client, group, resource, verb));
+    let answers = asked.iter().map(|(_, attributes)| may(cluster, client, attributes));
     let answers = futures::future::join_all(answers).await;
     let mut missing = Vec::new();
-    for ((_, resource, verb), answer) in asked.iter().zip(answers) {
+    for ((what, _), answer) in asked.into_iter().zip(answers) {
         match answer {
             Ok(true) => {}
-            Ok(false) => missing.push(format!("{verb} {resource}")),
+            Ok(false) => missing.push(what),
             Err(error) => {
                 let said = failure::text(&error);
                 return found.odd(
@@ -186,16 +192,7 @@ async fn permissions(cluster: &MultiKueueCluster, client: &Client, found: &mut F
     }
 }
 
-async fn may(
-    cluster: &str,
-    client: &Client,
-    group: &str,
-    resource: &str,
-    verb: &str,
-) -> anyhow::Result<bool> {
-    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-    let attributes =
-        json!({ "group": group, "resource": resource, "subresource": subresource, "verb": verb });
+async fn may(cluster: &str, client: &Client, attributes: &Value) -> anyhow::Result<bool> {
     let review = serde_json::from_value(json!({ "spec": { "resourceAttributes": attributes } }))?;
     let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let params = PostParams::default();
@@ -206,7 +203,6 @@ async fn may(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
 
     fn read<K: serde::de::DeserializeOwned>(kind: &str, metadata: Value, spec: Value) -> K {
         let object = json!({
