@@ -176,8 +176,9 @@ async fn apply(context: &Context, key: &Key, deployment: &Deployment, plan: Plan
         }
     }
     if let Some(revision) = plan.revision {
+        // As a status, so that it counts as no change of what is wanted: annotations do, otherwise.
         let patch = Patch::Merge(json!({"metadata": {"annotations": {REVISION: revision}}}));
-        current = deployments.patch(&key.name, &api::patch(), &patch).await.map_err(failed)?;
+        current = deployments.patch_status(&key.name, &api::patch(), &patch).await.map_err(failed)?;
         context.kinds.deployments.put(current.clone());
     }
     if let Some(status) = plan.status {

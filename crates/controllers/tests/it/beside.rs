@@ -245,9 +245,12 @@ fn stable(name: &str, generated_from: &Value) -> String {
     }
 }
 
-/// A status, without when its conditions came to be so.
+/// A status, without when its conditions came to be so, and in which order.
 fn without_times(status: &Value) -> Value {
     let mut status = status.clone();
+    if let Some(conditions) = status["conditions"].as_array_mut() {
+        conditions.sort_by_key(|condition| condition["type"].to_string());
+    }
     for condition in status["conditions"].as_array_mut().into_iter().flatten() {
         if let Some(condition) = condition.as_object_mut() {
             condition.retain(|field, _| !["lastUpdateTime", "lastTransitionTime"].contains(&field.as_str()));
