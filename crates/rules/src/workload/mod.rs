@@ -6,7 +6,7 @@
 //! - [`checks`]: which admission checks it has to pass, and what they say.
 //! - [`plan`]: what its controller does next, as a value.
 //! - [`patch`]: what of it is written, and under whose name.
-//! - [`slice`]: which Workload of an elastic Job takes the place of which.
+//! - [`mod@slice`]: which Workload of an elastic Job takes the place of which.
 //!
 //! Who gets quota is decided by [`crate::quota`]; what becomes of the Job behind it by [`crate::framework`].
 
