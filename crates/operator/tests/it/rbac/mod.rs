@@ -72,6 +72,8 @@ impl Site {
         install(&client, &Conversion::Embedded).await?;
         let mut settings = Settings::default();
         settings.dispatch.heartbeat = Duration::from_millis(500);
+        // A busy machine may lose the connection, and then what has ended is kept for so long.
+        settings.dispatch.doubt = Duration::from_secs(5);
         let operator = operator::start(client, settings, Clock::system(), &mut self.tasks);
         tokio::time::timeout(Duration::from_secs(60), operator.ready())
             .await
