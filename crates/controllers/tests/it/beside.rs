@@ -145,7 +145,7 @@ impl World {
             seen.push(json!({
                 "replicas of": set["metadata"]["ownerReferences"][0]["name"], "annotations": set["metadata"]["annotations"],
                 "image": set["spec"]["template"]["spec"]["containers"][0]["image"],
-                "wanted": set["spec"]["replicas"], "status": without_times(&set["status"]),
+                "wanted": set["spec"]["replicas"], "status": without_steps(&set["status"]),
             }));
         }
         for controller in self.listed::<ReplicationController>().await {
@@ -256,6 +256,13 @@ fn without_times(status: &Value) -> Value {
             condition.retain(|field, _| !["lastUpdateTime", "lastTransitionTime"].contains(&field.as_str()));
         }
     }
+    status
+}
+
+/// The status of a ReplicaSet, without in how many steps it came to its size.
+fn without_steps(status: &Value) -> Value {
+    let mut status = without_times(status);
+    status["observedGeneration"] = json!("X");
     status
 }
 

@@ -66,8 +66,17 @@ impl World {
                     && it["spec"]["active"] == false
             })
         };
+        // The copy of a slice that another one took over is left alone until its job has ended (MK-ELA-04).
+        let is_replaced = |place: &Place| {
+            let slice = self.manager.memory().get(place).cloned();
+            let conditions = slice.and_then(|it| it["status"]["conditions"].as_array().cloned());
+            conditions.into_iter().flatten().any(|it| it["reason"] == "WorkloadSliceReplaced")
+        };
         let is_clean = |way: &Way| {
-            let of = |resource: &str| way.memory().all(resource).iter().any(|(_, object)| is_ours(object));
+            let of = |resource: &str| {
+                let all = way.memory().all(resource);
+                all.iter().any(|(place, object)| is_ours(object) && !is_replaced(place))
+            };
             !of("batch/jobs") && !of("kueue.x-k8s.io/workloads")
         };
         jobs.iter().all(|(_, job)| is_finished(job) || deactivated(job))
