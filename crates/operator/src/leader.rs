@@ -228,11 +228,16 @@ fn api(client: &Client, leadership: &Leadership) -> Api<Lease> {
 pub async fn ensure_namespace(client: &Client, leadership: &Leadership) -> Result<(), Error> {
     let api: Api<Namespace> = Api::all(client.clone());
     let name = &leadership.namespace;
-    if api.get_opt(name).await.map_err(failed("find a namespace for", leadership))?.is_some() {
+    if in_time(leadership, api.get_opt(name))
+        .await
+        .map_err(failed("find a namespace for", leadership))?
+        .is_some()
+    {
         return Ok(());
     }
     let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };
-    match api.create(&PostParams::default(), &Namespace { metadata, ..Namespace::default() }).await {
+    let (params, namespace) = (PostParams::default(), Namespace { metadata, ..Namespace::default() });
+    match in_time(leadership, api.create(&params, &namespace)).await {
         Ok(_) => Ok(()),
         Err(error) if crate::error::is_outdated(&error) => Ok(()),
         Err(error) => Err(failed("make a namespace for", leadership)(error)),

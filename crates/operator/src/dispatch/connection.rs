@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, api::ListParams};
 use reconcile::{Key, Tasks};
-use rules::dispatch::{ClusterName, Link, ORIGIN, held, held_identity};
+use rules::dispatch::{ClusterName, Link, ORIGIN, held_by_another};
 use serde_json::Value;
 use tracing::{info, warn};
 use types::kueue::Workload;
@@ -169,10 +169,13 @@ async fn connect(
     let client = within(deadline, "connect", name, (shared.settings.connect)(config.clone())).await?;
     ask(shared, name, &client).await?;
     let identity = identity(shared, name, &client).await?;
-    if let Some((before, now)) = recorded(shared, connection).zip(identity.clone())
-        && before != now
-    {
-        return Err(Error::AnotherCluster { cluster: name.to_owned(), before, now });
+    if let Some(now) = &identity {
+        let all = shared.workloads.all();
+        let records = all.iter().map(|workload| &**workload);
+        if let Some(before) = held_by_another(records, &connection.name, now) {
+            let (cluster, before, now) = (name.to_owned(), before.to_owned(), now.clone());
+            return Err(Error::AnotherCluster { cluster, before, now });
+        }
     }
     connection.state().identity = identity;
     let worker = Worker::start(shared, connection, client, tasks);
@@ -202,14 +205,6 @@ async fn identity(shared: &Shared, name: &str, client: &kube::Client) -> Result<
         Err(error) if error.is_refusal() => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Which cluster it was when jobs were sent there that may still run: another one under its name does not run them, and
-/// does not know whether they do.
-fn recorded(shared: &Shared, connection: &Connection) -> Option<String> {
-    let all = shared.workloads.all();
-    let mut here = all.iter().filter(|workload| held(workload).as_ref() == Some(&connection.name));
-    here.find_map(|workload| held_identity(workload)).map(str::to_owned)
 }
 
 /// Returns when the cluster no longer answers.

@@ -83,6 +83,8 @@ pub fn follow(next: &mut Workload, before: &Workload, now: Timestamp) {
     status.cluster_name = chosen;
     if let Some(cluster) = held {
         hold(status, &cluster, generation, now);
+        let identity = observed::held_identity(before).map(str::to_owned);
+        *next = identified(std::mem::take(next), |_| identity);
     }
 }
 
@@ -138,20 +140,21 @@ fn set_check(status: &mut WorkloadStatus, check: &str, state: CheckState, messag
     there.message = message;
 }
 
+/// Records the cluster. A record that names it already stays as it is: it may say more.
 fn hold(status: &mut WorkloadStatus, cluster: &ClusterName, generation: Option<i64>, now: Timestamp) {
-    condition::set(
-        &mut status.conditions,
-        HELD,
-        "Assigned",
-        &observed::held_message(cluster, None),
-        generation,
-        now,
-    );
+    let known = observed::record(&status.conditions).filter(|record| record.cluster == *cluster);
+    let identity = known.and_then(|record| record.identity).map(str::to_owned);
+    let message = observed::held_message(cluster, identity.as_deref());
+    condition::set(&mut status.conditions, HELD, "Assigned", &message, generation, now);
 }
 
-/// The Workload with what tells the cluster of its record from others that may come to have that name.
+/// The Workload with what tells the cluster of its record from others that may come to have that name. What it says of that
+/// already stays, whoever has the name now.
 pub fn identified(mut workload: Workload, identity: impl FnOnce(&ClusterName) -> Option<String>) -> Workload {
     let Some(cluster) = observed::held(&workload) else { return workload };
+    if observed::held_identity(&workload).is_some() {
+        return workload;
+    }
     let message = observed::held_message(&cluster, identity(&cluster).as_deref());
     let conditions = workload.status.iter_mut().flat_map(|status| &mut status.conditions);
     if let Some(record) = conditions.into_iter().find(|condition| condition.type_ == HELD) {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube_core::DynamicObject;
 use types::kueue::{CheckState, Workload};
 
@@ -211,20 +211,46 @@ pub fn link(job: &ObjectMeta) -> Option<&str> {
         .filter(|name| !name.is_empty())
 }
 
+/// A record: the one cluster on which a job may exist.
+pub(super) struct Record<'a> {
+    pub(super) cluster: ClusterName,
+    /// What tells it from others that may come to have its name, if that is known.
+    pub(super) identity: Option<&'a str>,
+}
+
+/// The record among the conditions of a Workload.
+pub(super) fn record(conditions: &[Condition]) -> Option<Record<'_>> {
+    let record = conditions.iter().find(|it| it.type_ == HELD && it.status == "True")?;
+    let (_, rest) = record.message.split_once('"')?;
+    let (name, rest) = rest.rsplit_once('"')?;
+    let identity = rest.strip_prefix(" (").and_then(|rest| rest.strip_suffix(')'));
+    Some(Record { cluster: ClusterName::from(name), identity })
+}
+
+fn record_of(workload: &Workload) -> Option<Record<'_>> {
+    record(&workload.status.as_ref()?.conditions)
+}
+
 /// The cluster that a Workload's record names.
 pub fn held(workload: &Workload) -> Option<ClusterName> {
-    let record = condition::of(workload, HELD).filter(|record| record.status == "True")?;
-    let (_, name) = record.message.split_once('"')?;
-    let (name, _) = name.rsplit_once('"')?;
-    Some(ClusterName::from(name))
+    record_of(workload).map(|record| record.cluster)
 }
 
 /// What tells the cluster that a Workload's record names from others that may come to have that name, if the record says
 /// so.
 pub fn held_identity(workload: &Workload) -> Option<&str> {
-    let record = condition::of(workload, HELD).filter(|record| record.status == "True")?;
-    let (_, identity) = record.message.rsplit_once("\" (")?;
-    identity.strip_suffix(')')
+    record_of(workload)?.identity
+}
+
+/// Which other cluster had a name when jobs were sent there that may still run, by the records of all Workloads: whoever has
+/// the name now does not run them, and does not know whether they do.
+pub fn held_by_another<'a>(
+    workloads: impl IntoIterator<Item = &'a Workload>,
+    name: &ClusterName,
+    identity: &str,
+) -> Option<&'a str> {
+    let mut here = workloads.into_iter().filter_map(record_of).filter(|record| record.cluster == *name);
+    here.find_map(|record| record.identity.filter(|recorded| *recorded != identity))
 }
 
 /// What a record says.

@@ -9,7 +9,8 @@ use types::kueue::CheckState;
 
 use super::fixture::*;
 use crate::dispatch::{
-    ClusterName, Dispatcher, Link, ORIGIN_UID, Policy, Step, decide, held, held_identity, local,
+    ClusterName, Dispatcher, Link, ORIGIN_UID, Policy, Step, decide, held, held_by_another, held_identity,
+    local,
 };
 
 /// MK-FLOW-14, MK-FLOW-20, MK-FLOW-25, MK-FLOW-26, MK-FLOW-28, MK-FLOW-31, MK-INT-05, MK-EVI-07: who was admitted gets it, not who
@@ -598,12 +599,25 @@ fn a_record_tells_its_cluster_from_others_of_the_same_name() {
     let step = Step::Assign("east".into());
     let plain = local::apply(&before, CHECK, &[&step], now());
     assert_eq!((held(&plain), held_identity(&plain)), (Some("east".into()), None));
+    let plain_one = plain.clone();
     let identity = |cluster: &ClusterName| Some(format!("uid-of-{cluster}"));
     let known = local::identified(plain, identity);
     assert_eq!((held(&known), held_identity(&known)), (Some("east".into()), Some("uid-of-east")));
-    let ready = Step::Ready("east".into());
-    let again = local::identified(local::apply(&known, CHECK, &[&ready], now()), identity);
-    assert_eq!(held_identity(&again), Some("uid-of-east"));
+    // It goes on saying so, whatever else is written, and whoever has the name then.
+    for step in [Step::Ready("east".into()), Step::Say("it cannot be reached".into())] {
+        let later = local::apply(&known, CHECK, &[&step], now());
+        for now in [None, Some("another".to_owned())] {
+            assert_eq!(held_identity(&local::identified(later.clone(), |_| now)), Some("uid-of-east"));
+        }
+    }
+    let again = local::apply(&known, CHECK, &[&Step::Ready("east".into())], now());
+    let mut next = before.as_ref().clone();
+    local::follow(&mut next, &again, now());
+    assert_eq!((held(&next), held_identity(&next)), (Some("east".into()), Some("uid-of-east")));
+    let all = || [&plain_one, &again];
+    assert_eq!(held_by_another(all(), &"east".into(), "uid-of-east"), None);
+    assert_eq!(held_by_another(all(), &"east".into(), "another"), Some("uid-of-east"));
+    assert_eq!(held_by_another(all(), &"west".into(), "another"), None);
     let forgotten = local::identified(local::apply(&again, CHECK, &[&Step::Forget], now()), identity);
     assert_eq!((held(&forgotten), held_identity(&forgotten)), (None, None));
 }
