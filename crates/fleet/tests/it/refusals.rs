@@ -3,7 +3,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use fleet::{Cluster, ClusterSettings};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
@@ -14,6 +13,8 @@ use operator::webhooks::server::{Reach, Webhooks};
 use reconcile::{Clock, Tasks};
 use serde_json::{Value, json};
 use testkit::ControlPlane;
+
+use crate::operated;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
@@ -175,12 +176,7 @@ async fn until_asked(client: &Client) -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jf_34_in_the_process_of_a_cluster() -> anyhow::Result<()> {
-    let settings = ClusterSettings {
-        operator: Some(operator::Settings::default()),
-        controllers: "none".parse()?,
-        ..ClusterSettings::ephemeral("refusals")
-    };
-    let cluster = Cluster::start(settings).await?;
+    let cluster = operated("refusals").await?;
     Box::pin(refuses(&cluster.client())).await?;
     cluster.stop().await;
     Ok(())

@@ -3,7 +3,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use fleet::{Cluster, ClusterSettings};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use kube::{Api, Client};
 use operator::definitions::{Conversion, install};
@@ -11,6 +10,8 @@ use operator::webhooks::server::{Reach, Webhooks};
 use reconcile::{Clock, Tasks};
 use serde_json::{Value, json};
 use testkit::ControlPlane;
+
+use crate::operated;
 
 fn api(client: &Client, version: &str, kind: &str) -> Api<DynamicObject> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("kueue.x-k8s.io", version, kind));
@@ -74,12 +75,7 @@ async fn read_back(client: &Client) -> anyhow::Result<Vec<(&'static str, Value, 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn api_2_older_manifests_read_back_as_on_a_real_cluster() -> anyhow::Result<()> {
-    let settings = ClusterSettings {
-        operator: Some(operator::Settings::default()),
-        controllers: "none".parse()?,
-        ..ClusterSettings::ephemeral("versions")
-    };
-    let ours = Cluster::start(settings).await?;
+    let ours = operated("versions").await?;
     let here = read_back(&ours.client()).await?;
     assert_eq!(here[0].1["cohortName"], "all");
     assert_eq!(here[0].1["admissionChecksStrategy"]["admissionChecks"][0]["name"], "check");

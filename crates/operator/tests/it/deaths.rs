@@ -3,79 +3,37 @@
 //! Each story is told once to the end, to count the writes; then again and again, and each time the operator dies at another
 //! write, which has or has not arrived. Another one takes over, and the end has to be the same.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
-};
-
 use futures::future::BoxFuture;
-use http::{Method, Request};
-use kube::{Client, client::Body};
+use kube::Client;
 use operator::Settings;
 use reconcile::{Clock, Tasks};
 use rules::workload::{is_admitted, is_evicted, is_finished};
 use serde_json::json;
-use tokio::sync::Notify;
 use types::kueue::Workload;
 
 use crate::{
-    way::{Passed, through},
+    dispatch::written::{Moment, Of, Written},
     world::{World, shown},
 };
 
-/// A way to a cluster that breaks at some write about Jobs or Workloads.
-#[derive(Clone)]
-struct Mortal {
-    client: Client,
-    /// Writes that are still answered.
-    left: Arc<AtomicI64>,
-    /// Whether the one at which it breaks arrives.
-    arrives: bool,
-    broken: Arc<Notify>,
-}
-
-impl Mortal {
-    fn pass(self, request: Request<Body>) -> Passed {
-        let path = request.uri().path();
-        let counts =
-            request.method() != Method::GET && (path.contains("/workloads") || path.contains("/jobs"));
-        let left =
-            if counts { self.left.fetch_sub(1, Ordering::SeqCst) } else { self.left.load(Ordering::SeqCst) };
-        Box::pin(async move {
-            if left > 0 {
-                return self.client.send(request).await.map_err(std::io::Error::other);
-            }
-            if counts && left == 0 && self.arrives {
-                self.client.send(request).await.map_err(std::io::Error::other)?;
-            }
-            self.broken.notify_one();
-            std::future::pending().await
-        })
-    }
-}
-
 type Story = for<'a> fn(&'a World) -> BoxFuture<'a, anyhow::Result<String>>;
 
-/// Tells a story with an operator that dies at a write. Returns its end, and how many writes were left.
-async fn tell(story: Story, writes: i64, arrives: bool) -> anyhow::Result<(String, i64)> {
+/// Tells a story with an operator that dies at a write, if it is to. Returns its end, and how many writes there were.
+async fn tell(story: Story, death: Option<(usize, Moment)>) -> anyhow::Result<(String, usize)> {
     let mut world = World::embedded().await?;
     world.kill().await;
     world.begin("story").await?;
-    let mortal = Mortal {
-        client: world.client.clone(),
-        left: Arc::new(AtomicI64::new(writes)),
-        arrives,
-        broken: Arc::default(),
-    };
-    let (left, broken) = (Arc::clone(&mortal.left), Arc::clone(&mortal.broken));
+    let written = Written::default();
+    let death = death.map(|(after, moment)| written.death(Of::Anything, after, moment));
     let start = |client: Client| {
         let mut tasks = Tasks::new();
         operator::start(client, Settings::default(), Clock::system(), &mut tasks);
         tasks
     };
-    let mut first = start(through(move |request| mortal.clone().pass(request)));
+    let mut first = start(written.on(world.client.clone(), "manager", "manager"));
     let replacement = async {
-        broken.notified().await;
+        let Some(death) = death else { return std::future::pending().await };
+        death.await;
         first.stop().await;
         let _second = start(world.client.clone());
         std::future::pending::<()>().await;
@@ -84,19 +42,17 @@ async fn tell(story: Story, writes: i64, arrives: bool) -> anyhow::Result<(Strin
         end = story(&world) => end?,
         () = replacement => unreachable!("it goes on for ever"),
     };
-    Ok((end, left.load(Ordering::SeqCst)))
+    Ok((end, written.number(&Of::Anything)))
 }
 
 async fn survives(story: Story) -> anyhow::Result<()> {
-    const MANY: i64 = 10_000;
-    let (expected, left) = tell(story, MANY, true).await?;
-    let writes = MANY - left;
+    let (expected, writes) = tell(story, None).await?;
     println!("{writes} writes lead to {expected}");
     assert!(writes > 5, "the operator has something to do");
-    for death in 0..writes {
-        for arrives in [true, false] {
-            let (end, _) = tell(story, death, arrives).await?;
-            assert_eq!(end, expected, "died at write {death} of {writes}, which arrived: {arrives}");
+    for after in 0..writes {
+        for moment in [Moment::Before, Moment::After] {
+            let (end, _) = tell(story, Some((after, moment))).await?;
+            assert_eq!(end, expected, "died {moment:?} write {after} of {writes}");
         }
     }
     Ok(())

@@ -15,4 +15,4 @@ mod scenarios;
 mod sharing;
 mod wire;
 mod writes;
-mod written;
+pub(crate) mod written;

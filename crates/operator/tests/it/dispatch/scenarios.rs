@@ -17,7 +17,7 @@ use super::{
     refusals::a_namespace_is_missing,
     sharing::{jobs_that_stay_where_they_are, somebody_elses_workload_is_in_the_way},
     wire::what_workers_hold,
-    written::Moment,
+    written::{Moment, Of},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -276,7 +276,7 @@ async fn the_operator_dies_at_every_step(fleet: &mut Fleet) -> anyhow::Result<()
         let mut steps = 0;
         loop {
             let job = format!("dies-{name}-{steps}");
-            let death = fleet.written.death(&job, steps, moment);
+            let death = fleet.written.death(Of::Job(job.clone()), steps, moment);
             fleet.submit(&job, json!({})).await?;
             let died = tokio::select! {
                 () = death => true,

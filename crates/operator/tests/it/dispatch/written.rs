@@ -26,12 +26,30 @@ enum Fate {
     /// It lives.
     #[default]
     Lives,
-    /// It dies at a write for a Job, after so many others for the same.
-    DiesAt { job: String, after: usize, moment: Moment },
+    /// It dies at a write of these, after so many others of them.
+    DiesAt { of: Of, after: usize, moment: Moment },
     /// The write at which it dies is under way, and no other is made any more.
     Dies,
     /// Nothing that it still says arrives anywhere.
     Dead,
+}
+
+/// The writes at which an operator can die.
+#[derive(Clone, Debug)]
+pub(crate) enum Of {
+    /// Those for one Job.
+    Job(String),
+    /// Those for any Job or Workload.
+    Anything,
+}
+
+impl Of {
+    fn includes(&self, kind: &str, name: &str) -> bool {
+        match self {
+            Of::Job(job) => name == job || name.starts_with(&format!("job-{job}-")),
+            Of::Anything => kind.starts_with("jobs") || kind.starts_with("workloads"),
+        }
+    }
 }
 
 /// When an operator dies at a write.
@@ -44,12 +62,12 @@ pub(crate) enum Moment {
 }
 
 impl Fate {
-    /// When the operator dies that makes a write of this name, if it does.
-    fn at(&mut self, name: &str) -> Option<Moment> {
+    /// When the operator dies that makes a write of this kind and name, if it does.
+    fn at(&mut self, kind: &str, name: &str) -> Option<Moment> {
         match self {
             Fate::Lives => None,
             Fate::Dies | Fate::Dead => Some(Moment::Before),
-            Fate::DiesAt { job, .. } if name != job && !name.starts_with(&format!("job-{job}-")) => None,
+            Fate::DiesAt { of, .. } if !of.includes(kind, name) => None,
             Fate::DiesAt { after: 0, moment, .. } => {
                 let moment = *moment;
                 *self = if moment == Moment::Before { Fate::Dead } else { Fate::Dies };
@@ -99,14 +117,19 @@ impl Written {
         self.writes.lock().expect("nobody panics here").clone()
     }
 
+    /// How many of these writes there were.
+    pub(crate) fn number(&self, of: &Of) -> usize {
+        self.all().iter().filter(|write| of.includes(&write.kind, &write.name)).count()
+    }
+
     /// Forgets what was written.
     pub(crate) fn clear(&self) {
         self.writes.lock().expect("nobody panics here").clear();
     }
 
-    /// Lets the manager's operator die at a write for a Job, after so many others for the same. Returns when it is dead.
-    pub(crate) fn death(&self, job: &str, after: usize, moment: Moment) -> impl Future<Output = ()> + use<> {
-        *self.fate() = Fate::DiesAt { job: job.to_owned(), after, moment };
+    /// Lets the manager's operator die at a write, after so many others. Returns when it is dead.
+    pub(crate) fn death(&self, of: Of, after: usize, moment: Moment) -> impl Future<Output = ()> + use<> {
+        *self.fate() = Fate::DiesAt { of, after, moment };
         let written = self.clone();
         async move {
             while !matches!(*written.fate(), Fate::Dead) {
@@ -150,7 +173,7 @@ fn pass(
         if name.is_empty() {
             body["metadata"]["name"].as_str().unwrap_or_default().clone_into(&mut name);
         }
-        let death = (by == "manager").then(|| written.fate().at(&name)).flatten();
+        let death = (by == "manager").then(|| written.fate().at(&kind, &name)).flatten();
         if death == Some(Moment::Before) {
             return written.nothing().await;
         }
