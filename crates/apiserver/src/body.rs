@@ -146,7 +146,7 @@ pub fn reread(
         Refusal::invalid(About { group: "", resource: "", name: "" }, &vec![error])
     };
     if let Some(custom) = &resource.custom {
-        let mut read = custom.reread_body(query, document.clone(), |_, why| invalid(why))?;
+        let mut read = custom.reread_body(query, document.clone(), invalid)?;
         read.warnings = told(query, [strict, &read.warnings].concat(), invalid)?;
         return Ok(read);
     }

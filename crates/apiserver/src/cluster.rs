@@ -581,7 +581,7 @@ impl Context<'_> {
                 None => object::read(object),
                 Some(form) => form.seen(&object::read(object)),
             }),
-            Some(custom) => custom.read(object::read(object)).await,
+            Some(custom) => custom.read_stored(object).await,
         }
     }
 

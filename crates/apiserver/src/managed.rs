@@ -27,26 +27,42 @@ impl Versions for Kind<'_> {
     }
 }
 
-/// The body of a write with the managers of its fields. They are worked out on the body as it would be stored; the rest of
-/// it stays as it was sent, because refusals show it so. There is no `live` when an object is created.
-pub(crate) fn followed(context: &Context<'_>, live: Option<&Value>, mut body: Value, status: bool) -> Value {
+/// The body of a write whose managers are known.
+pub(crate) struct Followed {
+    /// As it was sent, because refusals show it so, but for the managers.
+    pub(crate) body: Value,
+    /// As it would be stored, without managers.
+    pub(crate) canonical: Value,
+}
+
+/// The body of a write with the managers of its fields, which are worked out on the body as it would be stored. There is no
+/// `live` when an object is created.
+pub(crate) fn followed(
+    context: &Context<'_>,
+    live: Option<&Value>,
+    mut body: Value,
+    status: bool,
+) -> Followed {
     let given = body["metadata"].as_object_mut().and_then(|meta| meta.remove("managedFields"));
-    let mut new = context.canonical(&body, live);
+    let mut canonical = context.canonical(&body, live);
     // An empty list of managers is a wish to have none (2.47); canonical JSON has no empty lists.
     if let Some(given) = given {
-        new["metadata"]["managedFields"] = given;
+        canonical["metadata"]["managedFields"] = given;
     }
     let manager = manager(context);
     let followed = with_field_manager(context, status, live.is_none(), |fields, empty| {
-        fields.update(live.unwrap_or(empty), &mut new, &manager, Timestamp::now())
+        fields.update(live.unwrap_or(empty), &mut canonical, &manager, Timestamp::now())
     });
     // Upstream does not refuse a write because it cannot tell who manages its fields, and takes the managers away; so do we.
     if let Err(error) = followed {
         tracing::debug!(%error, "fields of a write are managed by nobody");
-        return body;
     }
-    body["metadata"]["managedFields"] = new["metadata"]["managedFields"].take();
-    body
+    if let Some(managers) =
+        canonical["metadata"].as_object_mut().and_then(|meta| meta.remove("managedFields"))
+    {
+        body["metadata"]["managedFields"] = managers;
+    }
+    Followed { body, canonical }
 }
 
 /// What a configuration makes of `live`, or of nothing.
@@ -76,15 +92,12 @@ pub(crate) fn apply(
 }
 
 /// The fields of an object's managers, while its kind's rules look at the rest of it. They are the larger part of many
-/// objects, and no rule of a built-in kind looks into them.
+/// objects, and no rule looks into them.
 pub(crate) struct Aside(Vec<Option<Value>>);
 
 impl Aside {
-    /// Takes them out of an object of a resource.
-    pub(crate) fn taken(resource: &Resource, object: &mut Value) -> Self {
-        if resource.custom.is_some() {
-            return Aside(Vec::new());
-        }
+    /// Takes them out of an object.
+    pub(crate) fn taken(object: &mut Value) -> Self {
         Aside(entries(object).map(|entry| entry.as_object_mut()?.remove(FIELDS)).collect())
     }
 

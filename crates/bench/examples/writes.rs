@@ -17,6 +17,7 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 const JSON: &str = "application/json";
+const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -29,7 +30,7 @@ async fn main() -> anyhow::Result<()> {
     let store = Store::open(Options::ephemeral())?;
     let cluster =
         Cluster::open(store, Settings::default()).await.map_err(|error| anyhow::anyhow!("{error}"))?;
-    let measures: [(&str, Measure); 8] = [
+    let measures: [(&str, Measure); 13] = [
         ("create job", |i| (Method::POST, "jobs".to_owned(), JSON, job(&format!("created-{i}")))),
         ("patch job", |i| {
             let patch = json!({"metadata": {"annotations": {"example.com/turn": i.to_string()}}});
@@ -44,10 +45,30 @@ async fn main() -> anyhow::Result<()> {
         ("create pod", |i| (Method::POST, "pods".to_owned(), JSON, pod(&format!("created-{i}")))),
         ("patch pod status", |i| (Method::PATCH, "pods/first/status".to_owned(), STRATEGIC, pod_status(i))),
         ("merge pod status", |i| (Method::PATCH, "pods/first/status".to_owned(), MERGE, pod_status(i))),
+        ("create event", |i| (Method::POST, "events".to_owned(), JSON, event(i))),
+        ("create new event", |i| (Method::POST, "new-events".to_owned(), JSON, new_event(i))),
+        ("create workload", |i| {
+            (Method::POST, "workloads".to_owned(), JSON, workload(&format!("created-{i}")))
+        }),
+        ("merge workload status", |i| {
+            (Method::PATCH, "workloads/first/status".to_owned(), MERGE, workload_status(i))
+        }),
+        ("apply workload status", |i| {
+            let mut status = workload_status(i);
+            status["apiVersion"] = json!(KUEUE);
+            status["kind"] = json!("Workload");
+            status["metadata"] = json!({"name": "first"});
+            let path = "workloads/first/status?fieldManager=bench&force=true";
+            (Method::PATCH, path.to_owned(), APPLY, status)
+        }),
         ("get pod", |_| (Method::GET, "pods/first".to_owned(), JSON, Value::Null)),
     ];
     ask(&cluster, (Method::POST, "jobs".to_owned(), JSON, job("first"))).await?;
     ask(&cluster, (Method::POST, "pods".to_owned(), JSON, pod("first"))).await?;
+    let definitions = operator::definitions::all(&operator::definitions::Conversion::Embedded);
+    let of_workloads = definitions.into_iter().find(|of| of["spec"]["names"]["plural"] == "workloads");
+    ask(&cluster, (Method::POST, "definitions".to_owned(), JSON, of_workloads.unwrap_or_default())).await?;
+    ask(&cluster, (Method::POST, "workloads".to_owned(), JSON, workload("first"))).await?;
     for (name, measure) in measures {
         if only.as_ref().is_some_and(|only| only != name) {
             continue;
@@ -69,8 +90,13 @@ type Asked = (Method, String, &'static str, Value);
 type Measure = fn(usize) -> Asked;
 
 async fn ask(cluster: &Cluster, (method, path, content, body): Asked) -> anyhow::Result<()> {
-    let group = if path.starts_with("jobs") { "apis/batch/v1" } else { "api/v1" };
-    let uri = format!("/{group}/namespaces/default/{path}");
+    let uri = match path.split('/').next() {
+        Some("definitions") => "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned(),
+        Some("jobs") => format!("/apis/batch/v1/namespaces/default/{path}"),
+        Some("new-events") => "/apis/events.k8s.io/v1/namespaces/default/events".to_owned(),
+        Some("workloads") => format!("/apis/{KUEUE}/namespaces/default/{path}"),
+        _ => format!("/api/v1/namespaces/default/{path}"),
+    };
     let bytes = if body.is_null() { Vec::new() } else { serde_json::to_vec(&body)? };
     let request = Request::builder().method(method).uri(&uri).header("Content-Type", content);
     let answer = cluster.answer(request.body(Bytes::from(bytes))?).await;
@@ -136,5 +162,61 @@ fn pod_status(i: usize) -> Value {
             "started": true, "restartCount": i % 5, "containerID": "ferry://1",
             "state": {"running": {"startedAt": since}},
         }],
+    }})
+}
+
+fn about() -> Value {
+    json!({"apiVersion": "batch/v1", "kind": "Job", "namespace": "default", "name": "first", "uid": "1"})
+}
+
+fn event(i: usize) -> Value {
+    let at = "2026-01-01T00:00:00Z";
+    json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": format!("first.{i:x}"), "namespace": "default"},
+        "involvedObject": about(), "type": "Normal", "reason": "Started", "message": "Admitted by cluster queue team",
+        "source": {"component": "bench"}, "reportingComponent": "bench", "firstTimestamp": at, "lastTimestamp": at,
+        "count": 1,
+    })
+}
+
+fn new_event(i: usize) -> Value {
+    json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event",
+        "metadata": {"name": format!("first.new-{i:x}"), "namespace": "default"},
+        "regarding": about(), "type": "Normal", "reason": "Started", "note": "Admitted by cluster queue team",
+        "reportingController": "bench", "reportingInstance": "bench-1", "action": "Started",
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+    })
+}
+
+fn workload(name: &str) -> Value {
+    let owner =
+        json!({"apiVersion": "batch/v1", "kind": "Job", "name": "first", "uid": "1", "controller": true});
+    json!({
+        "apiVersion": KUEUE, "kind": "Workload",
+        "metadata": {
+            "name": name, "finalizers": ["kueue.x-k8s.io/resource-in-use"], "ownerReferences": [owner],
+            "labels": {"kueue.x-k8s.io/job-uid": "1"},
+        },
+        "spec": {
+            "active": true, "queueName": "team-a", "priority": 0,
+            "podSets": [{"name": "main", "count": 3, "template": {"metadata": {"labels": {"app": "bench"}}, "spec": template()}}],
+        },
+    })
+}
+
+fn workload_status(i: usize) -> Value {
+    let since = "2026-01-01T00:00:00Z";
+    let condition = |name: &str| {
+        json!({
+            "type": name, "status": "True", "reason": name, "message": format!("turn {i}"), "lastTransitionTime": since,
+            "observedGeneration": 1,
+        })
+    };
+    json!({"status": {
+        "admission": {"clusterQueue": "team", "podSetAssignments": [{
+            "name": "main", "count": 3, "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": "1500m"},
+        }]},
+        "conditions": [condition("QuotaReserved"), condition("Admitted")],
     }})
 }

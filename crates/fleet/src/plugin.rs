@@ -1,5 +1,6 @@
 //! What the operator says to writes, asked without HTTP.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use apiserver::admission::{Operation, Plugin, Request};
@@ -41,12 +42,12 @@ fn asked(resource: &Resource) -> Option<&'static Asked> {
 }
 
 /// An object in another version of its group.
-fn said_in(object: &Value, group: &str, version: &str) -> Result<Value, Refusal> {
+fn said_in<'a>(object: &'a Value, group: &str, version: &str) -> Result<Cow<'a, Value>, Refusal> {
     let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     if group != conversion::GROUP || object["apiVersion"] == api_version {
-        return Ok(object.clone());
+        return Ok(Cow::Borrowed(object));
     }
-    OlderVersions.convert(object, &api_version).map_err(Refusal::internal)
+    OlderVersions.convert(object, &api_version).map(Cow::Owned).map_err(Refusal::internal)
 }
 
 impl Plugin for Webhooks {
@@ -56,16 +57,18 @@ impl Plugin for Webhooks {
         matches!(operation, Operation::Create | Operation::Update) && is_part
     }
 
+    fn mutates(&self, operation: Operation, resource: &Resource) -> bool {
+        operation == Operation::Create && asked(resource).is_some_and(|asked| asked.defaulted)
+    }
+
     fn mutate<'a>(&'a self, request: &'a mut Request<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(async move {
             let Some((operator, asked)) = self.asked(request.resource) else { return Ok(()) };
             let Some(object) = &request.object else { return Ok(()) };
-            if request.operation == Operation::Create && asked.defaulted {
-                let object = said_in(object, asked.group, asked.version)?;
-                let after = operator.default(asked.kind, request.namespace, &object).await;
-                let after = after.map_err(|error| Refusal::internal(reconcile::chain(&error)))?;
-                request.object = Some(said_in(&after, asked.group, &request.resource.version)?);
-            }
+            let object = said_in(object, asked.group, asked.version)?;
+            let after = operator.default(asked.kind, request.namespace, &object).await;
+            let after = after.map_err(|error| Refusal::internal(reconcile::chain(&error)))?;
+            request.object = Some(said_in(&after, asked.group, &request.resource.version)?.into_owned());
             Ok(())
         })
     }
@@ -76,7 +79,7 @@ impl Plugin for Webhooks {
             let Some(object) = &request.object else { return Ok(()) };
             let object = said_in(object, asked.group, asked.version)?;
             let old = request.old.map(|old| said_in(old, asked.group, asked.version)).transpose()?;
-            let said = operator.validate(asked.kind, request.namespace, &object, old.as_ref());
+            let said = operator.validate(asked.kind, request.namespace, &object, old.as_deref());
             let (errors, warnings) = said.map_err(|error| Refusal::internal(reconcile::chain(&error)))?;
             for warning in warnings {
                 request.warn(warning);

@@ -136,7 +136,7 @@ impl Path {
 
     /// The path of a field inside this one. `child("a.b")` steps down twice.
     pub fn child(&self, name: &str) -> Self {
-        if self.0 == "<nil>" { Path(name.to_owned()) } else { Path(format!("{}.{name}", self.0)) }
+        if self.0 == "<nil>" { Path(name.to_owned()) } else { Path([&self.0, ".", name].concat()) }
     }
 
     /// The path of a list item.
@@ -146,7 +146,7 @@ impl Path {
 
     /// The path of a map entry.
     pub fn key(&self, key: &str) -> Self {
-        Path(format!("{}[{key}]", self.0))
+        Path([&self.0, "[", key, "]"].concat())
     }
 
     /// A value is needed and none was given.

@@ -35,7 +35,7 @@ impl Plugin for Certificates {
             )
     }
 
-    fn mutates(&self) -> bool {
+    fn mutates(&self, _: Operation, _: &Resource) -> bool {
         false
     }
 

@@ -75,21 +75,57 @@ impl Chain {
         let subresource = context.target.subresource.as_deref().unwrap_or("");
         self.plugins.iter().filter(move |plugin| plugin.wants(operation, context.resource, subresource))
     }
+
+    fn mutating<'a>(&'a self, context: &'a Context<'_>, operation: Operation) -> Vec<&'a Arc<dyn Plugin>> {
+        let wanting = self.wanting(context, operation);
+        wanting.filter(|plugin| plugin.mutates(operation, context.resource)).collect()
+    }
+}
+
+/// What is written.
+pub(crate) struct Sent<'a, 'o> {
+    /// As it was sent.
+    pub(crate) body: &'a Value,
+    /// As it would be stored, without managers, if that is known already.
+    pub(crate) canonical: Option<&'o Value>,
+    /// The object as it is; `None` when it is made.
+    pub(crate) old: Option<&'o Value>,
+}
+
+impl Sent<'_, '_> {
+    /// As plugins see it: as it would be stored.
+    fn seen(&self, context: &Context<'_>) -> Value {
+        let mut seen = match self.canonical {
+            None => context.canonical(self.body, self.old),
+            Some(canonical) => {
+                let mut seen = canonical.clone();
+                let managers = &self.body["metadata"]["managedFields"];
+                if !managers.is_null() {
+                    seen["metadata"]["managedFields"] = managers.clone();
+                }
+                seen
+            }
+        };
+        if !context.namespace().is_empty() && object::text(&seen, &["metadata", "namespace"]).is_empty() {
+            seen["metadata"]["namespace"] = json!(context.namespace());
+        }
+        seen
+    }
 }
 
 /// The body of a write as the plugins leave it. It stays as it was sent if none of them changes anything.
 pub(crate) async fn mutated<'a>(
     context: &Context<'_>,
     operation: Operation,
-    body: &'a Value,
-    old: Option<&Value>,
+    sent: Sent<'a, '_>,
     warnings: &mut Vec<String>,
 ) -> Result<Cow<'a, Value>, Refusal> {
     let chain = context.cluster.admission();
-    let plugins: Vec<_> = chain.wanting(context, operation).filter(|plugin| plugin.mutates()).collect();
+    let plugins = chain.mutating(context, operation);
     if plugins.is_empty() {
-        return Ok(Cow::Borrowed(body));
+        return Ok(Cow::Borrowed(sent.body));
     }
+    let Sent { body, old, .. } = sent;
     let options = options(context, operation);
     if let Some(Shown { of, new, old }) = Shown::of(context, body, old) {
         let mut request =
@@ -100,15 +136,12 @@ pub(crate) async fn mutated<'a>(
         let changed = changed.and_then(|scale| Shown::applied(context, body, &scale));
         return Ok(changed.map_or(Cow::Borrowed(body), Cow::Owned));
     }
-    let mut sent = context.canonical(body, old);
-    if !context.namespace().is_empty() && object::text(&sent, &["metadata", "namespace"]).is_empty() {
-        sent["metadata"]["namespace"] = json!(context.namespace());
-    }
-    let mut request = request(context, operation, &options, Some(sent.clone()), old);
+    let seen = sent.seen(context);
+    let mut request = request(context, operation, &options, Some(seen.clone()), old);
     in_rounds(&plugins, &mut request).await?;
     let (object, said) = (request.object.take(), request.warnings);
     warnings.append(&mut said.into_inner().unwrap_or_else(PoisonError::into_inner));
-    match object.filter(|object| *object != sent) {
+    match object.filter(|object| *object != seen) {
         None => Ok(Cow::Borrowed(body)),
         Some(object) => {
             if let Some(custom) = &context.resource.custom {
@@ -188,8 +221,7 @@ pub(crate) async fn mutated_part(
 ) -> Result<Value, Refusal> {
     create::expect_place(context, context.name())?;
     let chain = context.cluster.admission();
-    let plugins: Vec<_> =
-        chain.wanting(context, Operation::Create).filter(|plugin| plugin.mutates()).collect();
+    let plugins = chain.mutating(context, Operation::Create);
     if plugins.is_empty() {
         return Ok(object);
     }

@@ -24,7 +24,7 @@ impl Plugin for ClaimResize {
                 == ("", "persistentvolumeclaims", "")
     }
 
-    fn mutates(&self) -> bool {
+    fn mutates(&self, _: Operation, _: &Resource) -> bool {
         false
     }
 

@@ -19,5 +19,5 @@ mod policies;
 mod quotas;
 mod webhooks;
 
-pub(crate) use chain::{Chain, connected, deleted, mutated, mutated_part, validated, validated_part};
+pub(crate) use chain::{Chain, Sent, connected, deleted, mutated, mutated_part, validated, validated_part};
 pub use plugin::{Operation, Plugin, Request};

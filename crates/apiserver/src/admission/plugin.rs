@@ -150,8 +150,10 @@ pub trait Plugin: Send + Sync {
     /// Whether it has a say in such requests at all. Asked for every write: what nobody wants costs nothing.
     fn wants(&self, operation: Operation, resource: &Resource, subresource: &str) -> bool;
 
-    /// Whether it may change objects. Those that only look are not asked before everybody else has spoken.
-    fn mutates(&self) -> bool {
+    /// Whether it may change objects, of those requests that it wants. Those that only look are not asked before everybody
+    /// else has spoken.
+    fn mutates(&self, operation: Operation, resource: &Resource) -> bool {
+        let _ = (operation, resource);
         true
     }
 

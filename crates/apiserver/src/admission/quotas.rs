@@ -90,7 +90,7 @@ impl Plugin for Quotas {
             }
     }
 
-    fn mutates(&self) -> bool {
+    fn mutates(&self, _: Operation, _: &Resource) -> bool {
         false
     }
 

@@ -63,16 +63,15 @@ impl Custom {
         &self,
         query: &Query,
         document: Value,
-        invalid: impl Fn(&str, String) -> Refusal,
+        invalid: impl Fn(String) -> Refusal,
     ) -> Result<Read, Refusal> {
-        let shown = types::go::json(&document);
         if !document.is_object() {
             let found = super::go::json_type(&document);
             let why =
                 format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}");
-            return Err(invalid(&shown, why));
+            return Err(invalid(why));
         }
-        self.decoded(query, document, &[], |why| invalid(&shown, why))
+        self.decoded(query, document, &[], invalid)
     }
 
     /// An object that somebody changed on its way in: what nobody knows is dropped again, what is left out is filled in.

@@ -1,6 +1,7 @@
 //! A definition as a cluster serves it: all its versions, which of them is stored, and how an object gets from one to
 //! another.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -223,13 +224,10 @@ impl Custom {
     /// Stored bytes, each with the revision it was written at, as clients of this version see them.
     pub async fn shown(&self, stored: Vec<(Revision, Bytes)>) -> Result<Vec<Bytes>, Refusal> {
         let prefix = object::prefix(&self.version().api_version());
-        let as_is = |(revision, bytes): &(Revision, Bytes)| {
-            bytes.starts_with(prefix.as_bytes()) && self.kind.is_current(*revision)
-        };
         let mut shown: Vec<Bytes> = Vec::with_capacity(stored.len());
         let mut others = Vec::new();
         for (i, entry) in stored.into_iter().enumerate() {
-            if !as_is(&entry) {
+            if !self.is_in_form(&prefix, &entry) {
                 others.push(i);
             }
             shown.push(entry.1);
@@ -241,7 +239,22 @@ impl Custom {
         Ok(shown)
     }
 
-    /// A stored object in this version.
+    /// Whether stored bytes, written at a revision, are what clients of this version see. They begin with `prefix` then.
+    fn is_in_form(&self, prefix: &str, (revision, bytes): &(Revision, Bytes)) -> bool {
+        bytes.starts_with(prefix.as_bytes()) && self.kind.is_current(*revision)
+    }
+
+    /// A stored object as clients of this version see it.
+    pub(crate) async fn read_stored(&self, stored: &Object) -> Result<Value, Refusal> {
+        let prefix = object::prefix(&self.version().api_version());
+        let object = object::read(stored);
+        if self.is_in_form(&prefix, &(stored.revision, stored.value.clone())) {
+            return Ok(object);
+        }
+        self.read(object).await
+    }
+
+    /// An object, in any version, in this one.
     pub async fn read(&self, stored: Value) -> Result<Value, Refusal> {
         Ok(self.read_all(vec![stored]).await?.pop().unwrap_or_default())
     }
@@ -256,15 +269,18 @@ impl Custom {
 
     /// An object in the version it is stored in, and the fields that the store is told. Defaults of that version are
     /// filled in now, so that its readers get the stored bytes.
-    pub async fn stored(&self, object: &Value) -> Result<(Value, Vec<(String, String)>), Refusal> {
+    pub async fn stored<'a>(
+        &self,
+        object: &'a Value,
+    ) -> Result<(Cow<'a, Value>, Vec<(String, String)>), Refusal> {
         let storage = self.kind.storage();
         let object = if object::text(object, &["apiVersion"]) == storage.api_version() {
-            object.clone()
+            Cow::Borrowed(object)
         } else {
             let mut converted = self.kind.convert(vec![object.clone()], self.kind.storage).await?;
             let mut object = converted.pop().unwrap_or_default();
             storage.read(&mut object);
-            object
+            Cow::Owned(object)
         };
         let text = |part: &str| object::text(&object, &["metadata", part]).to_owned();
         let mut fields: Vec<(String, String)> =

@@ -14,10 +14,12 @@ use super::{
 pub fn validate(object: &Map<String, Value>, schema: &Schema, path: &Path) -> Errors {
     let mut errors = Errors::new();
     for (name, value) in object {
-        if let Additional::Schema(inner) = &schema.additional {
+        if let Additional::Schema(inner) = &schema.additional
+            && inner.below.unique
+        {
             errors.extend(visit(value, inner, &path.key(name)));
         }
-        if let Some(inner) = schema.properties.get(name) {
+        if let Some(inner) = schema.properties.get(name).filter(|inner| inner.below.unique) {
             errors.extend(visit(value, inner, &path.child(name)));
         }
     }
@@ -36,7 +38,7 @@ fn visit(value: &Value, schema: &Schema, path: &Path) -> Errors {
                     .collect(),
                 ListType::Map => keys(items, schema, path),
             };
-            if let Some(inner) = &schema.items {
+            if let Some(inner) = schema.items.as_ref().filter(|inner| inner.below.unique) {
                 errors.extend(
                     items.iter().enumerate().flat_map(|(i, item)| visit(item, inner, &path.index(i))),
                 );

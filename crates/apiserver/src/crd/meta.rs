@@ -53,6 +53,9 @@ impl Coercer {
         embedded: bool,
         path: &Path,
     ) -> Result<(), Error> {
+        if !embedded && !schema.below.embedded {
+            return Ok(());
+        }
         match value {
             Value::Object(fields) => {
                 if embedded {
@@ -204,6 +207,9 @@ fn unknown_fields(metadata: &Value) -> Vec<String> {
 /// What is wrong with objects that are embedded in this one, and, if it is a `root`, with itself.
 pub fn validate(value: &Value, schema: &Schema, root: bool, path: &Path) -> Errors {
     let mut errors = Errors::new();
+    if !root && !schema.below.embedded {
+        return errors;
+    }
     match value {
         Value::Object(fields) => {
             if root || schema.embedded {

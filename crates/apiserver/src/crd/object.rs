@@ -24,6 +24,7 @@ use super::{
     scale, value,
     version::Version,
 };
+use crate::managed::Aside;
 
 impl Version {
     /// Brings an object from a client into the form it is judged and stored in. Returns the paths of fields that were
@@ -42,8 +43,10 @@ impl Version {
 
     /// An object with what its schema says stands where nothing does, and without metadata that is none.
     pub fn with_defaults(&self, mut object: Value) -> Value {
+        let managers = Aside::taken(&mut object);
         // Nothing is refused where malformed metadata is dropped.
         let _ = meta::coerce(&mut object, &super::schema::Schema::default(), true, Malformed::Drop);
+        managers.put_back(&mut object);
         defaults::fill(&mut object, &self.schema);
         object
     }
@@ -92,36 +95,31 @@ impl Version {
                 None => drop(fields.remove("status")),
             }
         }
-        let rest = |fields: &Map<String, Value>| -> Map<String, Value> {
-            fields
-                .iter()
-                .filter(|(name, _)| *name != "metadata")
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect()
-        };
+        let counts = |(name, _): &(&String, &Value)| *name != "metadata";
+        let is_changed = !fields.iter().filter(counts).eq(old.iter().filter(counts));
         let generation =
             old.get("metadata").and_then(|metadata| metadata.get("generation")).and_then(Value::as_i64);
-        if rest(fields) != rest(old) {
+        if is_changed {
             set_generation(fields, generation.unwrap_or(0) + 1);
         }
     }
 
     /// A status update changes nothing but the status; who manages which fields is kept as the request says.
-    pub fn prepare_status_update(&self, object: &mut Value, old: &Value) {
-        let status = object.get("status").cloned();
-        let managed = object.pointer("/metadata/managedFields").cloned();
-        *object = old.clone();
-        let Some(fields) = object.as_object_mut() else { return };
-        match status {
-            Some(status) => drop(fields.insert("status".to_owned(), status)),
-            None => drop(fields.remove("status")),
-        }
-        if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
-            match managed {
-                Some(managed) => drop(metadata.insert("managedFields".to_owned(), managed)),
-                None => drop(metadata.remove("managedFields")),
+    pub fn with_status(&self, old: &Value, body: &Value) -> Value {
+        fn replace(fields: &mut Map<String, Value>, name: &str, by: Option<&Value>) {
+            match by {
+                Some(value) => drop(fields.insert(name.to_owned(), value.clone())),
+                None => drop(fields.remove(name)),
             }
         }
+        let mut object = old.clone();
+        if let Some(fields) = object.as_object_mut() {
+            replace(fields, "status", body.get("status"));
+        }
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            replace(metadata, "managedFields", body.pointer("/metadata/managedFields"));
+        }
+        object
     }
 
     /// Every error of a new object.
@@ -151,9 +149,7 @@ impl Version {
         errors.extend(value::validate_update(object, &self.schema, Some(correlated), None));
         errors.extend(self.scale.iter().flat_map(|scale| scale::validate(object, scale, true)));
         errors.extend(meta::validate(object, &self.schema, false, &Path::root()));
-        if self.validate_lists(old).is_empty() {
-            errors.extend(self.validate_lists(object));
-        }
+        errors.extend(self.validate_changed_lists(object, old));
         self.run_rules(object, Some(old), &mut errors, warnings);
         errors
     }
@@ -170,10 +166,7 @@ impl Version {
             errors.extend(value::validate_update(status, schema, correlated, Some(&Path::new("status"))));
         }
         errors.extend(self.scale.iter().flat_map(|scale| scale::validate(object, scale, false)));
-        let duplicates = self.validate_lists(object);
-        if !duplicates.is_empty() && self.validate_lists(old).is_empty() {
-            errors.extend(duplicates);
-        }
+        errors.extend(self.validate_changed_lists(object, old));
         self.run_rules(object, Some(old), &mut errors, warnings);
         errors
     }
@@ -235,6 +228,15 @@ impl Version {
         object
             .as_object()
             .map_or_else(Errors::new, |fields| lists::validate(fields, &self.schema, &Path::root()))
+    }
+
+    /// Duplicates, unless there were some before.
+    fn validate_changed_lists(&self, object: &Value, old: &Value) -> Errors {
+        let mut duplicates = self.validate_lists(object);
+        if !duplicates.is_empty() && !self.validate_lists(old).is_empty() {
+            duplicates.clear();
+        }
+        duplicates
     }
 
     /// Rules may rely on what the schema says, so they are not run on an object that breaks it.

@@ -55,6 +55,17 @@ pub struct Schema {
     pub combined: Option<Box<Combined>>,
     /// `x-kubernetes-validations`
     pub rules: Vec<Rule>,
+    /// What is to be looked for in this node and below.
+    pub below: Below,
+}
+
+/// What stands somewhere in a node or below it, so that nobody looks where it does not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Below {
+    /// Objects of their own.
+    pub embedded: bool,
+    /// Lists that hold every item, or every key, once.
+    pub unique: bool,
 }
 
 /// The types of JSON values.
@@ -207,7 +218,7 @@ struct Compiler {
 
 impl Compiler {
     fn schema(&mut self, props: &JSONSchemaProps) -> Schema {
-        Schema {
+        let mut schema = Schema {
             r#type: props.type_.as_deref().and_then(Type::named),
             format: props.format.clone().filter(|format| !format.is_empty()),
             nullable: props.nullable == Some(true),
@@ -247,7 +258,13 @@ impl Compiler {
             bounds: self.bounds(props),
             combined: self.combined(props),
             rules: props.x_kubernetes_validations.iter().flatten().map(rule).collect(),
-        }
+            below: Below::default(),
+        };
+        schema.below = Below {
+            embedded: schema.embedded || schema.children().any(|child| child.below.embedded),
+            unique: schema.list_type != ListType::Atomic || schema.children().any(|child| child.below.unique),
+        };
+        schema
     }
 
     fn bounds(&mut self, props: &JSONSchemaProps) -> Option<Box<Bounds>> {

@@ -6,6 +6,7 @@ use rules::write::{Accepted, Refused};
 use serde_json::Value;
 
 use super::kind::Custom;
+use crate::managed::Aside;
 use crate::object;
 use crate::strategy::Strategy;
 
@@ -13,6 +14,7 @@ impl Strategy for Custom {
     fn create(&self, body: &Value, namespace: &str, identity: Identity) -> Result<Accepted, Refused> {
         let version = self.version();
         let mut object = body.clone();
+        let managers = Aside::taken(&mut object);
         let mut meta = object::meta(&object);
         match_namespace(&mut meta, namespace)?;
         begin_create(&mut meta, identity);
@@ -24,6 +26,7 @@ impl Strategy for Custom {
             let why = "resourceVersion should not be set on objects to be created";
             return Err(Refused::Internal(why.to_owned()));
         }
+        managers.put_back(&mut object);
         Ok(Accepted { warnings: version.warnings(&object, None), object })
     }
 
@@ -39,8 +42,8 @@ impl Strategy for Custom {
 
     fn update_status(&self, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
         let version = self.version();
-        let mut object = matched(body, stored)?;
-        version.prepare_status_update(&mut object, stored);
+        match_stored(&mut object::meta(body), &object::meta(stored))?;
+        let object = version.with_status(stored, body);
         let mut warnings = Vec::new();
         accepted(version.validate_status_update(&object, stored, &mut warnings))?;
         Ok(Accepted { object, warnings })

@@ -270,7 +270,7 @@ fn an_objects_way_3_24() {
     let mut status = old.clone();
     status["spec"]["n"] = 7.into();
     status["status"]["n"] = (-1).into();
-    version.prepare_status_update(&mut status, &old);
+    let status = version.with_status(&old, &status);
     assert_eq!((&status["spec"]["n"], &status["metadata"]["generation"]), (&json!(1), &json!(1)));
     assert_eq!(
         texts(&version.validate_status_update(&status, &old, &mut Vec::new())),

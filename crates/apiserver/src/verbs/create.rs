@@ -5,7 +5,7 @@ use rules::meta::system::{Identity, generated_name};
 use serde_json::Value;
 use store::Write;
 
-use crate::admission::{self, Operation};
+use crate::admission::{self, Operation, Sent};
 use crate::answer::{self, Answer};
 use crate::cluster::{Context, identity};
 use crate::object;
@@ -39,9 +39,9 @@ pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer
     expect_place(context, given)?;
     let generates = given.is_empty();
     let mut attempts = 1;
-    let object = managed::followed(context, None, std::mem::take(&mut body.object), false);
+    let followed = managed::followed(context, None, std::mem::take(&mut body.object), false);
     loop {
-        match attempt(context, &object, &body.warnings).await {
+        match attempt(context, &followed.body, Some(&followed.canonical), &body.warnings).await {
             Err(refusal) if generates && attempts < NAME_ATTEMPTS && refusal.is_already_exists() => {
                 attempts += 1;
             }
@@ -53,10 +53,12 @@ pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer
     }
 }
 
-/// Stores a new object. Who manages its fields is settled before the server adds its own.
+/// Stores a new object. Who manages its fields is settled before the server adds its own. `canonical` is the body as it
+/// would be stored, where that is known already.
 pub(crate) async fn attempt(
     context: &Context<'_>,
     body: &Value,
+    canonical: Option<&Value>,
     warnings: &[String],
 ) -> Result<Answer, Refusal> {
     let identity = identity();
@@ -73,7 +75,8 @@ pub(crate) async fn attempt(
         name => name.to_owned(),
     };
     let mut warnings = warnings.to_vec();
-    let mut body = admission::mutated(context, Operation::Create, body, None, &mut warnings).await?;
+    let sent = Sent { body, canonical, old: None };
+    let mut body = admission::mutated(context, Operation::Create, sent, &mut warnings).await?;
     if verbs::repeats_owners(&body) {
         let when = " after mutating admission happens";
         warnings.extend(verbs::without_repeated_owners(body.to_mut(), when));

@@ -47,7 +47,7 @@ pub(crate) async fn patch(context: &Context<'_>, bytes: &[u8], status: bool) -> 
     };
     change(context, status, |old| {
         let Read { object, warnings } = patch.read_again(context, context.resource, old)?;
-        Ok(Read { object: managed::followed(context, Some(old), object, status), warnings })
+        Ok(Read { object: managed::followed(context, Some(old), object, status).body, warnings })
     })
     .await
 }
@@ -181,7 +181,7 @@ impl Sent {
         resource: &Resource,
         old: &Value,
     ) -> Result<Read, Refusal> {
-        if resource.custom.is_none() && !self.may_reach_managers() {
+        if !self.may_reach_managers() {
             let read = self.read_document(context, resource, &managed::without_managed_fields(old));
             if read.is_ok() {
                 return read;
@@ -498,7 +498,7 @@ async fn apply(
         }
         verbs::expect_name(context, &read.object).map_err(|why| why.or_warning(&read.warnings))?;
         create::expect_place(context, context.name())?;
-        let created = create::attempt(context, &read.object, &read.warnings).await;
+        let created = create::attempt(context, &read.object, None, &read.warnings).await;
         match created {
             // Another client was quicker; its object is changed then.
             Err(refusal) if refusal.is_already_exists() => {}

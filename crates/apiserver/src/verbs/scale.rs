@@ -205,7 +205,7 @@ async fn write(
     let scales = of_scales(context);
     write_followed(context, custom, &|old| {
         let Read { object, warnings } = make(old)?;
-        Ok(Read { object: managed::followed(&scales, Some(old), object, false), warnings })
+        Ok(Read { object: managed::followed(&scales, Some(old), object, false).body, warnings })
     })
     .await
 }

@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::Value;
 use store::{Object, Write};
 
-use crate::admission::{self, Operation};
+use crate::admission::{self, Operation, Sent};
 use crate::answer::{self, Answer};
 use crate::body::Read;
 use crate::cluster::Context;
@@ -47,8 +47,8 @@ pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) ->
             let error = path.invalid(0, "must be specified for an update");
             return Err(Refusal::invalid(context.about(), &vec![error]));
         }
-        let object = managed::followed(context, Some(old), body.object.clone(), status);
-        Ok(Read { object, warnings: body.warnings.clone() })
+        let followed = managed::followed(context, Some(old), body.object.clone(), status);
+        Ok(Read { object: followed.body, warnings: body.warnings.clone() })
     })
     .await
     .map_err(|refusal| refusal.or_warning(&body.warnings))
@@ -58,12 +58,12 @@ pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) ->
 async fn create(context: &Context<'_>, body: &Read) -> Result<Answer, Refusal> {
     expect_uid(context, &body.object, &Value::Null)?;
     auth::expect_create(context)?;
-    let mut object = managed::followed(context, None, body.object.clone(), false);
+    let mut object = managed::followed(context, None, body.object.clone(), false).body;
     if let Some(meta) = object["metadata"].as_object_mut() {
         meta.remove("resourceVersion");
     }
     verbs::create::expect_place(context, context.name())?;
-    verbs::create::attempt(context, &object, &body.warnings).await
+    verbs::create::attempt(context, &object, None, &body.warnings).await
 }
 
 /// A client that says which object it means gets no other.
@@ -103,8 +103,8 @@ pub(crate) async fn change(
         if !version.is_empty() {
             options::number(version).map_err(Refusal::unknown)?;
         }
-        let mutated =
-            admission::mutated(context, Operation::Update, &wanted, Some(&old), &mut warnings).await?;
+        let sent = Sent { body: &wanted, canonical: None, old: Some(&old) };
+        let mutated = admission::mutated(context, Operation::Update, sent, &mut warnings).await?;
         let mut wanted = match mutated {
             Cow::Owned(mutated) => mutated,
             Cow::Borrowed(_) => wanted,
@@ -135,8 +135,8 @@ async fn store(
     mut warnings: Vec<String>,
 ) -> Result<Option<Answer>, Refusal> {
     let (name, key) = (context.name(), object::key(context.resource, context.namespace(), context.name()));
-    let managers = Aside::taken(context.resource, &mut wanted);
-    let managers_before = Aside::taken(context.resource, old);
+    let managers = Aside::taken(&mut wanted);
+    let managers_before = Aside::taken(old);
     let judged = match context.target.subresource.as_deref().filter(|_| status) {
         Some(subresource) => context.strategy.update_subresource(subresource, &wanted, old),
         None => context.strategy.update(&wanted, old),

@@ -76,7 +76,11 @@ async fn recorded_answers_are_those_of_a_real_api_server() {
 
 /// Plays cases, several at once. Those that tell of all that is served come first and alone: others define kinds.
 async fn play(server: &corpus::Server, cases: Vec<Value>) -> Vec<Outcome> {
-    let is_of_all = |case: &Value| case["id"].as_str().is_some_and(|id| id.contains("discovery/"));
+    let tells_all = |step: &Value| matches!(step["path"].as_str(), Some("/apis" | "/openapi/v3"));
+    let is_of_all = |case: &Value| {
+        case["id"].as_str().is_some_and(|id| id.contains("discovery/"))
+            || case["steps"].as_array().is_some_and(|steps| steps.iter().any(tells_all))
+    };
     let (of_all, others): (Vec<Value>, Vec<Value>) = cases.into_iter().partition(is_of_all);
     let mut outcomes = corpus::play(server, &of_all, 1).await;
     outcomes.extend(corpus::play(server, &others, 8).await);

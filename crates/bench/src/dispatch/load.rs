@@ -20,8 +20,11 @@ use crate::report::Samples;
 
 /// How many Jobs are being created at once.
 const AT_ONCE: usize = 32;
-/// Nothing takes longer between two ends of Jobs, unless something hangs.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Nothing takes longer between two events of Jobs, unless something hangs; but for each Job that is submitted at once Kueue
+/// may take a second before anything is to be seen.
+fn patience(count: usize) -> Duration {
+    Duration::from_secs(300) + Duration::from_secs(2) * u32::try_from(count).unwrap_or(u32::MAX)
+}
 
 /// A place for Jobs.
 pub(super) struct Jobs {
@@ -67,7 +70,7 @@ impl Jobs {
         let mut ended: BTreeMap<String, Instant> = BTreeMap::new();
         let complete = async {
             while ended.len() < count {
-                let event = tokio::time::timeout(PATIENCE, events.next()).await;
+                let event = tokio::time::timeout(patience(count), events.next()).await;
                 let event =
                     event.with_context(|| format!("only {} of {count} Jobs have ended", ended.len()))?;
                 let (Event::Apply(job) | Event::InitApply(job)) = event.context("the watch has ended")??

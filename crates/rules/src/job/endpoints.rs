@@ -48,7 +48,7 @@ pub fn create(
 
 /// A changed Job.
 pub fn update(body: &Value, stored: &Value, settings: &Settings) -> Result<Accepted, Refused> {
-    let (mut new, old): (Job, Job) = (wire::typed(body), wire::typed(stored));
+    let (mut new, old) = typed(body, stored);
     apply_defaults(&mut new);
     match_stored(&mut new.metadata, &old.metadata)?;
     prepare::for_update(&mut new, &old);
@@ -56,12 +56,14 @@ pub fn update(body: &Value, stored: &Value, settings: &Settings) -> Result<Accep
     let mut errors = validate_common(&new.metadata, &old.metadata);
     errors.extend(validate_update(&new, &old, settings));
     invalid_if_any(errors, &new, body)?;
-    Ok(Accepted { warnings: warnings::on_update(&new, &old), object: as_read(new) })
+    let warnings = warnings::on_update(&new, &old);
+    let object = if new.spec == old.spec { with_spec_of(stored, new) } else { as_read(new) };
+    Ok(Accepted { warnings, object })
 }
 
 /// A changed status. It never warns (W-04).
 pub fn update_status(body: &Value, stored: &Value) -> Result<Accepted, Refused> {
-    let (mut new, old): (Job, Job) = (wire::typed(body), wire::typed(stored));
+    let (mut new, old) = typed(body, stored);
     apply_defaults(&mut new);
     match_stored(&mut new.metadata, &old.metadata)?;
     prepare::for_status_update(&mut new, &old);
@@ -70,7 +72,22 @@ pub fn update_status(body: &Value, stored: &Value) -> Result<Accepted, Refused> 
     errors.extend(validate_status_update(&new, &old));
     let sent = json!({"spec": stored["spec"], "status": body["status"]});
     invalid_if_any(errors, &new, &sent)?;
-    Ok(Accepted { warnings: Vec::new(), object: as_read(new) })
+    Ok(Accepted { warnings: Vec::new(), object: with_spec_of(stored, new) })
+}
+
+/// The body of a change and what it changes. A spec that is left alone, as by most changes, is read once.
+fn typed(body: &Value, stored: &Value) -> (Job, Job) {
+    let old: Job = wire::typed(stored);
+    if body["spec"] != stored["spec"] {
+        return (wire::typed(body), old);
+    }
+    let given = |part: &str| body.get(part).filter(|part| !part.is_null());
+    let new = Job {
+        metadata: given("metadata").map(wire::typed).unwrap_or_default(),
+        spec: old.spec.clone(),
+        status: given("status").map(wire::typed),
+    };
+    (new, old)
 }
 
 /// A changed Job in canonical form, if all that has defaults is as it is stored and so has them.
@@ -79,6 +96,14 @@ pub fn settled(body: &Value, stored: &Value) -> Option<Value> {
     schema::settle(wire::named(wire::JOB), &mut job);
     let has_labels = job["metadata"]["labels"].as_object().is_some_and(|labels| !labels.is_empty());
     (has_labels && job["spec"] == stored["spec"]).then_some(job)
+}
+
+/// A changed Job as it is read, when its spec is that of the stored one.
+fn with_spec_of(stored: &Value, job: Job) -> Value {
+    let mut job = wire::untyped(&Job { spec: None, ..job }, &Value::Null);
+    schema::settle(wire::named(wire::JOB), &mut job);
+    job["spec"] = stored["spec"].clone();
+    job
 }
 
 /// What is stored gets its defaults once more when it is read. Storing forgets that a list was there if it was empty.

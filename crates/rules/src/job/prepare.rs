@@ -33,7 +33,7 @@ pub fn for_update(new: &mut Job, old: &Job) {
         &mut new.spec.get_or_insert_default().template,
         Some(&spec(old).template),
     );
-    let changed = !semantic::equal(wire::JOB_SPEC, spec(new), spec(old));
+    let changed = spec(new) != spec(old) && !semantic::equal(wire::JOB_SPEC, spec(new), spec(old));
     let generation = old.metadata.generation.unwrap_or(0);
     new.metadata.generation = Some(if changed { generation + 1 } else { generation });
 }

@@ -36,7 +36,7 @@ impl Plugin for PodSecurity {
             }
     }
 
-    fn mutates(&self) -> bool {
+    fn mutates(&self, _: Operation, _: &Resource) -> bool {
         false
     }
 

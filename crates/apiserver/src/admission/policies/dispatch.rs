@@ -254,7 +254,7 @@ impl Plugin for Policies {
         bound.iter().any(|(policy, _)| policy.criteria.may_concern(operation, resource, subresource))
     }
 
-    fn mutates(&self) -> bool {
+    fn mutates(&self, _: Operation, _: &Resource) -> bool {
         false
     }
 

@@ -57,7 +57,7 @@ impl Plugin for Validating {
         self.0.wants(operation, resource, subresource)
     }
 
-    fn mutates(&self) -> bool {
+    fn mutates(&self, _: Operation, _: &Resource) -> bool {
         false
     }
 

@@ -23,7 +23,7 @@ pub(crate) fn is_review(resource: &Resource) -> bool {
 pub(crate) fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refusal> {
     let read = body::read(context.resource, &context.head.headers, context.query, bytes)?;
     // Nobody will ever read who managed these fields, but upstream says it.
-    let sent = managed::followed(context, None, read.object, false);
+    let sent = managed::followed(context, None, read.object, false).body;
     let mut review = match context.resource.plural.as_str() {
         "selfsubjectreviews" => whoami(context.user),
         "tokenreviews" => tokens::review(context, sent)?,

@@ -318,7 +318,7 @@ async fn statuses_and_unknown_fields_alike() -> anyhow::Result<()> {
         let expected = {
             let mut old = answer.clone();
             version.read(&mut old);
-            version.prepare_status_update(&mut decoded, &old);
+            decoded = version.with_status(&old, &decoded);
             let errors = version.validate_status_update(&decoded, &old, &mut Vec::new());
             if errors.is_empty() { Ok(decoded) } else { Err(errors) }
         };
