@@ -10,6 +10,7 @@
 //! - `process`: pods that are processes; [`init`] is what those are started by, and `logs` what becomes of what they write.
 //! - `network`: a network that pods have to themselves.
 //! - [`kept`]: logs of pods that are gone.
+//! - `threads`: where work is done that takes a while.
 //! - `writes`: what is written about pods.
 //!
 //! What to do next with a pod, and what its status says, is decided in [`rules::node`].
@@ -22,6 +23,7 @@ mod process;
 mod registration;
 mod settings;
 mod simulated;
+mod threads;
 mod writes;
 
 use std::{
@@ -244,19 +246,16 @@ async fn make_network(settings: &[Settings]) -> Result<Option<Arc<Network>>, Err
     if !settings.iter().any(wants) {
         return Ok(None);
     }
-    let failed = |source| Error::Network { source };
     let nodes = settings.len();
-    let made = tokio::task::spawn_blocking(move || Network::make(nodes)).await;
-    let made = made.map_err(|panicked| failed(io::Error::other(panicked)))?;
-    Ok(Some(Arc::new(made.map_err(failed)?)))
+    let made = threads::blocking(move || Network::make(nodes)).await;
+    Ok(Some(Arc::new(made.map_err(|source| Error::Network { source })?)))
 }
 
 /// Trying what the machine permits takes a moment, and blocks.
 async fn prepare(node: &str, process: &Process) -> Result<process::Machine, Error> {
-    let failed = |source| Error::Prepare { node: node.to_owned(), source };
     let process = process.clone();
-    let prepared = tokio::task::spawn_blocking(move || process::Machine::prepare(&process)).await;
-    prepared.map_err(|panicked| failed(io::Error::other(panicked)))?.map_err(failed)
+    let prepared = threads::blocking(move || process::Machine::prepare(&process)).await;
+    prepared.map_err(|source| Error::Prepare { node: node.to_owned(), source })
 }
 
 /// Pods to be looked at, by what becomes of them.

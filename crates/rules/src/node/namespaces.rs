@@ -28,6 +28,11 @@ pub fn processes<'a>(spec: &'a PodSpec, container: &str) -> Processes<'a> {
     }
 }
 
+/// Whether the containers of a pod see each other's processes.
+pub fn are_processes_shared(pod: &Pod) -> bool {
+    pod.spec.as_ref().and_then(|spec| spec.share_process_namespace) == Some(true)
+}
+
 /// Whether the containers of a pod talk to processes of their host through shared memory, semaphores and queues.
 pub fn is_hosts_ipc(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.host_ipc) == Some(true)

@@ -14,10 +14,10 @@ use std::{
 use nix::sched::CloneFlags;
 use rustix::{
     process::{Resource, Rlimit, Signal},
-    thread::{LinkNameSpaceType, move_into_link_name_space},
+    thread::LinkNameSpaceType,
 };
 
-use super::{Doing as _, Failure, Isolation, Order, Report, privileges, root};
+use super::{Doing as _, Failure, Ipc, Isolation, Order, Report, privileges, root, spaces};
 
 /// Standard input is the socket to the guard: the order comes from there, and what fails is said there.
 pub(super) fn main() -> ExitCode {
@@ -49,12 +49,10 @@ fn prepare(order: &Order) -> Result<(), Failure> {
     take_standard_streams(order)?;
     if order.isolation != Isolation::Plain {
         let mut flags = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS;
-        flags.set(CloneFlags::CLONE_NEWIPC, !order.host_ipc);
-        nix::sched::unshare(flags).doing(|| "failed to make namespaces".to_owned())?;
+        flags.set(CloneFlags::CLONE_NEWIPC, order.ipc == Ipc::Own);
+        spaces::make(flags)?;
         if let Some(path) = &order.network {
-            let failed = || "failed to enter the network of the pod".to_owned();
-            let network = fs::File::open(path).doing(failed)?;
-            move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).doing(failed)?;
+            spaces::enter(&[(path, LinkNameSpaceType::Network)])?;
         }
         if let Some(name) = &order.hostname {
             rustix::system::sethostname(name.as_bytes()).doing(|| format!("failed to be called {name}"))?;

@@ -2,14 +2,15 @@
 
 use std::{
     fs,
-    os::{fd::AsFd as _, unix::process::ExitStatusExt as _},
+    os::unix::process::ExitStatusExt as _,
     path::Path,
     process::{Command, ExitCode},
 };
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-
-use super::{Doing as _, Failure, Isolation, Session, enter, guard, privileges};
+use super::{
+    Doing as _, Failure, Isolation, Session, enter, guard, privileges,
+    spaces::{OTHERS, PROCESSES, join},
+};
 
 /// Runs the command of this session with our standard streams, and ends as it does.
 pub(super) fn main(session: &Path) -> ExitCode {
@@ -62,36 +63,4 @@ fn prepare(path: &Path) -> Result<Session, Failure> {
     }
     privileges::take(&session.user)?;
     Ok(session)
-}
-
-/// A kind of namespace, and what the kernel calls it.
-pub(super) type Space = (&'static str, LinkNameSpaceType);
-const USER: Space = ("user", LinkNameSpaceType::User);
-pub(super) const PROCESSES: Space = ("pid", LinkNameSpaceType::ProcessID);
-const OTHERS: [Space; 4] = [
-    ("uts", LinkNameSpaceType::HostNameAndNISDomainName),
-    ("ipc", LinkNameSpaceType::InterProcessCommunication),
-    ("net", LinkNameSpaceType::Network),
-    ("mnt", LinkNameSpaceType::Mount),
-];
-
-/// Enters these namespaces of a process, after its user namespace: all are opened before the first one changes what can
-/// be seen.
-pub(super) fn join(process: i32, spaces: &[Space]) -> Result<(), Failure> {
-    let mut opened = Vec::new();
-    for (name, kind) in [&[USER][..], spaces].concat() {
-        let path = format!("/proc/{process}/ns/{name}");
-        let failed = || format!("failed to open {path}");
-        let theirs = fs::read_link(&path).doing(failed)?;
-        // One that we are in need not be entered, and often cannot be.
-        let ours = fs::read_link(format!("/proc/self/ns/{name}")).doing(failed)?;
-        if theirs != ours {
-            opened.push((fs::File::open(&path).doing(failed)?, name, kind));
-        }
-    }
-    for (space, name, kind) in opened {
-        move_into_link_name_space(space.as_fd(), Some(kind))
-            .doing(|| format!("failed to enter the {name} namespace of process {process}"))?;
-    }
-    Ok(())
 }

@@ -15,12 +15,13 @@ use nix::sched::CloneFlags;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal},
+    thread::LinkNameSpaceType,
 };
 
 use super::{
-    COMMAND, Doing as _, ENTER, Failure, Isolation, Order, Processes, Report,
-    exec::{PROCESSES, join},
+    COMMAND, Doing as _, ENTER, Failure, Ipc, Isolation, Order, Processes, Report,
     order::is_open,
+    spaces::{self, PROCESSES},
 };
 use crate::process::cgroups;
 
@@ -61,10 +62,8 @@ fn guard(path: &Path, node: &UnixStream) -> Result<Report, Failure> {
         // Whatever leaves its parent becomes our child, so that nothing can get away.
         become_reaper()?;
     }
-    match order.processes {
-        _ if order.isolation == Isolation::Plain => {}
-        Processes::Of(process) => join(process, &[PROCESSES])?,
-        Processes::Own | Processes::Host => separate(order.isolation, order.processes)?,
+    if order.isolation != Isolation::Plain {
+        separate(&order)?;
     }
     let (ours, theirs) = UnixStream::pair().doing(|| "failed to make a socket".to_owned())?;
     let mut child = Command::new("/proc/self/exe")
@@ -94,21 +93,24 @@ fn guard(path: &Path, node: &UnixStream) -> Result<Report, Failure> {
     Ok(Report::Exited { code, signal })
 }
 
-/// Makes the namespaces that the next child will be in.
-fn separate(isolation: Isolation, processes: Processes) -> Result<(), Failure> {
-    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+/// Enters or makes the namespaces that the next child will be in. Those of its pod come first: who is in a user namespace may
+/// not open what the node holds.
+fn separate(order: &Order) -> Result<(), Failure> {
     let mut flags = CloneFlags::empty();
-    flags.set(CloneFlags::CLONE_NEWUSER, isolation == Isolation::User);
-    flags.set(CloneFlags::CLONE_NEWPID, processes == Processes::Own);
-    nix::sched::unshare(flags).doing(|| "failed to make namespaces".to_owned())?;
-    if isolation == Isolation::User {
-        let write =
-            |file: &str, text: String| fs::write(file, text).doing(|| format!("failed to write {file}"));
-        write("/proc/self/setgroups", "deny".to_owned())?;
-        write("/proc/self/uid_map", format!("0 {uid} 1"))?;
-        write("/proc/self/gid_map", format!("0 {gid} 1"))?;
+    flags.set(CloneFlags::CLONE_NEWUSER, order.isolation == Isolation::User);
+    flags.set(CloneFlags::CLONE_NEWPID, order.processes == Processes::Own);
+    if let Ipc::Pod { space, users } = &order.ipc {
+        let mut files = vec![(space, LinkNameSpaceType::InterProcessCommunication)];
+        if let Some(users) = users {
+            files.insert(0, (users, LinkNameSpaceType::User));
+            flags.remove(CloneFlags::CLONE_NEWUSER);
+        }
+        spaces::enter(&files)?;
     }
-    Ok(())
+    match order.processes {
+        Processes::Of(process) => spaces::join(process, &[PROCESSES]),
+        Processes::Own | Processes::Host => spaces::make(flags),
+    }
 }
 
 /// Gives the order to the one that enters. It says nothing if it has become the command, for then the socket closes.

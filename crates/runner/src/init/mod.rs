@@ -9,6 +9,10 @@
 //! Where the containers of a pod see each other's processes, process 1 of their namespace is one that only *pauses*: a
 //! container like the others, which the guards of the others follow into its namespace.
 //!
+//! What the containers of a pod share through the kernel, its memory, semaphores and queues, is in a namespace that the node
+//! holds by a file; where it takes a user namespace to make it, a process that *shares* makes both and ends when the node
+//! has them.
+//!
 //! Everything here runs in a process of its own with a single thread, which is what namespaces ask for, and why it is not
 //! done between `fork` and `exec`.
 
@@ -19,10 +23,14 @@ mod order;
 mod pause;
 mod privileges;
 mod root;
+mod share;
+mod spaces;
 
 use std::{ffi::OsString, io, process::ExitCode};
 
-pub use order::{Isolation, Mount, Order, Processes, Report, Root, Session, Source, User};
+pub(crate) use order::held;
+pub use order::{Ipc, Isolation, Mount, Order, Processes, Report, Root, Session, Source, User};
+pub(crate) use share::MADE;
 
 /// The word that makes the program a container's first process instead of what it usually is.
 pub const COMMAND: &str = "pod-init";
@@ -32,6 +40,7 @@ pub(crate) const GUARD: &str = "guard";
 pub(crate) const ENTER: &str = "enter";
 pub(crate) const EXEC: &str = "exec";
 pub(crate) const PAUSE: &str = "pause";
+pub(crate) const SHARE: &str = "share";
 pub(crate) const NOTHING: &str = "nothing";
 
 /// Runs as what `arguments`, which are those after [`COMMAND`], say.
@@ -44,6 +53,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(ENTER) => enter::main(),
         Some(EXEC) => exec::main(order.as_ref()),
         Some(PAUSE) => pause::main(),
+        Some(SHARE) => share::main(),
         Some(NOTHING) => ExitCode::SUCCESS,
         _ => {
             eprintln!("{COMMAND} is how pods are started, and is not to be called by people");

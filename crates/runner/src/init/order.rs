@@ -1,6 +1,6 @@
 //! What the node tells the first process of a container, and what that tells the node.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, os::fd::AsRawFd, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,23 @@ pub enum Processes {
     Host,
 }
 
+/// Where a container has the kernel's shared memory, semaphores and queues of messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ipc {
+    /// In a namespace of its own.
+    #[default]
+    Own,
+    /// In one that it shares with its pod.
+    Pod {
+        /// A file that is this namespace.
+        space: PathBuf,
+        /// A file that is the user namespace to which it belongs, where that is not the node's. The container is in there.
+        users: Option<PathBuf>,
+    },
+    /// Where the host has them.
+    Host,
+}
+
 /// One container to be started.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Order {
@@ -35,8 +52,8 @@ pub struct Order {
     pub isolation: Isolation,
     /// Whose processes it sees, unless it is plain.
     pub processes: Processes,
-    /// It talks to processes of the host through what the kernel has for that.
-    pub host_ipc: bool,
+    /// Through what it talks to other processes, unless it is plain.
+    pub ipc: Ipc,
     /// The command and its arguments.
     pub command: Vec<String>,
     /// All its variables.
@@ -154,6 +171,11 @@ impl Session {
 /// Whether processes of a container may outlive its first one: no namespace of their own ends with that.
 pub(crate) fn is_open(isolation: Isolation, processes: Processes) -> bool {
     isolation == Isolation::Plain || processes == Processes::Host
+}
+
+/// Where whoever gets an order finds a file that we hold open.
+pub(crate) fn held(file: &impl AsRawFd) -> PathBuf {
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
 }
 
 /// What a guard tells its node, one per line.

@@ -5,26 +5,20 @@ use std::{
     io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     os::fd::AsFd as _,
-    thread,
     time::Duration,
 };
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use tokio::{net::TcpStream, sync::oneshot};
+use tokio::net::TcpStream;
+
+use crate::threads;
 
 /// How long whoever listens may take.
 const WITHIN: Duration = Duration::from_secs(30);
 
 /// Connects to a port of the machine that a process believes to be on; to our own without one.
 pub(crate) async fn connect_beside(process: Option<i32>, port: u16) -> io::Result<TcpStream> {
-    let (done, connected) = oneshot::channel();
-    // A thread of its own: one that has changed its network namespace is of no use to others.
-    thread::Builder::new().name("connection".to_owned()).spawn(move || {
-        let stream = enter(process).and_then(|()| connect(port));
-        // Whoever wanted it may have gone.
-        let _ = done.send(stream);
-    })?;
-    let stream = connected.await.map_err(|_| io::Error::other("a thread of the network panicked"))??;
+    let stream = threads::apart(move || enter(process).and_then(|()| connect(port))).await?;
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     TcpStream::from_std(stream)

@@ -19,7 +19,7 @@ use std::{
     io,
     net::Ipv4Addr,
     os::{
-        fd::{AsRawFd as _, OwnedFd},
+        fd::OwnedFd,
         linux::net::SocketAddrExt as _,
         unix::net::{SocketAddr, UnixListener},
     },
@@ -32,6 +32,7 @@ use tracing::warn;
 pub(crate) use beside::connect_beside;
 pub(crate) use services::{Services, has_host_port};
 
+use crate::{init::held, threads};
 use addresses::Addresses;
 
 /// The name by which two networks in the same namespace know of each other.
@@ -91,8 +92,7 @@ impl Network {
         let address = taken.ok_or_else(|| io::Error::other("all addresses of the node are taken"))?;
         let taken = Taken { network: Arc::clone(self), node, address };
         let (bridge, gateway) = (self.bridge, self.address(node));
-        let made = tokio::task::spawn_blocking(move || links::make_pod(bridge, address, gateway));
-        let namespace = made.await.map_err(io::Error::other)??;
+        let namespace = threads::blocking(move || links::make_pod(bridge, address, gateway)).await?;
         Ok(Interface { namespace, taken })
     }
 
@@ -124,7 +124,7 @@ impl Interface {
 
     /// A file by which another process finds the namespace.
     pub(crate) fn path(&self) -> PathBuf {
-        format!("/proc/{}/fd/{}", std::process::id(), self.namespace.as_raw_fd()).into()
+        held(&self.namespace)
     }
 }
 

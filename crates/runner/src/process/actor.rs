@@ -57,7 +57,7 @@ pub(super) struct Actor {
     _address: Option<Address>,
     /// Its place in the network of pods, if it has one.
     interface: Option<Interface>,
-    /// Where its containers see each other's processes, if they do.
+    /// What its containers have in common, if they are kept apart from their host.
     sandbox: Option<Sandbox>,
     directories: Directories,
     volumes: Volumes,
@@ -359,17 +359,16 @@ impl Actor {
         }
     }
 
-    /// Makes the namespace of processes that the containers share, if they do; an error says when to try again.
+    /// Makes what the containers have in common; an error says when to try again.
     async fn prepare_sandbox(&mut self, now: Timestamp) -> Result<(), Timestamp> {
-        let is_shared = self.pod.spec.as_ref().and_then(|spec| spec.share_process_namespace) == Some(true);
         let is_plain = self.shared.machine.isolation == Isolation::Plain;
-        if !is_shared || is_plain || self.sandbox.as_mut().and_then(Sandbox::processes).is_some() {
+        if is_plain || self.sandbox.as_mut().is_some_and(Sandbox::is_whole) {
             return Ok(());
         }
         if let Some(retry) = self.retries.waits(Attempt::Sandbox, now) {
             return Err(retry);
         }
-        match Sandbox::start(&self.shared, &self.directories).await {
+        match Sandbox::start(&self.shared, &self.pod, &self.directories).await {
             Ok(sandbox) => {
                 self.retries.succeeded(Attempt::Sandbox);
                 self.sandbox = Some(sandbox);

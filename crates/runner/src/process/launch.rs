@@ -27,7 +27,7 @@ use super::{
     volumes::{MEMORY, Volumes},
 };
 use crate::{
-    init::{Isolation, Mount, Order, Processes, Source},
+    init::{Ipc, Isolation, Mount, Order, Processes, Source},
     logs::Log,
     network::{Interface, dns},
 };
@@ -106,6 +106,7 @@ pub(super) struct Launch<'a> {
     pub(super) ip: &'a str,
     pub(super) interface: Option<&'a Interface>,
     pub(super) processes: Processes,
+    pub(super) ipc: Ipc,
     pub(super) volumes: &'a Volumes,
     pub(super) directories: &'a Directories,
 }
@@ -170,7 +171,7 @@ impl Launch<'_> {
         let order = Order {
             isolation,
             processes: self.processes,
-            host_ipc: namespaces::is_hosts_ipc(self.pod),
+            ipc: self.ipc.clone(),
             command,
             variables: variables.clone(),
             directory: working.clone(),

@@ -9,6 +9,7 @@ pub(crate) mod cgroups;
 mod events;
 mod identity;
 mod instance;
+mod ipc;
 mod launch;
 mod loopback;
 mod machine;

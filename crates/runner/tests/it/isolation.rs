@@ -89,6 +89,40 @@ async fn containers_of_one_pod_share_memory_and_those_of_others_do_not() {
     assert_eq!(bed.output(&local, alone).await.1, "1\n");
 }
 
+/// Shared memory, semaphores and queues of messages are there once for all containers of a pod, whichever of them runs, and
+/// for nobody else (4.14).
+#[tokio::test]
+async fn containers_of_one_pod_talk_through_the_kernel_and_nobody_else_hears_them() {
+    for isolation in APART {
+        let Some(bed) = Bed::new("ipc").await else { return };
+        let local = bed.local(|process| process.isolation = isolation).await;
+        if !is_isolated(&bed, &local).await {
+            return;
+        }
+        let look = "readlink /proc/self/ns/ipc; cat /proc/sysvipc/* | grep -vc key";
+        let mut pod = bed.script("three", look, json!({}), json!({}));
+        let with = |name: &str, script: &str| {
+            let mut container = pod["spec"]["containers"][0].clone();
+            container["name"] = json!(name);
+            container["command"] = json!(["sh", "-c", script]);
+            container
+        };
+        let (first, other) = (with("first", "ipcmk -M 4097 -S 2 -Q"), with("other", look));
+        pod["spec"]["initContainers"] = json!([first]);
+        pod["spec"]["containers"].as_array_mut().expect("containers").push(other);
+        let (_, seen) = bed.output(&local, pod).await;
+        let (space, count) = seen.split_once('\n').expect("two lines");
+        assert_eq!(count, "3\n", "one of each kind, by a container that has ended");
+        assert_eq!(bed.log(&local, "three", "other", runner::LogOptions::default()).await, seen);
+        let (_, alone) = bed.output(&local, bed.script("alone", look, json!({}), json!({}))).await;
+        assert!(alone.ends_with("\n0\n") && !alone.starts_with(space), "{alone} is not {seen}");
+        assert_ne!(
+            std::fs::read_link("/proc/self/ns/ipc").expect("a namespace"),
+            std::path::Path::new(space)
+        );
+    }
+}
+
 /// Both ways in which this machine may keep pods apart.
 const APART: [Option<Isolation>; 2] = [None, Some(Isolation::User)];
 
@@ -138,14 +172,18 @@ async fn a_pod_that_asks_for_the_processes_and_the_memory_of_its_host_has_them()
         std::fs::write(kept.path(), "of the host\n").expect("it is written");
         let mark = format!("{}.875", 7000 + std::process::id());
         let (id, file) = (std::process::id(), kept.path().display());
+        let made = std::process::Command::new("ipcmk").args(["-M", "4097"]).output().expect("ipcmk");
+        let made = String::from_utf8(made.stdout).expect("text");
+        let memory = made.rsplit(' ').next().expect("a number").trim_end();
         let script = format!(
-            "{space}; cat {file}; tr '\\0' '\\n' < /proc/{id}/cmdline | head -1; (setsid sleep {mark} &) ; sleep 0.3"
+            "{space}; cat {file}; tr '\\0' '\\n' < /proc/{id}/cmdline | head -1; ipcrm -m {memory} && echo removed; \
+             (setsid sleep {mark} &) ; sleep 0.3"
         );
         let more = json!({ "hostPID": true, "hostIPC": true });
         let (pod, text) = bed.output(&local, bed.script("hosts", &script, json!({}), more)).await;
         assert_eq!(phase(&pod), "Succeeded", "{text}");
         let ourselves = std::env::args().next().expect("a program");
-        assert_eq!(text.lines().collect::<Vec<_>>(), [hosts.as_str(), "of the host", &ourselves]);
+        assert_eq!(text.lines().collect::<Vec<_>>(), [hosts.as_str(), "of the host", &ourselves, "removed"]);
         assert_eq!(crate::stopping::count_processes(&mark), 0, "what has left its parent ends too");
     }
 }

@@ -51,6 +51,7 @@ impl Actor {
             ip: &self.ip,
             interface: self.interface.as_ref(),
             processes,
+            ipc: self.sandbox.as_ref().map(Sandbox::ipc).unwrap_or_default(),
             volumes: &self.volumes,
             directories: &self.directories,
         };
