@@ -1,6 +1,7 @@
 //! What this machine permits, and what an earlier node has left behind.
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     os::fd::OwnedFd,
     os::unix::net::UnixStream,
@@ -200,6 +201,17 @@ fn clean_up(directory: &Path) -> io::Result<()> {
         volumes::remove_tree(&pod.join("volumes"))?;
     }
     forget_memory(directory)
+}
+
+/// Removes what is left of pods that are not among these: they went while no node was there to see it. Blocks.
+pub(super) fn forget_others(directory: &Path, uids: &BTreeSet<String>) -> io::Result<()> {
+    for pod in list(&directory.join("pods"))? {
+        let is_known = pod.file_name().is_some_and(|uid| uids.contains(&*uid.to_string_lossy()));
+        if !is_known && let Err(error) = volumes::remove_tree(&pod) {
+            warn!(directory = %pod.display(), %error, "failed to remove the directory of a pod that is gone");
+        }
+    }
+    Ok(())
 }
 
 /// Removes what pods of a node in this directory have in memory.

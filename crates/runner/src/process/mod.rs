@@ -21,7 +21,7 @@ mod tls;
 mod volumes;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     convert::Infallible,
     io,
     net::Ipv4Addr,
@@ -52,6 +52,7 @@ use crate::{
     network,
     registration::Host,
     settings::Process,
+    threads,
 };
 use actor::Actor;
 use sessions::{Input, Place};
@@ -281,6 +282,7 @@ async fn forward(log: impl Stream<Item = io::Result<Bytes>>, to: Option<Box<dyn 
 pub(crate) async fn run(nodes: BTreeMap<String, Arc<Shared>>, pods: Cache<Pod>, queue: Queue<Key>) {
     let _forgotten = Forgotten(nodes.values().map(|node| node.settings.directory.clone()).collect());
     pods.ready().await;
+    forget_others(&nodes, &pods).await;
     if let Some(shared) = nodes.values().next() {
         shared.objects.ready().await;
     }
@@ -299,6 +301,19 @@ pub(crate) async fn run(nodes: BTreeMap<String, Arc<Shared>>, pods: Cache<Pod>, 
             Ok::<_, Infallible>(Next::Done)
         })
         .await;
+}
+
+/// Removes what is left of pods that went while their node was away. All that are there have to be known.
+async fn forget_others(nodes: &BTreeMap<String, Arc<Shared>>, pods: &Cache<Pod>) {
+    let uids: Arc<BTreeSet<String>> =
+        Arc::new(pods.all().iter().filter_map(|pod| pod.metadata.uid.clone()).collect());
+    for (node, shared) in nodes {
+        let (directory, uids) = (shared.settings.directory.clone(), Arc::clone(&uids));
+        let forgotten = threads::blocking(move || machine::forget_others(&directory, &uids)).await;
+        if let Err(error) = forgotten {
+            warn!(node, %error, "failed to look for what is left of pods that are gone");
+        }
+    }
 }
 
 /// What pods have in memory is worth more than what they have on disk: it goes with their nodes, in these directories.

@@ -167,7 +167,7 @@ pub(crate) fn conditions(pod: &Pod) -> Vec<String> {
 pub(crate) struct Local {
     pub(crate) node: Node,
     pub(crate) directory: tempfile::TempDir,
-    _tasks: Tasks,
+    tasks: Tasks,
 }
 
 /// The settings of a node that runs processes, by this crate's own first process of containers.
@@ -182,7 +182,8 @@ pub(crate) fn process_settings(name: &str, directory: &Path, change: impl FnOnce
 
 impl Local {
     /// Stops the node, and returns its directory.
-    pub(crate) fn stop(self) -> tempfile::TempDir {
+    pub(crate) async fn stop(mut self) -> tempfile::TempDir {
+        self.tasks.stop().await;
         self.directory
     }
 }
@@ -196,11 +197,20 @@ impl Bed {
     /// Starts a node called `local` that runs processes.
     pub(crate) async fn local(&self, change: impl FnOnce(&mut Process)) -> Local {
         let directory = tempfile::Builder::new().prefix("ferry-node-").tempdir().expect("a directory");
+        self.local_in(directory, self.client.clone(), change).await
+    }
+
+    /// The same in a directory where one may have been before, by another way to the cluster.
+    pub(crate) async fn local_in(
+        &self,
+        directory: tempfile::TempDir,
+        client: Client,
+        change: impl FnOnce(&mut Process),
+    ) -> Local {
         let mut tasks = Tasks::new();
         let settings = process_settings(&self.node("local"), directory.path(), change);
-        let node =
-            Node::start(self.client.clone(), settings, Clock::system(), &mut tasks).await.expect("a node");
-        Local { node, directory, _tasks: tasks }
+        let node = Node::start(client, settings, Clock::system(), &mut tasks).await.expect("a node");
+        Local { node, directory, tasks }
     }
 
     /// A pod of one container that runs a script, on the node called `local`; `more` is merged into its spec, and

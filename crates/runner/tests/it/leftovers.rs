@@ -6,17 +6,23 @@ use std::{
     os::unix::process::ExitStatusExt as _,
     path::Path,
     process::{Command, Stdio},
+    task::{Context, Poll},
     time::Instant,
 };
 
+use futures::future::BoxFuture;
+use http::{Request, Response};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Client,
     api::{DeleteParams, ListParams},
+    client::Body,
 };
 use reconcile::{Clock, Tasks};
 use runner::Node;
 use serde_json::json;
+use tokio::sync::watch;
+use tower_service::Service;
 
 use crate::{
     bed::{Bed, container, eventually, eventually_is, phase, process_settings},
@@ -210,11 +216,71 @@ async fn a_node_that_is_stopped_ends_its_pods() {
     bed.create(bed.script("pod", &format!("echo x > /fast/x; sleep {mark}; :"), own, more)).await;
     let uid = bed.until_phase("pod", "Running").await.metadata.uid.expect("a uid");
     eventually(|| count_processes(&mark) > 0).await;
-    let directory = local.stop();
+    let directory = local.stop().await;
     // Its files stay for its logs, until the pod is gone or the whole node is removed.
     let uids = [uid].into();
     eventually_is(|| left(directory.path(), &uids), Left { directories: 1, ..NOTHING }).await;
     assert_eq!(count_processes(&mark), 0);
     runner::remove(directory.path()).expect("removed");
     assert!(!directory.path().exists());
+}
+
+/// A way to a cluster on which whoever asks for pods waits until the test lets him through.
+#[derive(Clone)]
+struct Gate {
+    client: Client,
+    asked: watch::Sender<bool>,
+    open: watch::Sender<bool>,
+}
+
+impl Service<Request<Body>> for Gate {
+    type Response = Response<Body>;
+    type Error = kube::Error;
+    type Future = BoxFuture<'static, kube::Result<Response<Body>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<kube::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let gate = self.clone();
+        Box::pin(async move {
+            if request.uri().path() == "/api/v1/pods" {
+                gate.asked.send_replace(true);
+                until(&gate.open).await;
+            }
+            gate.client.send(request).await
+        })
+    }
+}
+
+/// Waits until this is so.
+async fn until(so: &watch::Sender<bool>) {
+    so.subscribe().wait_for(|so| *so).await.expect("the sender is here");
+}
+
+/// A node knows of pods that went while it was away only when it has seen those that are there (4.15).
+#[tokio::test]
+async fn pods_that_went_while_their_node_was_away_are_forgotten() {
+    let Some(bed) = Bed::new("away").await else { return };
+    let local = bed.local(|_| {}).await;
+    let mut uids = [const { String::new() }; 2];
+    for (name, uid) in ["gone", "stays"].into_iter().zip(&mut uids) {
+        let (pod, _) = bed.output(&local, bed.script(name, "echo said", json!({}), json!({}))).await;
+        *uid = pod.metadata.uid.expect("a uid");
+    }
+    let directory = local.stop().await;
+    bed.pods().delete("gone", &DeleteParams::default().grace_period(0)).await.expect("deletion");
+    bed.until_gone("gone").await;
+
+    let gate =
+        Gate { client: bed.client.clone(), asked: watch::Sender::default(), open: watch::Sender::default() };
+    let local = bed.local_in(directory, Client::new(gate.clone(), "default"), |_| {}).await;
+    let [gone, stays] = uids.map(|uid| local.directory.path().join("pods").join(uid));
+    until(&gate.asked).await;
+    assert!(gone.exists() && stays.exists(), "it does not know yet");
+    gate.open.send_replace(true);
+    eventually(|| !gone.exists()).await;
+    let log = fs::read_to_string(stays.join("logs/main/0.log")).expect("a log");
+    assert!(log.ends_with(" F said\n"), "{log}");
 }
