@@ -12,6 +12,7 @@ use futures::{Stream, stream};
 use jiff::Timestamp;
 
 use super::{KEPT, Log};
+use crate::threads;
 
 /// What of a log is wanted, and how.
 #[derive(Clone, Debug, Default)]
@@ -49,16 +50,17 @@ pub(crate) fn read(log: Log, options: Options) -> impl Stream<Item = io::Result<
         rotations: 0,
         line_began: false,
         limit,
-        over: false,
     };
-    stream::unfold(reader, async |mut reader| match reader.next().await {
-        Ok(Some(bytes)) => Some((Ok(bytes), reader)),
-        Ok(None) => None,
-        Err(error) => {
-            reader.over = true;
-            Some((Err(error), reader))
-        }
-    })
+    stream::try_unfold(Box::new(reader), Reader::next)
+}
+
+/// What a look at a log finds.
+enum Found {
+    Piece(Bytes),
+    /// Nothing, for now.
+    Nothing,
+    /// Nothing, for good.
+    End,
 }
 
 struct Reader {
@@ -76,12 +78,25 @@ struct Reader {
     /// The last piece did not end its line, so the next one does not begin one.
     line_began: bool,
     limit: u64,
-    over: bool,
 }
 
 impl Reader {
-    async fn next(&mut self) -> io::Result<Option<Bytes>> {
-        while !self.over && self.limit > 0 {
+    /// The next piece, and who reads on; nothing when all is read.
+    async fn next(mut self: Box<Self>) -> io::Result<Option<(Bytes, Box<Self>)>> {
+        loop {
+            let found;
+            (found, self) = threads::blocking(move || Ok((self.look()?, self))).await?;
+            match found {
+                Found::Piece(bytes) => return Ok(Some((bytes, self))),
+                Found::Nothing if self.news.changed().await.is_ok() => {}
+                Found::Nothing | Found::End => return Ok(None),
+            }
+        }
+    }
+
+    /// Looks for the next piece. Blocks.
+    fn look(&mut self) -> io::Result<Found> {
+        while self.limit > 0 {
             // Asked before reading: what is written after this is news.
             let (first, ended) = self.open()?;
             let text = match self.options.tail.filter(|_| first) {
@@ -89,8 +104,8 @@ impl Reader {
                 None => self.block()?,
             };
             if text.is_empty() && !first {
-                self.over = !self.options.follow || ended || self.news.changed().await.is_err();
-                continue;
+                let is_over = !self.options.follow || ended;
+                return Ok(if is_over { Found::End } else { Found::Nothing });
             }
             let read = self.render(&text);
             if !read.is_empty() {
@@ -98,10 +113,10 @@ impl Reader {
                 self.limit -= u64::try_from(take).unwrap_or_default();
                 let mut read = Bytes::from(read);
                 read.truncate(take);
-                return Ok(Some(read));
+                return Ok(Found::Piece(read));
             }
         }
-        Ok(None)
+        Ok(Found::End)
     }
 
     /// Opens what was written since the last look, however many files that are. Says whether this was the first time, and
@@ -266,7 +281,10 @@ fn is_whole(record: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::{sync::mpsc, thread, time::Duration};
+
     use futures::{StreamExt as _, TryStreamExt as _};
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
     use tokio::io::{AsyncWriteExt as _, duplex};
 
     use super::*;
@@ -282,6 +300,27 @@ mod tests {
     async fn all(log: &Log, options: Options) -> String {
         let bytes: Vec<Bytes> = read(log.clone(), options).try_collect().await.expect("a log");
         String::from_utf8(bytes.concat()).expect("text")
+    }
+
+    /// A pipe stands for the disk: who opens it waits for somebody at its other end, who waits here until he hears that
+    /// this thread goes on.
+    #[tokio::test]
+    async fn a_disk_that_does_not_answer_keeps_only_those_waiting_who_read_from_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("0.log");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
+        let (goes_on, heard) = mpsc::channel();
+        let pipe = path.clone();
+        let other_end = thread::spawn(move || {
+            let in_time = heard.recv_timeout(Duration::from_secs(10));
+            (fs::File::options().read(true).write(true).open(pipe), in_time)
+        });
+        let log = Log::ended(path);
+        let (text, ()) = futures::join!(all(&log, Options::default()), async {
+            goes_on.send(()).expect("somebody listens");
+        });
+        let (_pipe, in_time) = other_end.join().expect("no panic");
+        assert_eq!((text.as_str(), in_time), ("", Ok(())));
     }
 
     #[tokio::test]

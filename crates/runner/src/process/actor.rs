@@ -5,7 +5,7 @@ mod resources;
 mod retries;
 mod storage;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -38,6 +38,7 @@ use crate::{
     kept,
     logs::Log,
     network::Interface,
+    threads,
     writes::{self, Written},
 };
 
@@ -252,7 +253,7 @@ impl Actor {
                     return earlier(again, Some(retry));
                 }
                 again = earlier(again, self.renew);
-                again = earlier(again, self.resize(now));
+                again = earlier(again, self.resize(now).await);
                 again = earlier(again, self.look_at_storage(now));
             }
             let mut moved = false;
@@ -459,23 +460,28 @@ impl Actor {
             sandbox.end().await;
         }
         self.interface = None; // and with it the network, for nothing runs in it
-        let removed =
-            self.volumes.remove().and_then(|()| volumes::remove_tree(&self.directories.containers()));
-        match removed {
+        match self.remove_files().await {
             Ok(()) => self.stage = Stage::Cleaned,
             Err(error) => warn!(pod = %self.key, %error, "failed to remove the files of a pod"),
         }
     }
 
+    async fn remove_files(&mut self) -> io::Result<()> {
+        self.volumes.remove().await?;
+        let containers = self.directories.containers();
+        threads::blocking(move || volumes::remove_tree(&containers)).await
+    }
+
     /// Removes everything but logs that are to be kept.
     async fn forget(mut self) {
         self.clean().await;
-        let settings = &self.shared.settings;
-        let logs = self.directories.logs();
-        if let Err(error) = kept::keep(&settings.directory, &self.pod, &logs, settings.kept_logs) {
+        let (node, most) = (self.shared.settings.directory.clone(), self.shared.settings.kept_logs);
+        let (pod, logs) = (Arc::clone(&self.pod), self.directories.logs());
+        if let Err(error) = threads::blocking(move || kept::keep(&node, &pod, &logs, most)).await {
             warn!(pod = %self.key, %error, "failed to keep the logs of a pod");
         }
-        if let Err(error) = volumes::remove_tree(&self.directories.pod) {
+        let directory = self.directories.pod.clone();
+        if let Err(error) = threads::blocking(move || volumes::remove_tree(&directory)).await {
             warn!(pod = %self.key, %error, "failed to remove the directory of a pod");
         }
         let uid = self.pod.metadata.uid.clone();

@@ -24,12 +24,13 @@ use super::{
     instance::Start,
     machine,
     sessions::{Input, Place, Terminal},
-    volumes::{MEMORY, Volumes},
+    volumes::{MEMORY, Volumes, remove_tree},
 };
 use crate::{
     init::{Ipc, Isolation, Mount, Order, Processes, Source},
     logs::Log,
     network::{Interface, dns},
+    threads,
 };
 
 /// What programs are found by, unless the container says otherwise.
@@ -122,6 +123,7 @@ impl Launch<'_> {
         let directory = self.directories.instance(&self.container.name, self.number);
         let isolation = self.shared.machine.isolation;
         self.make_directories(&directory)
+            .await
             .map_err(|error| Refusal::create("failed to make directories", &error))?;
         let mounts = self.mounts(&directory, program.as_deref(), &variables)?;
         let mut variables = self.with_usual(variables, user.uid);
@@ -275,21 +277,28 @@ impl Launch<'_> {
         variables
     }
 
-    fn make_directories(&self, directory: &Path) -> io::Result<()> {
-        super::volumes::remove_tree(directory)?;
-        fs::create_dir_all(directory)?;
-        if let Some(logs) = self.directories.log(&self.container.name, self.number).parent() {
-            fs::create_dir_all(logs)?;
-        }
+    /// Makes the container's directories, after whatever was there is removed, and the files that every container has.
+    async fn make_directories(&self, directory: &Path) -> io::Result<()> {
+        let directory = directory.to_owned();
+        let log = self.directories.log(&self.container.name, self.number);
         let message = self.directories.message(&self.container.name, self.number);
-        fs::write(&message, "")?;
-        fs::set_permissions(&message, fs::Permissions::from_mode(0o666))?;
+        let mut files =
+            vec![(message.clone(), String::new()), (directory.join("hosts"), hosts(self.pod, self.ip))];
         if self.shared.machine.network.is_some() {
             let hosts_own = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
             let text = resolver::configuration(self.pod, &hosts_own, dns::ADDRESS);
-            fs::write(directory.join(RESOLVER), text)?;
+            files.push((directory.join(RESOLVER), text));
         }
-        fs::write(directory.join("hosts"), hosts(self.pod, self.ip))
+        threads::blocking(move || {
+            remove_tree(&directory)?;
+            [Some(directory.as_path()), log.parent()]
+                .into_iter()
+                .flatten()
+                .try_for_each(fs::create_dir_all)?;
+            files.iter().try_for_each(|(path, text)| fs::write(path, text))?;
+            fs::set_permissions(&message, fs::Permissions::from_mode(0o666))
+        })
+        .await
     }
 
     fn mounts(

@@ -25,7 +25,10 @@ use rustix::{
 use tracing::debug;
 
 use super::objects::Objects;
-use crate::init::{Mount, Source};
+use crate::{
+    init::{Mount, Source},
+    threads,
+};
 
 /// Directories that are in memory are below this one.
 pub(super) const MEMORY: &str = "/dev/shm";
@@ -110,9 +113,10 @@ impl Volumes {
             let files = files.map_err(|source| Error::Api { volume: name.clone(), source })?;
             if self.written.get(name) != Some(&files) {
                 let directory = self.directory.join(name);
-                write(&directory, &files, group_of(pod)).map_err(io)?;
+                let (place, group) = (directory.clone(), group_of(pod));
+                let written = threads::blocking(move || write(&place, &files, group).map(|()| files)).await;
+                self.written.insert(name.clone(), written.map_err(io)?);
                 self.places.insert(name.clone(), directory);
-                self.written.insert(name.clone(), files);
             }
             return Ok(());
         }
@@ -122,19 +126,13 @@ impl Volumes {
         let directory = if let Some(empty) = &volume.empty_dir {
             let in_memory = empty.medium.as_deref() == Some("Memory") && Path::new(MEMORY).is_dir();
             let directory = if in_memory { self.memory.join(name) } else { self.directory.join(name) };
-            fs::create_dir_all(&directory).map_err(io)?;
-            if let Some(bytes) = empty.size_limit.as_ref().and_then(size).filter(|_| in_memory) {
-                bound(&directory, bytes).map_err(io)?;
-            }
-            let mut mode = 0o777;
-            if let Some(group) = group_of(pod) {
-                chown(&directory, None, Some(group)).map_err(io)?;
-                mode |= 0o2000;
-            }
-            fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).map_err(io)?;
-            directory
-        } else if let Some(path) = &volume.host_path {
-            host_path(path).map_err(missing)?
+            let most = empty.size_limit.as_ref().and_then(size).filter(|_| in_memory);
+            let group = group_of(pod);
+            threads::blocking(move || empty_dir(&directory, most, group).map(|()| directory))
+                .await
+                .map_err(io)?
+        } else if let Some(path) = volume.host_path.clone() {
+            threads::blocking(move || Ok(host_path(&path))).await.map_err(io)?.map_err(missing)?
         } else {
             return Err(missing("volumes of this kind are not supported by this node".to_owned()));
         };
@@ -221,11 +219,15 @@ impl Volumes {
     }
 
     /// Removes everything.
-    pub(super) fn remove(&mut self) -> io::Result<()> {
+    pub(super) async fn remove(&mut self) -> io::Result<()> {
         self.places.clear();
         self.written.clear();
-        remove_tree(&self.directory)?;
-        remove_memory(&self.memory)
+        let (directory, memory) = (self.directory.clone(), self.memory.clone());
+        threads::blocking(move || {
+            remove_tree(&directory)?;
+            remove_memory(&memory)
+        })
+        .await
     }
 }
 
@@ -288,6 +290,20 @@ fn below(volume: &Path, path: &str) -> Result<PathBuf, String> {
     } else {
         Err(format!("subPath {:?} leads out of its volume", path.display()))
     }
+}
+
+/// Makes an empty directory in which everybody may write, in memory if it is to hold so many bytes at most.
+fn empty_dir(directory: &Path, most: Option<u64>, group: Option<u32>) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    if let Some(bytes) = most {
+        bound(directory, bytes)?;
+    }
+    let mut mode = 0o777;
+    if let Some(group) = group {
+        chown(directory, None, Some(group))?;
+        mode |= 0o2000;
+    }
+    fs::set_permissions(directory, fs::Permissions::from_mode(mode))
 }
 
 fn host_path(source: &HostPathVolumeSource) -> Result<PathBuf, String> {

@@ -10,10 +10,11 @@ use rules::node::{
 };
 
 use super::{Actor, RETRY, later};
+use crate::threads;
 
 impl Actor {
     /// Gives containers that run the resources that the pod says, if it can have them. Returns when to look again.
-    pub(super) fn resize(&mut self, now: Timestamp) -> Option<Timestamp> {
+    pub(super) async fn resize(&mut self, now: Timestamp) -> Option<Timestamp> {
         let node = &self.shared.host.settings;
         let others = || {
             let is_other = |pod: &&Arc<Pod>| {
@@ -46,8 +47,10 @@ impl Actor {
                 }
                 continue;
             }
-            let resized = instance.cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.resize(&resources));
-            match resized {
+            let (cgroup, wanted) = (instance.cgroup.clone(), resources.clone());
+            // The kernel may have to find other places for much of what is in memory first.
+            let resize = move || cgroup.map_or(Ok(()), |cgroup| cgroup.resize(&wanted));
+            match threads::blocking(resize).await {
                 Ok(()) => self.containers[index].resources = Some(resources),
                 Err(error) => {
                     let message = format!("{}: {error}", self.containers[index].name);
