@@ -20,14 +20,16 @@ use rules::node::{
 use types::Quantity;
 
 use super::{
-    Shared, identity,
+    Shared,
+    cgroups::Cgroup,
+    identity,
     instance::Start,
     machine,
     sessions::{Input, Place, Terminal},
     volumes::{MEMORY, Volumes, remove_tree},
 };
 use crate::{
-    init::{Ipc, Isolation, Mount, Order, Processes, Source},
+    init::{Ipc, Isolation, Mount, Order, Processes, Root, Source},
     logs::Log,
     network::{Interface, dns},
     threads,
@@ -112,6 +114,17 @@ pub(super) struct Launch<'a> {
     pub(super) directories: &'a Directories,
 }
 
+/// What a container is connected to, if it asks for that.
+#[derive(Default)]
+struct Ends {
+    /// Our side of its terminal.
+    terminal: Option<tokio::fs::File>,
+    terminal_name: Option<PathBuf>,
+    input: Option<Input>,
+    /// What its input is read from, if that is no terminal.
+    pipe: Option<PathBuf>,
+}
+
 impl Launch<'_> {
     /// Makes everything that the container needs; returns how to start it and what its image is.
     pub(super) async fn prepare(&self) -> Result<(Start<'_>, String), Refusal> {
@@ -127,77 +140,42 @@ impl Launch<'_> {
             .map_err(|error| Refusal::create("failed to make directories", &error))?;
         let mounts = self.mounts(&directory, program.as_deref(), &variables)?;
         let mut variables = self.with_usual(variables, user.uid);
-        let root = if isolation == Isolation::Plain {
+        let (root, mounts) = if isolation == Isolation::Plain {
             self.link(&directory, &mounts, &mut variables)?;
-            None
+            (None, Vec::new())
         } else {
-            let read_only =
-                self.container.security_context.as_ref().and_then(|it| it.read_only_root_filesystem);
-            let hidden = [self.shared.settings.directory.clone()];
-            let root = machine::root_in(&directory, &lower, &hidden, read_only == Some(true));
-            Some(root.map_err(|error| Refusal::create("failed to make directories", &error))?)
+            (Some(self.root(&directory, &lower)?), mounts)
         };
-        let cgroup = match &self.shared.machine.cgroups {
-            Some(cgroups) => {
-                let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
-                let name = format!("{uid}-{}-{}", self.container.name, self.number);
-                let made = cgroups.make(&name, self.container.resources.as_ref());
-                Some(made.map_err(|error| Refusal::create("failed to make a cgroup", &error))?)
-            }
-            None => None,
-        };
-        let cgroups = cgroup.as_ref().map(|cgroup| cgroup.directories().to_vec()).unwrap_or_default();
-        let working = self.container.working_dir.as_ref().filter(|directory| !directory.is_empty());
-        let working = match (working, isolation) {
-            (Some(directory), _) => Some(PathBuf::from(directory)),
-            (None, Isolation::Plain) => Some(directory.clone()),
-            (None, _) => Some(PathBuf::from("/")),
-        };
-        let terminal = if self.container.tty == Some(true) {
-            Some(Terminal::open().map_err(|error| Refusal::create("failed to open a terminal", &error))?)
-        } else {
-            None
-        };
-        let (terminal, terminal_name) = terminal.map(|terminal| (terminal.ours, terminal.name)).unzip();
-        let failed = |error| Refusal::create("failed to open the standard input", &error);
-        let pipe = directory.join("stdin");
-        let input = match (self.container.stdin, &terminal) {
-            (Some(true), Some(terminal)) => {
-                Some(Input::terminal(terminal.try_clone().await.map_err(failed)?))
-            }
-            (Some(true), None) => {
-                Some(Input::pipe(&pipe, self.container.stdin_once == Some(true)).map_err(failed)?)
-            }
-            _ => None,
+        let cgroup = self.cgroup()?;
+        let Ends { terminal, terminal_name, input, pipe } = self.ends(&directory).await?;
+        let place = Place {
+            process: None,
+            isolation,
+            processes: self.processes,
+            variables,
+            directory: Some(self.working_directory(&directory)),
+            user,
+            cgroups: cgroup.as_ref().map(|cgroup| cgroup.directories().to_vec()).unwrap_or_default(),
+            orders: directory.clone(),
+            init: self.shared.settings.init.clone(),
         };
         let order = Order {
             isolation,
             processes: self.processes,
             ipc: self.ipc.clone(),
             command,
-            variables: variables.clone(),
-            directory: working.clone(),
+            variables: place.variables.clone(),
+            directory: place.directory.clone(),
             root,
-            mounts: if isolation == Isolation::Plain { Vec::new() } else { mounts },
+            mounts,
             sysctls: sysctl::files(self.pod),
             network: self.interface.map(Interface::path),
             hostname: Some(hostname(self.pod)),
-            user: user.clone(),
-            cgroups: cgroups.clone(),
+            user: place.user.clone(),
+            cgroups: place.cgroups.clone(),
             data_limit: if cgroup.is_some() { None } else { memory_limit(self.container) },
             terminal: terminal_name,
-            input: input.as_ref().filter(|input| !input.terminal).map(|_| pipe),
-        };
-        let place = Place {
-            process: None,
-            isolation,
-            processes: self.processes,
-            variables,
-            directory: working,
-            user,
-            cgroups,
-            orders: directory.clone(),
-            init: self.shared.settings.init.clone(),
+            input: pipe,
         };
         let log = Log::new(self.directories.log(&self.container.name, self.number));
         let init = self.shared.settings.init.as_slice();
@@ -205,6 +183,55 @@ impl Launch<'_> {
             Start { init, order, number: self.number, directory, cgroup, log, place, terminal, input };
         let image = found.map_or_else(|| "host".to_owned(), |found| found.path.display().to_string());
         Ok((start, image))
+    }
+
+    /// Its files, as they are kept apart from those of others.
+    fn root(&self, directory: &Path, lower: &Path) -> Result<Root, Refusal> {
+        let context = self.container.security_context.as_ref();
+        let is_read_only = context.and_then(|it| it.read_only_root_filesystem) == Some(true);
+        let hidden = [self.shared.settings.directory.clone()];
+        machine::root_in(directory, lower, &hidden, is_read_only)
+            .map_err(|error| Refusal::create("failed to make directories", &error))
+    }
+
+    /// What holds it to its limits, where there is such a thing.
+    fn cgroup(&self) -> Result<Option<Cgroup>, Refusal> {
+        let Some(cgroups) = &self.shared.machine.cgroups else { return Ok(None) };
+        let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
+        let name = format!("{uid}-{}-{}", self.container.name, self.number);
+        let made = cgroups.make(&name, self.container.resources.as_ref());
+        made.map(Some).map_err(|error| Refusal::create("failed to make a cgroup", &error))
+    }
+
+    /// Where it starts; a plain one that does not say is in a directory of its own.
+    fn working_directory(&self, directory: &Path) -> PathBuf {
+        let wanted = self.container.working_dir.as_ref().filter(|directory| !directory.is_empty());
+        match (wanted, self.shared.machine.isolation) {
+            (Some(wanted), _) => PathBuf::from(wanted),
+            (None, Isolation::Plain) => directory.to_owned(),
+            (None, Isolation::Full | Isolation::User) => PathBuf::from("/"),
+        }
+    }
+
+    /// Opens the terminal and the input that it asks for.
+    async fn ends(&self, directory: &Path) -> Result<Ends, Refusal> {
+        let mut ends = Ends::default();
+        if self.container.tty == Some(true) {
+            let opened = Terminal::open();
+            let Terminal { ours, name } =
+                opened.map_err(|error| Refusal::create("failed to open a terminal", &error))?;
+            (ends.terminal, ends.terminal_name) = (Some(ours), Some(name));
+        }
+        if self.container.stdin == Some(true) {
+            let failed = |error| Refusal::create("failed to open the standard input", &error);
+            ends.input = Some(if let Some(terminal) = &ends.terminal {
+                Input::terminal(terminal.try_clone().await.map_err(failed)?)
+            } else {
+                let pipe = ends.pipe.insert(directory.join("stdin"));
+                Input::pipe(pipe, self.container.stdin_once == Some(true)).map_err(failed)?
+            });
+        }
+        Ok(ends)
     }
 
     async fn image(&self) -> Result<Option<Found>, Refusal> {

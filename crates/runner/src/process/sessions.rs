@@ -61,7 +61,6 @@ pub(crate) struct Input {
     file: Arc<Mutex<Option<tokio::fs::File>>>,
     /// It ends with the first one who writes.
     once: bool,
-    pub(crate) terminal: bool,
     attached: Arc<AtomicBool>,
 }
 
@@ -71,16 +70,16 @@ impl Input {
         rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
         // Both ends are ours, so that opening does not wait for a reader and the reader does not see an end.
         let file = fs::File::options().read(true).write(true).open(path)?;
-        Ok(Input::new(tokio::fs::File::from_std(file), once, false))
+        Ok(Input::new(tokio::fs::File::from_std(file), once))
     }
 
     /// Our side of a terminal.
     pub(crate) fn terminal(ours: tokio::fs::File) -> Input {
-        Input::new(ours, false, true)
+        Input::new(ours, false)
     }
 
-    fn new(file: tokio::fs::File, once: bool, terminal: bool) -> Input {
-        Input { file: Arc::new(Mutex::new(Some(file))), once, terminal, attached: Arc::default() }
+    fn new(file: tokio::fs::File, once: bool) -> Input {
+        Input { file: Arc::new(Mutex::new(Some(file))), once, attached: Arc::default() }
     }
 
     /// Notes that somebody attaches to the container, and says whether nobody has before.
