@@ -6,7 +6,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::ResourceExt as _;
 use kube::api::Api;
 use reconcile::{Key, Next, Queue};
-use rules::meta::selector;
+use rules::rbac::{Part, aggregated};
 
 use crate::context::Context;
 use crate::{Run, api};
@@ -42,19 +42,13 @@ pub(crate) fn prepare(context: &Context) -> Run {
 async fn sync(context: &Context, key: Key) -> Result<Next, Error> {
     let Some(role) = context.kinds.cluster_roles.get(&key) else { return Ok(Next::Done) };
     let Some(aggregation) = &role.aggregation_rule else { return Ok(Next::Done) };
-    let mut rules: Vec<PolicyRule> = Vec::new();
-    for wanted in aggregation.cluster_role_selectors.iter().flatten() {
-        for part in context.kinds.cluster_roles.all() {
-            if part.name_any() == key.name || selector::matches(Some(wanted), part.labels()) != Some(true) {
-                continue;
-            }
-            for rule in part.rules.iter().flatten() {
-                if !rules.contains(rule) {
-                    rules.push(rule.clone());
-                }
-            }
-        }
-    }
+    let all = context.kinds.cluster_roles.all();
+    let parts = all.iter().map(|part| -> Part<'_, PolicyRule> {
+        let name = part.metadata.name.as_deref().unwrap_or_default();
+        (name, part.labels(), part.rules.as_deref().unwrap_or_default())
+    });
+    let selectors = aggregation.cluster_role_selectors.as_deref().unwrap_or_default();
+    let rules = aggregated(&key.name, selectors, parts);
     if role.rules.as_deref().unwrap_or_default() == rules {
         return Ok(Next::Done);
     }

@@ -7,19 +7,19 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use super::rule::Rule;
 use crate::meta::selector;
 
-/// A role that others may be made of: its name, its labels and its rules.
-pub type Part<'a> = (&'a str, &'a BTreeMap<String, String>, &'a [Rule]);
+/// A role that others may be made of: its name, its labels and its rules, in whatever form.
+pub type Part<'a, R = Rule> = (&'a str, &'a BTreeMap<String, String>, &'a [R]);
 
 /// The rules of the role `name`, which takes those of every other role that one of its selectors matches: selector by
 /// selector, role by role in the order of their names, each rule once.
-pub fn aggregated<'a>(
+pub fn aggregated<'a, R: Clone + PartialEq + 'a>(
     name: &str,
     selectors: &[LabelSelector],
-    roles: impl IntoIterator<Item = Part<'a>> + Clone,
-) -> Vec<Rule> {
-    let mut rules: Vec<Rule> = Vec::new();
+    roles: impl IntoIterator<Item = Part<'a, R>> + Clone,
+) -> Vec<R> {
+    let mut rules: Vec<R> = Vec::new();
     for wanted in selectors {
-        let mut matching: Vec<Part<'_>> = roles
+        let mut matching: Vec<Part<'_, R>> = roles
             .clone()
             .into_iter()
             .filter(|(other, labels, _)| {
