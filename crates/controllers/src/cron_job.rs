@@ -46,7 +46,9 @@ async fn sync(context: Context, key: Key) -> Result<Next, Error> {
     let context = &context;
     let Some(cron_job) = context.kinds.cron_jobs.get(&key) else { return Ok(Next::Done) };
     let mut status = cron_job.status.clone().unwrap_or_default();
-    let next = reconcile(context, &key, &cron_job, &mut status).await;
+    let jobs = Api::namespaced(context.client.clone(), &key.namespace);
+    let worked = Worked { context, key: &key, cron_job: &cron_job, jobs };
+    let next = worked.reconcile(&mut status).await;
     // Whatever failed, what was done is written.
     if Some(&status) != cron_job.status.as_ref()
         && !(cron_job.status.is_none() && status == CronJobStatus::default())
@@ -65,130 +67,158 @@ async fn sync(context: Context, key: Key) -> Result<Next, Error> {
     next
 }
 
-async fn reconcile(
-    context: &Context,
-    key: &Key,
-    cron_job: &CronJob,
-    status: &mut CronJobStatus,
-) -> Result<Next, Error> {
-    let jobs: Api<Job> = Api::namespaced(context.client.clone(), &key.namespace);
-    let failed = |source| Error::Job { cron_job: key.clone(), source };
-    let tell = |events: &[Event]| {
+/// A CronJob that is worked on.
+struct Worked<'a> {
+    context: &'a Context,
+    key: &'a Key,
+    cron_job: &'a CronJob,
+    /// Of its namespace.
+    jobs: Api<Job>,
+}
+
+impl Worked<'_> {
+    async fn reconcile(&self, status: &mut CronJobStatus) -> Result<Next, Error> {
+        let owned = self.context.kinds.jobs.by(BY_OWNER, &self.cron_job.uid().unwrap_or_default());
+        let owned: Vec<&Job> = owned.iter().map(Arc::as_ref).collect();
+        self.shorten_history(status, &owned).await;
+        // Those that were deleted are still among the owned: their end counts.
+        self.see_ends(status, &owned).await?;
+        if self.cron_job.metadata.deletion_timestamp.is_some() {
+            return Ok(Next::Done);
+        }
+        let Some((schedule, zone)) = self.read_schedule() else { return Ok(Next::Done) };
+        let plan = cron_job::start(self.cron_job, status, &schedule, &zone, self.context.clock.now());
+        self.tell(&plan.events);
+        if let Some(Now { scheduled, job, replace }) = plan.now {
+            if replace {
+                self.delete_active(status).await?;
+            }
+            let Some(job) = self.create(&job).await? else { return Ok(Next::Done) };
+            started(status, &job, scheduled);
+        }
+        let wait = plan.look_again.map(|wait| Duration::try_from(wait).unwrap_or_default());
+        Ok(wait.map_or(Next::Done, Next::After))
+    }
+
+    fn tell(&self, events: &[Event]) {
         for Event { kind, reason, message } in events {
-            context.events.tell(SOURCE, cron_job, kind, reason, message.clone());
-        }
-    };
-    let owned = context.kinds.jobs.by(BY_OWNER, &cron_job.uid().unwrap_or_default());
-    let owned: Vec<&Job> = owned.iter().map(Arc::as_ref).collect();
-    let superfluous = history(cron_job, &owned);
-    for job in superfluous {
-        match delete(context, &jobs, job).await {
-            Ok(()) => {
-                forget(status, &job.uid().unwrap_or_default());
-                tell(&[Event::deleted(&job.name_any())]);
-            }
-            Err(error) => tell(&[Event::not_deleted(&api::message(&error))]),
+            self.context.events.tell(SOURCE, self.cron_job, kind, reason, message.clone());
         }
     }
-    let mut missing = Vec::new();
-    for active in unseen(status, &owned) {
-        let name = active.name.clone().unwrap_or_default();
-        if jobs.get_opt(&name).await.map_err(failed)?.is_none() {
-            missing.extend(active.uid.clone());
-        }
+
+    fn failed(&self, source: kube::Error) -> Error {
+        Error::Job { cron_job: self.key.clone(), source }
     }
-    // Those that were deleted are still among the owned: their end counts.
-    tell(&clean_up(status, &owned, &missing));
-    if cron_job.metadata.deletion_timestamp.is_some() {
-        return Ok(Next::Done);
-    }
-    let Some((schedule, zone)) = read_schedule(cron_job, &tell) else { return Ok(Next::Done) };
-    let plan = cron_job::start(cron_job, status, &schedule, &zone, context.clock.now());
-    tell(&plan.events);
-    if let Some(Now { scheduled, job, replace }) = plan.now {
-        if replace {
-            for active in status.active.clone().unwrap_or_default() {
-                let name = active.name.unwrap_or_default();
-                if let Some(job) = jobs.get_opt(&name).await.map_err(failed)? {
-                    if let Err(error) = delete(context, &jobs, &job).await {
-                        tell(&[Event::not_deleted(&api::message(&error))]);
-                        return Err(failed(error));
-                    }
-                    tell(&[Event::deleted(&name)]);
+
+    /// Deletes Jobs that ended long ago. What cannot be deleted now is left to the next time.
+    async fn shorten_history(&self, status: &mut CronJobStatus, owned: &[&Job]) {
+        for job in history(self.cron_job, owned) {
+            match self.delete(job).await {
+                Ok(()) => {
+                    forget(status, &job.uid().unwrap_or_default());
+                    self.tell(&[Event::deleted(&job.name_any())]);
                 }
-                forget(status, &active.uid.unwrap_or_default());
+                Err(error) => self.tell(&[Event::not_deleted(&api::message(&error))]),
             }
         }
-        let created = match jobs.create(&api::post(), &job).await {
-            Ok(created) => {
-                info!(cron_job = %key, job = created.name_any(), "started");
-                tell(&[Event::created(&created.name_any())]);
-                context.kinds.jobs.put(created.clone());
-                created
+    }
+
+    /// Takes those off the active ones that have ended or are gone.
+    async fn see_ends(&self, status: &mut CronJobStatus, owned: &[&Job]) -> Result<(), Error> {
+        let mut missing = Vec::new();
+        for active in unseen(status, owned) {
+            let name = active.name.clone().unwrap_or_default();
+            if self.jobs.get_opt(&name).await.map_err(|error| self.failed(error))?.is_none() {
+                missing.extend(active.uid.clone());
             }
-            Err(error) if api::is_namespace_terminating(&error) => return Ok(Next::Done),
+        }
+        self.tell(&clean_up(status, owned, &missing));
+        Ok(())
+    }
+
+    /// When its Jobs start; `None`, said aloud, if nobody can tell.
+    fn read_schedule(&self) -> Option<(Schedule, TimeZone)> {
+        let spec = self.cron_job.spec.as_ref()?;
+        let zone = match spec.time_zone.as_deref() {
+            None => TimeZone::UTC,
+            Some(name) => match time_zone(name) {
+                Ok(zone) => zone,
+                Err(error) => {
+                    self.tell(&[Event::unknown_zone(name, &error)]);
+                    return None;
+                }
+            },
+        };
+        if spec.suspend == Some(true) {
+            return None;
+        }
+        if spec.schedule.contains("TZ") {
+            self.tell(&[Event::unsupported(&spec.schedule)]);
+        }
+        match Schedule::parse(&spec.schedule) {
+            Ok(schedule) => Some((schedule, zone)),
+            Err(error) => {
+                self.tell(&[Event::unparseable(&spec.schedule, &error)]);
+                None
+            }
+        }
+    }
+
+    /// Makes room for the next Job.
+    async fn delete_active(&self, status: &mut CronJobStatus) -> Result<(), Error> {
+        for active in status.active.clone().unwrap_or_default() {
+            let name = active.name.unwrap_or_default();
+            if let Some(job) = self.jobs.get_opt(&name).await.map_err(|error| self.failed(error))? {
+                if let Err(error) = self.delete(&job).await {
+                    self.tell(&[Event::not_deleted(&api::message(&error))]);
+                    return Err(self.failed(error));
+                }
+                self.tell(&[Event::deleted(&name)]);
+            }
+            forget(status, &active.uid.unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    /// Creates a Job, or finds the one that was created before; `None` if there can be none.
+    async fn create(&self, job: &Job) -> Result<Option<Job>, Error> {
+        match self.jobs.create(&api::post(), job).await {
+            Ok(created) => {
+                info!(cron_job = %self.key, job = created.name_any(), "started");
+                self.tell(&[Event::created(&created.name_any())]);
+                self.context.kinds.jobs.put(created.clone());
+                Ok(Some(created))
+            }
+            Err(error) if api::is_namespace_terminating(&error) => Ok(None),
             Err(error) if api::is_already_exists(&error) => {
                 // It was created and the status was not written; or it is somebody else's.
-                let existing = jobs.get(&job.name_any()).await.map_err(failed)?;
-                let owner = controller_of(&existing.metadata);
-                if owner.is_none_or(|owner| Some(&owner.uid) != cron_job.metadata.uid.as_ref()) {
-                    return Ok(Next::Done);
+                let existing = self.jobs.get(&job.name_any()).await.map_err(|error| self.failed(error))?;
+                let owner = controller_of(&existing.metadata).map(|owner| &owner.uid);
+                let is_ours = owner.is_some() && owner == self.cron_job.metadata.uid.as_ref();
+                Ok(is_ours.then_some(existing))
+            }
+            Err(error) => {
+                self.tell(&[Event::not_created(&api::message(&error))]);
+                Err(self.failed(error))
+            }
+        }
+    }
+
+    async fn delete(&self, job: &Job) -> kube::Result<()> {
+        let params = api::delete(job.uid().as_deref(), Some(PropagationPolicy::Background));
+        match self.jobs.delete(&job.name_any(), &params).await {
+            Ok(_) => {
+                if job.finalizers().is_empty() {
+                    self.context.kinds.jobs.removed(job);
                 }
-                existing
+                Ok(())
             }
-            Err(error) => {
-                tell(&[Event::not_created(&api::message(&error))]);
-                return Err(failed(error));
+            Err(error) if api::is_not_found(&error) || api::is_conflict(&error) => {
+                self.context.kinds.jobs.removed(job);
+                Ok(())
             }
-        };
-        started(status, &created, scheduled);
-    }
-    let wait = plan.look_again.map(|wait| Duration::try_from(wait).unwrap_or_default());
-    Ok(wait.map_or(Next::Done, Next::After))
-}
-
-/// When its Jobs start; `None`, said aloud, if nobody can tell.
-fn read_schedule(cron_job: &CronJob, tell: &dyn Fn(&[Event])) -> Option<(Schedule, TimeZone)> {
-    let spec = cron_job.spec.as_ref()?;
-    let zone = match spec.time_zone.as_deref() {
-        None => TimeZone::UTC,
-        Some(name) => match time_zone(name) {
-            Ok(zone) => zone,
-            Err(error) => {
-                tell(&[Event::unknown_zone(name, &error)]);
-                return None;
-            }
-        },
-    };
-    if spec.suspend == Some(true) {
-        return None;
-    }
-    if spec.schedule.contains("TZ") {
-        tell(&[Event::unsupported(&spec.schedule)]);
-    }
-    match Schedule::parse(&spec.schedule) {
-        Ok(schedule) => Some((schedule, zone)),
-        Err(error) => {
-            tell(&[Event::unparseable(&spec.schedule, &error)]);
-            None
+            Err(error) => Err(error),
         }
-    }
-}
-
-async fn delete(context: &Context, jobs: &Api<Job>, job: &Job) -> kube::Result<()> {
-    let params = api::delete(job.uid().as_deref(), Some(PropagationPolicy::Background));
-    match jobs.delete(&job.name_any(), &params).await {
-        Ok(_) => {
-            if job.finalizers().is_empty() {
-                context.kinds.jobs.removed(job);
-            }
-            Ok(())
-        }
-        Err(error) if api::is_not_found(&error) || api::is_conflict(&error) => {
-            context.kinds.jobs.removed(job);
-            Ok(())
-        }
-        Err(error) => Err(error),
     }
 }
 
