@@ -16,6 +16,7 @@ use crate::admission::{Chain, Plugin};
 use crate::aggregator::{self, Aggregator, availability};
 use crate::answer::{self, Answer, accept, form};
 use crate::auth::authn::Authenticator;
+use crate::auth::front_proxy::FrontProxies;
 use crate::auth::rbac::{Authorizer, aggregation};
 use crate::auth::signer::Signer;
 use crate::auth::tokens::Tokens;
@@ -88,6 +89,8 @@ pub struct Setup {
     /// Pods run as service accounts, and get their tokens. Only where a controller makes the one that every namespace has,
     /// or pods will be refused.
     pub service_accounts: bool,
+    /// Who is believed when he says for whom he asks, besides the cluster itself.
+    pub front_proxies: Option<FrontProxies>,
 }
 
 /// A request about objects of a known resource.
@@ -112,7 +115,7 @@ impl Cluster {
 
     /// A cluster over a store, with what else it is to have.
     pub async fn open_with(store: Store, setup: Setup) -> Result<Self, Refusal> {
-        let Setup { settings, plugins, converters, signer, service_accounts } = setup;
+        let Setup { settings, plugins, converters, signer, service_accounts, front_proxies } = setup;
         let signer = signer.map_or_else(Signer::generate, Ok).map_err(Refusal::internal)?;
         let built_in = Registry::built_in();
         let strategies = built_in
@@ -137,7 +140,7 @@ impl Cluster {
             strategies,
             defined: defined.clone(),
             background: OnceLock::new(),
-            aggregator: Aggregator::new().map_err(Refusal::internal)?,
+            aggregator: Aggregator::new(front_proxies).map_err(Refusal::internal)?,
             documents: Documents::default(),
             metrics: Metrics::default(),
         }));

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 
-use crate::aggregator::CLIENT_NAME;
 use crate::cluster::Cluster;
 use crate::credentials::Credentials;
 use crate::object;
@@ -67,13 +66,14 @@ pub(crate) async fn publish(
 /// Tells the API servers of others how they know clients and this server, which says in headers for whom it asks.
 async fn tell_others(cluster: &Cluster, credentials: &Credentials) -> Result<(), Refusal> {
     let list = |word: &str| json!([word]).to_string();
+    let front_proxies = cluster.aggregator().front_proxies();
     let told = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"namespace": "kube-system", "name": "extension-apiserver-authentication"},
         "data": {
             "client-ca-file": credentials.authority_pem(),
-            "requestheader-allowed-names": list(CLIENT_NAME),
-            "requestheader-client-ca-file": cluster.aggregator().identity().authority_pem(),
+            "requestheader-allowed-names": json!(front_proxies.names()).to_string(),
+            "requestheader-client-ca-file": front_proxies.authorities_pem(),
             "requestheader-extra-headers-prefix": list("X-Remote-Extra-"),
             "requestheader-group-headers": list("X-Remote-Group"),
             "requestheader-uid-headers": list("X-Remote-Uid"),

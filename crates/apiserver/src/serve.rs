@@ -25,7 +25,8 @@ use tokio_rustls::TlsAcceptor;
 use tower_service::Service as _;
 
 use crate::answer::{self, Answer};
-use crate::auth::authn::{Authenticator, Certificate};
+use crate::auth::authn::{Authenticator, Shown};
+use crate::auth::front_proxy;
 use crate::auth::user::MASTERS;
 use crate::cluster::Cluster;
 use crate::credentials::Credentials;
@@ -121,7 +122,9 @@ impl Server {
         limits: Limits,
     ) -> Result<Self, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let authenticator = Authenticator::new(credentials.clone(), cluster.shared_tokens(), &provider);
+        let front_proxies = cluster.aggregator().front_proxies();
+        let authenticator =
+            Authenticator::new(credentials.clone(), cluster.shared_tokens(), front_proxies, &provider);
         let authenticator = Arc::new(authenticator.map_err(Error::Tls)?);
         cluster.authenticated_by(&authenticator);
         let addresses =
@@ -248,14 +251,14 @@ async fn converse(
         .max_concurrent_streams(250)
         .max_header_list_size(1024 * 1024)
         .keep_alive_interval(Duration::from_secs(30));
-    let certificate = Arc::new(gate.authenticator.certificate(stream.get_ref().1.peer_certificates()));
+    let shown = Arc::new(gate.authenticator.shown(stream.get_ref().1.peer_certificates()));
     let (limits, activity) = (gate.limits, Arc::new(Activity::default()));
     let seen = activity.clone();
     let service = service_fn(move |request| {
-        let (gate, certificate, seen) = (gate.clone(), certificate.clone(), seen.clone());
+        let (gate, shown, seen) = (gate.clone(), shown.clone(), seen.clone());
         async move {
             let busy = seen.begin();
-            let answer = gate.answer(&certificate, request).await;
+            let answer = gate.answer(&shown, request).await;
             if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
                 seen.upgrade();
             }
@@ -294,14 +297,16 @@ async fn come_back(head: &request::Parts) -> Answer {
 }
 
 impl Gate {
-    async fn answer(&self, certificate: &Certificate, mut request: Request<Incoming>) -> Answer {
-        let sender = match self.authenticator.sender(certificate, request.headers()) {
+    async fn answer(&self, shown: &Shown, mut request: Request<Incoming>) -> Answer {
+        let sender = match self.authenticator.sender(shown, request.headers()) {
             Ok(sender) => sender,
             Err(refusal) => {
                 let (head, _) = request.into_parts();
                 return answer::finish::refused(&head, &refusal).await;
             }
         };
+        // Nobody behind this server is to believe what was judged here.
+        front_proxy::strip(request.headers_mut());
         let mut place = None;
         if !sender.is_in(MASTERS) && !deadline::lasts(request.method(), request.uri()) {
             place = self.in_flight.begin(&sender.name, self.limits.requests);

@@ -191,6 +191,15 @@ pub(crate) struct Cluster {
     /// What to do about new Jobs with `managedBy: kubernetes.io/job-controller`.
     #[arg(long, value_enum, default_value_t = ReservedManagedBy::Accept)]
     pub(crate) reserved_managed_by: ReservedManagedBy,
+
+    /// Authorities of front proxies, in PEM: whoever shows a certificate that one of them has signed is believed when he says
+    /// in X-Remote-User, -Group, -Uid and -Extra- for whom he asks.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) requestheader_client_ca_file: Option<PathBuf>,
+
+    /// The names that certificates of front proxies may have [default: any].
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "requestheader_client_ca_file")]
+    pub(crate) requestheader_allowed_names: Vec<String>,
 }
 
 /// The network that pods are in.

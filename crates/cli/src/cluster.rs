@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use apiserver::auth::front_proxy::FrontProxies;
 use fleet::ClusterSettings;
 use rules::node::image::Images;
 
@@ -52,7 +53,18 @@ fn settings(arguments: &arguments::Cluster, place: &Place) -> anyhow::Result<Clu
         controllers: arguments.controllers.clone(),
         nodes: nodes(arguments, place)?,
         operator: None,
+        front_proxies: front_proxies(arguments)?,
     })
+}
+
+/// Who may ask for others, if anybody may.
+fn front_proxies(arguments: &arguments::Cluster) -> anyhow::Result<Option<FrontProxies>> {
+    let Some(path) = &arguments.requestheader_client_ca_file else { return Ok(None) };
+    let failed = || format!("failed to read the authority of front proxies in {}", path.display());
+    let hint = "--requestheader-client-ca-file FILE names the certificates in PEM";
+    let pem = std::fs::read_to_string(path).with_context(failed).hint(hint)?;
+    let names = arguments.requestheader_allowed_names.clone();
+    Ok(Some(FrontProxies::signed_by(&pem, names).with_context(failed).hint(hint)?))
 }
 
 fn nodes(arguments: &arguments::Cluster, place: &Place) -> anyhow::Result<Vec<runner::Settings>> {

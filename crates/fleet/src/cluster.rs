@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use apiserver::auth::front_proxy::FrontProxies;
 use apiserver::credentials::Credentials;
 use apiserver::node::Introduced;
 use apiserver::serve::Server;
@@ -35,6 +36,8 @@ pub struct Settings {
     pub nodes: Vec<runner::Settings>,
     /// How its queues are run, if they are.
     pub operator: Option<operator::Settings>,
+    /// Who may ask its API server for others.
+    pub front_proxies: Option<FrontProxies>,
 }
 
 impl Settings {
@@ -48,6 +51,7 @@ impl Settings {
             controllers: controllers::Selection::all(),
             nodes: Vec::new(),
             operator: None,
+            front_proxies: None,
         }
     }
 }
@@ -89,6 +93,7 @@ impl Cluster {
             converters: vec![Arc::new(OlderVersions)],
             signer: Some(signer),
             service_accounts,
+            front_proxies: settings.front_proxies,
         };
         let api = apiserver::Cluster::open_with(store.clone(), setup).await;
         let api = api.map_err(|source| Error::Prepare { cluster: name.clone(), source: Box::new(source) })?;

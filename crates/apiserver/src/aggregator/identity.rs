@@ -9,10 +9,11 @@ use rcgen::{
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::auth::front_proxy::{FrontProxies, Unusable};
 use crate::credentials::{AUTHORITY_DAYS, lasting};
 
 /// Who this server is to others.
-pub(crate) const CLIENT_NAME: &str = "front-proxy-client";
+const CLIENT_NAME: &str = "front-proxy-client";
 
 /// A certificate, its key, and the authority.
 pub(crate) struct Identity {
@@ -45,9 +46,9 @@ impl Identity {
         })
     }
 
-    /// Whose signature servers are to believe, in PEM.
-    pub(crate) fn authority_pem(&self) -> &str {
-        &self.authority
+    /// Who this server is to those who have to believe for whom it asks.
+    pub(super) fn as_front_proxy(&self) -> Result<FrontProxies, Unusable> {
+        FrontProxies::signed_by(&self.authority, vec![CLIENT_NAME.to_owned()])
     }
 
     /// What is shown to them.

@@ -23,12 +23,13 @@ use store::Scope;
 
 use crate::answer::{self, Answer};
 use crate::auth::User;
+use crate::auth::front_proxy::FrontProxies;
 use crate::cluster::Cluster;
 use crate::object;
 use crate::registry::Registry;
 use crate::request::Asked;
 pub(crate) use groups::Groups;
-pub(crate) use identity::{CLIENT_NAME, Identity};
+pub(crate) use identity::Identity;
 pub(crate) use remote::Remote;
 
 const SERVICES: &str = "apiservices.apiregistration.k8s.io";
@@ -36,6 +37,7 @@ const SERVICES: &str = "apiservices.apiregistration.k8s.io";
 /// What is known of the servers of others.
 pub(crate) struct Aggregator {
     identity: Identity,
+    front_proxies: FrontProxies,
     /// What each said last, by the name of its APIService.
     said: Mutex<BTreeMap<String, Arc<Said>>>,
 }
@@ -50,12 +52,23 @@ pub(crate) struct Said {
 }
 
 impl Aggregator {
-    pub(crate) fn new() -> Result<Self, rcgen::Error> {
-        Ok(Aggregator { identity: Identity::generate()?, said: Mutex::default() })
+    /// Others are told to believe this server, and these, in what they say for whom they ask.
+    pub(crate) fn new(
+        others: Option<FrontProxies>,
+    ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        let identity = Identity::generate()?;
+        let own = identity.as_front_proxy()?;
+        let front_proxies = others.map_or(own.clone(), |others| own.and(others));
+        Ok(Aggregator { identity, front_proxies, said: Mutex::default() })
     }
 
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// Who is believed when he says for whom he asks, here and by others.
+    pub(crate) fn front_proxies(&self) -> &FrontProxies {
+        &self.front_proxies
     }
 
     fn said(&self, name: &str) -> Option<Arc<Said>> {

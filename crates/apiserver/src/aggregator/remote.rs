@@ -23,6 +23,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::answer::{Answer, Body};
 use crate::auth::User;
+use crate::auth::front_proxy::says_for_whom;
 use crate::cluster::Cluster;
 use crate::object;
 use crate::subresources::tls::anybody;
@@ -223,8 +224,7 @@ pub(super) fn condition(service: &Value) -> Option<&Value> {
 
 /// Whether a header goes on: nobody else says who asks, and nobody is told by what we know it.
 fn is_passed(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    !OWN.contains(&name) && !name.starts_with("x-remote-") && !name.starts_with("impersonate-")
+    !OWN.contains(&name.as_str()) && !says_for_whom(name) && !name.as_str().starts_with("impersonate-")
 }
 
 /// Says in headers who asks.

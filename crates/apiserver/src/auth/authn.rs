@@ -1,4 +1,5 @@
-//! Who sends a request (6.1): by the certificate of the connection, by a token, or nobody knows.
+//! Who sends a request (6.1): by the word of a front proxy, by the certificate of the connection, by a token, or nobody
+//! knows.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -16,6 +17,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use super::front_proxy::{self, FrontProxies, Judge};
 use super::tokens::{ISSUER, Invalid, Tokens, Verified};
 use super::user::{CREDENTIAL_ID, MASTERS, User};
 use crate::credentials::Credentials;
@@ -26,17 +28,25 @@ pub(crate) struct Authenticator {
     credentials: Arc<Credentials>,
     tokens: Arc<Tokens>,
     certificates: Arc<dyn ClientCertVerifier>,
+    front_proxies: Judge,
     administrator: Arc<User>,
     anonymous: Arc<User>,
 }
 
 /// What the certificate of a connection says, found out once for all its requests.
-pub(crate) enum Certificate {
-    /// There is none, or none that means anything here.
+pub(crate) struct Shown {
+    certificate: Certificate,
+    /// Whether whoever shows it is believed when he says for whom he asks.
+    is_front_proxy: bool,
+}
+
+/// Whose a certificate is.
+enum Certificate {
+    /// There is none.
     None,
     /// It is somebody's.
     Of(Arc<User>),
-    /// It is not good.
+    /// It is no user's.
     Invalid,
 }
 
@@ -44,6 +54,7 @@ impl Authenticator {
     pub(crate) fn new(
         credentials: Arc<Credentials>,
         tokens: Arc<Tokens>,
+        front_proxies: &FrontProxies,
         provider: &Arc<CryptoProvider>,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let mut roots = RootCertStore::empty();
@@ -55,6 +66,7 @@ impl Authenticator {
             credentials,
             tokens,
             certificates,
+            front_proxies: Judge::new(front_proxies, provider)?,
             administrator: Arc::new(administrator),
             anonymous: Arc::new(User::anonymous()),
         })
@@ -63,34 +75,20 @@ impl Authenticator {
     /// Lets every client show a certificate, whether or not it is good: a request that comes with a bad one is answered,
     /// with 401, instead of losing its connection.
     pub(crate) fn any_certificate(&self) -> Arc<dyn ClientCertVerifier> {
-        Arc::new(Anybody(self.certificates.clone()))
+        let clients = self.certificates.root_hint_subjects().iter();
+        let authorities = clients.chain(self.front_proxies.authorities()).cloned().collect();
+        Arc::new(Anybody { certificates: self.certificates.clone(), authorities })
     }
 
-    /// Whose the certificates of a connection are.
-    pub(crate) fn certificate(&self, chain: Option<&[CertificateDer<'_>]>) -> Certificate {
-        let Some([leaf, others @ ..]) = chain else { return Certificate::None };
-        if self.certificates.verify_client_cert(leaf, others, UnixTime::now()).is_err() {
-            return Certificate::Invalid;
-        }
-        let hash = digest(&SHA256, leaf);
-        let Ok((_, leaf)) = X509Certificate::from_der(leaf) else { return Certificate::Invalid };
-        let texts = |values: Vec<&str>| values.into_iter().map(str::to_owned).collect::<Vec<_>>();
-        let name = texts(leaf.subject().iter_common_name().filter_map(|part| part.as_str().ok()).collect());
-        let groups =
-            texts(leaf.subject().iter_organization().filter_map(|part| part.as_str().ok()).collect());
-        match name.into_iter().next().filter(|name| !name.is_empty()) {
-            Some(name) => {
-                let mut user = User::named(name).in_groups(groups).authenticated();
-                let mut id = "X509SHA256=".to_owned();
-                hash.as_ref()
-                    .iter()
-                    .try_for_each(|byte| write!(id, "{byte:02x}"))
-                    .expect("writing to memory");
-                user.extra.insert(CREDENTIAL_ID.to_owned(), vec![id]);
-                Certificate::Of(Arc::new(user))
-            }
-            None => Certificate::None,
-        }
+    /// What the certificates of a connection are worth.
+    pub(crate) fn shown(&self, chain: Option<&[CertificateDer<'_>]>) -> Shown {
+        let Some([leaf, others @ ..]) = chain else {
+            return Shown { certificate: Certificate::None, is_front_proxy: false };
+        };
+        let is_signed = self.certificates.verify_client_cert(leaf, others, UnixTime::now()).is_ok();
+        let user = if is_signed { certified(leaf) } else { None };
+        let certificate = user.map_or(Certificate::Invalid, |user| Certificate::Of(Arc::new(user)));
+        Shown { certificate, is_front_proxy: self.front_proxies.believes(leaf, others) }
     }
 
     /// Who shows a token that is meant for one of these audiences: a service account, or whoever has the kubeconfig. His
@@ -108,15 +106,16 @@ impl Authenticator {
     }
 
     /// Who sends a request; 401 if nothing that was shown is any good.
-    pub(crate) fn sender(
-        &self,
-        certificate: &Certificate,
-        headers: &HeaderMap,
-    ) -> Result<Arc<User>, Refusal> {
-        if let Certificate::Of(user) = certificate {
+    pub(crate) fn sender(&self, shown: &Shown, headers: &HeaderMap) -> Result<Arc<User>, Refusal> {
+        if shown.is_front_proxy
+            && let Some(user) = front_proxy::asks_for(headers)?
+        {
+            return Ok(Arc::new(user));
+        }
+        if let Certificate::Of(user) = &shown.certificate {
             return Ok(user.clone());
         }
-        match (bearer(headers), certificate) {
+        match (bearer(headers), &shown.certificate) {
             (Some(token), _) => {
                 let verified = self.verify(&token, &[ISSUER.to_owned()], Timestamp::now());
                 verified.map(|verified| verified.user).map_err(|why| {
@@ -130,6 +129,26 @@ impl Authenticator {
     }
 }
 
+/// The user that a certificate names, if it names one.
+fn certified(leaf: &CertificateDer<'_>) -> Option<User> {
+    let name = common_name(leaf).filter(|name| !name.is_empty())?;
+    let hash = digest(&SHA256, leaf);
+    let (_, leaf) = X509Certificate::from_der(leaf).ok()?;
+    let groups = leaf.subject().iter_organization().filter_map(|part| part.as_str().ok());
+    let mut user = User::named(name).in_groups(groups).authenticated();
+    let mut id = "X509SHA256=".to_owned();
+    hash.as_ref().iter().try_for_each(|byte| write!(id, "{byte:02x}")).expect("writing to memory");
+    user.extra.insert(CREDENTIAL_ID.to_owned(), vec![id]);
+    Some(user)
+}
+
+/// The name in a certificate: the last one, as Go reads it.
+pub(super) fn common_name(leaf: &CertificateDer<'_>) -> Option<String> {
+    let (_, leaf) = X509Certificate::from_der(leaf).ok()?;
+    let names = leaf.subject().iter_common_name().filter_map(|part| part.as_str().ok());
+    names.last().map(str::to_owned)
+}
+
 /// The token in an `Authorization` header, if one is there and says that it is a token. One that is no text is a token, too,
 /// and not a good one.
 fn bearer(headers: &HeaderMap) -> Option<Cow<'_, str>> {
@@ -141,7 +160,11 @@ fn bearer(headers: &HeaderMap) -> Option<Cow<'_, str>> {
 
 /// Takes every certificate whose owner has its key. What it is worth is judged later.
 #[derive(Debug)]
-struct Anybody(Arc<dyn ClientCertVerifier>);
+struct Anybody {
+    certificates: Arc<dyn ClientCertVerifier>,
+    /// What clients are told who may have signed theirs: those of Go show no other.
+    authorities: Vec<DistinguishedName>,
+}
 
 impl ClientCertVerifier for Anybody {
     fn client_auth_mandatory(&self) -> bool {
@@ -149,7 +172,7 @@ impl ClientCertVerifier for Anybody {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
+        &self.authorities
     }
 
     fn verify_client_cert(
@@ -167,7 +190,7 @@ impl ClientCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls12_signature(message, certificate, signature)
+        self.certificates.verify_tls12_signature(message, certificate, signature)
     }
 
     fn verify_tls13_signature(
@@ -176,17 +199,32 @@ impl ClientCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls13_signature(message, certificate, signature)
+        self.certificates.verify_tls13_signature(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.certificates.supported_verify_schemes()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::signer::Signer;
+
+    /// Clients of Go show a certificate only if they are told of who has signed it.
+    #[test]
+    fn rule_6_12_clients_are_told_of_all_authorities() {
+        let credentials = Arc::new(Credentials::ephemeral().expect("credentials"));
+        let others = Credentials::ephemeral().expect("an authority");
+        let believed = FrontProxies::signed_by(others.authority_pem(), Vec::new()).expect("an authority");
+        let store = store::Store::open(store::Options::ephemeral()).expect("a store");
+        let tokens = Arc::new(Tokens::new(store, Signer::generate().expect("a key")));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let authenticator =
+            Authenticator::new(credentials, tokens, &believed, &provider).expect("an authenticator");
+        assert_eq!(authenticator.any_certificate().root_hint_subjects().len(), 2);
+    }
 
     #[test]
     fn rule_6_1_bearer_tokens() {

@@ -1,7 +1,7 @@
 //! Who asks, and whether that is allowed (section 6 of the rules).
 //!
 //! - [`user`]: who asks; [`attributes`]: what is asked, in the words of roles;
-//! - `authn`: how a user is known; [`tokens`]: those of service accounts, which `token_request` makes and a [`signer`]
+//! - `authn`: how a user is known; [`front_proxy`]: who is believed when he says for whom he asks; [`tokens`]: those of service accounts, which `token_request` makes and a [`signer`]
 //!   signs; `openid`: how others check them;
 //! - [`rbac`]: whether roles and bindings allow it;
 //! - `impersonate`: asking as somebody else; [`Caller`]: asking from inside the process.
@@ -13,6 +13,7 @@
 pub mod attributes;
 pub(crate) mod authn;
 mod caller;
+pub mod front_proxy;
 pub(crate) mod impersonate;
 pub(crate) mod openid;
 pub mod rbac;

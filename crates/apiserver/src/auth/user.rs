@@ -63,7 +63,7 @@ impl User {
 
     /// The user is known by now, and in the group of all who are (6.1).
     pub(crate) fn authenticated(mut self) -> Self {
-        if !self.is_in(AUTHENTICATED) && !self.is_in(UNAUTHENTICATED) {
+        if self.name != ANONYMOUS && !self.is_in(AUTHENTICATED) && !self.is_in(UNAUTHENTICATED) {
             self.groups.push(AUTHENTICATED.to_owned());
         }
         self

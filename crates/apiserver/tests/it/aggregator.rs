@@ -220,6 +220,10 @@ async fn live(client: &Client, other: &Other) {
         ("Impersonate-User", "jane"),
         ("Impersonate-Group", "devs"),
         ("Impersonate-Extra-why%2Fthis", "because"),
+        // Nobody believes these, and nobody is told of them (6.12).
+        ("X-Remote-User", "eve"),
+        ("X-Remote-Group", "system:masters"),
+        ("X-Remote-Extra-why%2Fthis", "I say so"),
     ];
     let (code, _) = ask(client, &jane, Method::GET, THINGS, None).await;
     assert_eq!(code, 403, "whether she may is decided here");

@@ -186,6 +186,35 @@ async fn a_cluster_is_made_of_what_was_asked_for() {
     }
 }
 
+/// Who is allowed to ask for others is believed (6.12).
+#[tokio::test]
+async fn a_front_proxy_asks_for_others() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = |name: &str| dir.path().join(name).to_str().expect("a plain path").to_owned();
+    let (kubeconfig, authority) = (file("config"), file("proxies.crt"));
+    let proxies = apiserver::credentials::Credentials::ephemeral().expect("an authority");
+    std::fs::write(&authority, proxies.authority_pem()).expect("written");
+    let believed = ["--requestheader-client-ca-file", &authority, "--requestheader-allowed-names", "x,proxy"];
+    let (_ferry, _) = Ferry::start(
+        &[&["--ephemeral", "--nodes", "0", "--kubeconfig", &kubeconfig], &believed[..]].concat(),
+    );
+    let ours = std::fs::read(&kubeconfig).expect("a kubeconfig");
+    let mut ours: Value = serde_json::from_slice(&ours).expect("JSON");
+    let theirs = proxies.kubeconfig_for("c", "", "proxy", "g").expect("a certificate");
+    ours["users"][0]["user"] = theirs["users"][0]["user"].clone();
+    std::fs::write(&kubeconfig, ours.to_string()).expect("written");
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let request = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+        .header("Content-Type", "application/json")
+        .header("X-Remote-User", "jane")
+        .body(review.to_string().into_bytes())
+        .expect("a request");
+    let client = client(Path::new(&kubeconfig)).await;
+    let told = client.request_text(request).await.expect("a review");
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(told["status"]["userInfo"]["username"], "jane", "{told}");
+}
+
 /// A cluster that keeps nothing leaves nothing: neither when it is told to stop, nor once the next one has started.
 #[tokio::test]
 async fn an_ephemeral_cluster_leaves_nothing() {

@@ -51,6 +51,11 @@ fn arguments_and_files() {
         ("check nowhere.yaml".to_owned(), "failed to read nowhere.yaml", "standard input"),
         ("cluster --ephemeral --image-file nowhere".to_owned(), "the images in nowhere", "--image-file FILE"),
         (format!("cluster --ephemeral --image-file {images}"), "failed to read the images", "NAME=PATH"),
+        (
+            format!("cluster --ephemeral --requestheader-client-ca-file {images}"),
+            "no certificate of an authority",
+            "--requestheader-client-ca-file FILE",
+        ),
         (format!("cluster --ephemeral --port {port}"), "Address already in use", "another --port"),
         (operator(&["--config", "nowhere"]), "failed to read nowhere", "--config names"),
         (operator(&["--config", &config]), "failed to use", "config.kueue.x-k8s.io"),

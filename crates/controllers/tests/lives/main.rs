@@ -213,13 +213,7 @@ impl Ours {
 
 async fn embedded() -> Cluster {
     let store = Store::open(Options::ephemeral()).expect("a store");
-    let setup = Setup {
-        settings: rules::job::Settings::default(),
-        plugins: Vec::new(),
-        converters: Vec::new(),
-        signer: None,
-        service_accounts: true,
-    };
+    let setup = Setup { service_accounts: true, ..Setup::default() };
     Cluster::open_with(store, setup).await.expect("a cluster")
 }
 

@@ -2,6 +2,7 @@
 
 mod authn;
 mod differential;
+mod front_proxy;
 mod rbac;
 mod reviews;
 mod tokens;
