@@ -1,4 +1,4 @@
-// Command apply-oracle applies, merges and patches as kube-apiserver does, and says what came out.
+// Command apply-oracle applies, merges, patches and reads YAML as kube-apiserver does, and says what came out.
 //
 // It takes one JSON object a line and answers each with one line. What a line asks is in its "op"; everything it may
 // need is in the line, so that questions can be asked in any order.
@@ -19,6 +19,7 @@ type question struct {
 	typedQuestion
 	fieldManagerQuestion
 	patchQuestion
+	yamlQuestion
 }
 
 type answer map[string]any
@@ -63,6 +64,8 @@ func respond(q question) (a answer) {
 		return mergePatchAnswer(q.patchQuestion)
 	case "strategic":
 		return strategicAnswer(q.patchQuestion)
+	case "yaml":
+		return yamlAnswer(q.yamlQuestion)
 	}
 	return answer{"error": "unknown op " + q.Op}
 }

@@ -1,6 +1,6 @@
 //! Request bodies: what forms are read, and how a body that cannot be read is refused (1.26, 2.24, 2.65).
 
-pub(crate) mod yaml;
+pub mod yaml;
 
 use http::{HeaderMap, header};
 use rules::field::Path;
@@ -56,8 +56,7 @@ pub fn read(resource: &Resource, headers: &HeaderMap, query: &Query, body: &[u8]
                 return Err(Refusal::bad_request(wire::unrecognized(&resource.kind, &why, body)));
             }
             wire::expect_readable(&resource.kind, &tree, body).map_err(Refusal::bad_request)?;
-            let text = serde_json::to_vec(&tree).expect("JSON prints");
-            let (object, unknown) = decoded(resource, of, &text, body)?;
+            let (object, unknown) = decoded(resource, of, yaml::print(&tree).as_bytes(), body)?;
             let is_strict = query.get("fieldValidation") == Some("Strict");
             if is_strict && !unknown.is_empty() && !repeated.is_empty() {
                 let yaml = format!("yaml: unmarshal errors:\n  {}", repeated.join("\n  "));

@@ -239,7 +239,7 @@ fn write_number(out: &mut String, number: &Number) {
 }
 
 /// The shortest decimal of a float, with an exponent when its decimal exponent is outside of `plain`.
-fn write_float(out: &mut String, float: f64, plain: std::ops::Range<i32>) {
+pub(crate) fn write_float(out: &mut String, float: f64, plain: std::ops::Range<i32>) {
     let scientific = format!("{float:e}");
     let (digits, exponent) = scientific.split_once('e').expect("scientific notation has an exponent");
     let exponent: i32 = exponent.parse().expect("an exponent is a number");

@@ -1,324 +1,339 @@
 //! YAML as Go's reader of Kubernetes manifests reads it: YAML 1.1, in which `yes`, `on` and `y` are switches, also as keys.
+//!
+//! - `text`: the characters of a body; `scanner`: its tokens; `parser`: the nodes of its first document;
+//! - `resolve`: what a scalar is.
+//!
+//! Here nodes become values, with aliases and merged maps put in, and values become JSON.
 
-use std::fmt;
+mod parser;
+mod resolve;
+mod scanner;
+mod text;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Number, Value};
-use serde_saphyr::{Error, Spanned};
 use types::go;
 
+use parser::{Content, Document, Id};
+use resolve::{Scalar, TAGS};
+
+use crate::apply::go::write_float;
+
+/// How deep values may lie in each other.
+const MAX_DEPTH: usize = 250;
+
+/// Values are counted, and those that come of aliases may be no more than this share of them: all but a hundredth where there
+/// are few, a tenth where there are many.
+const FEW: usize = 400_000;
+const MANY: usize = 4_000_000;
+
+/// Why a text cannot be read.
+#[derive(Debug)]
+struct Failure(String);
+
+impl Failure {
+    fn new(problem: impl Into<String>) -> Self {
+        Failure::at(0, problem)
+    }
+
+    /// In a line, which is not told if it is 0.
+    fn at(line: usize, problem: impl Into<String>) -> Self {
+        let problem = problem.into();
+        Failure(match line {
+            0 => format!("yaml: {problem}"),
+            line => format!("yaml: line {line}: {problem}"),
+        })
+    }
+}
+
 /// Reads the first document. Keys that are no texts become texts.
-pub(crate) fn read(bytes: &[u8]) -> Result<Value, String> {
+pub fn read(bytes: &[u8]) -> Result<Value, String> {
     read_all(bytes).map(|(value, _)| value)
 }
 
 /// Reads the first document, and tells which keys stand more than once in it: the last one counts.
-pub(crate) fn read_all(bytes: &[u8]) -> Result<(Value, Vec<String>), String> {
-    let options = serde_saphyr::options! {
-        legacy_octal_numbers: true,
-        with_snippet: false,
-        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
-    };
-    if let Some(why) = unreadable(bytes) {
-        return Err(format!("yaml: {why}"));
-    }
-    let first = first_document(bytes);
-    let read: Result<Node, Error> = serde_saphyr::from_slice_with_options(first, options);
-    match read {
-        Ok(Node { value, repeated }) => Ok((value, repeated)),
-        Err(error) => Err(in_go_words(&error, first)),
-    }
+pub fn read_all(bytes: &[u8]) -> Result<(Value, Vec<String>), String> {
+    let document = parser::parse(bytes).map_err(|Failure(why)| why)?;
+    let Some(document) = document else { return Ok((Value::Null, Vec::new())) };
+    let mut composer = Composer::new(&document);
+    let tree = composer.tree(document.root).map_err(|Failure(why)| why)?;
+    Ok((json(tree)?, composer.repeated))
 }
 
-/// What Go's reader does not even begin with.
-fn unreadable(bytes: &[u8]) -> Option<&'static str> {
-    let is_control = |byte: &u8| matches!(byte, 0..=8 | 11 | 12 | 14..=31 | 127);
-    if bytes.iter().any(is_control) {
-        return Some("control characters are not allowed");
-    }
-    let first = bytes.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty())?;
-    if first.strip_prefix(b"%YAML ").is_some_and(|version| !matches!(version.trim_ascii(), b"1.1" | b"1.2")) {
-        return Some("found incompatible YAML document");
-    }
-    let is_flow = first.trim_ascii().starts_with(b"{") || first.trim_ascii().starts_with(b"[");
-    (first.starts_with(b"\t") && !is_flow).then_some(NO_TOKEN)
+/// The JSON that Go makes of what was read.
+pub fn print(value: &Value) -> String {
+    let mut text = String::new();
+    write(&mut text, value);
+    text
 }
 
-/// Where a document ends that is a list or a map in brackets: nobody reads on.
-fn flow_end(bytes: &[u8]) -> Option<usize> {
-    let start = bytes.iter().position(|byte| !byte.is_ascii_whitespace())?;
-    if !matches!(bytes[start], b'{' | b'[') {
-        return None;
-    }
-    let (mut depth, mut quote, mut skips) = (0usize, None, false);
-    for (i, byte) in bytes.iter().enumerate().skip(start) {
-        match (quote, byte) {
-            _ if skips => skips = false,
-            (Some(b'"'), b'\\') => skips = true,
-            (Some(open), byte) if open == *byte => quote = None,
-            (None, b'"' | b'\'') => quote = Some(*byte),
-            // A comment ends with its line.
-            (None, b'#') if bytes[i - 1].is_ascii_whitespace() => quote = Some(b'\n'),
-            (None, b'{' | b'[') => depth += 1,
-            (None, b'}' | b']') => {
-                depth -= 1;
-                if depth == 0 {
-                    return Some(i + 1);
-                }
+fn write(out: &mut String, value: &Value) {
+    match value {
+        Value::Array(items) => {
+            for (i, item) in items.iter().enumerate() {
+                out.push(if i == 0 { '[' } else { ',' });
+                write(out, item);
             }
-            _ => {}
+            out.push_str(if items.is_empty() { "[]" } else { "]" });
         }
+        Value::Object(members) => {
+            for (i, (key, member)) in members.iter().enumerate() {
+                out.push(if i == 0 { '{' } else { ',' });
+                go::write_json_string(out, key);
+                out.push(':');
+                write(out, member);
+            }
+            out.push_str(if members.is_empty() { "{}" } else { "}" });
+        }
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            Some(float) => {
+                let mut text = String::new();
+                write_float(&mut text, float, -6..21);
+                out.push_str(&text.replace("e-0", "e-"));
+            }
+            None => out.push_str(&number.to_string()),
+        },
+        other => out.push_str(&go::json(other)),
     }
-    None
 }
 
-/// Up to the line that begins the second document.
-fn first_document(bytes: &[u8]) -> &[u8] {
-    if let Some(end) = flow_end(bytes) {
-        return &bytes[..end];
-    }
-    let mut end = 0;
-    let mut has_content = false;
-    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-        let begins = line
-            .strip_prefix(b"---")
-            .is_some_and(|rest| rest.trim_ascii_start().len() < rest.len() || rest.is_empty());
-        if begins && has_content {
-            return &bytes[..end];
-        }
-        let text = line.trim_ascii();
-        has_content |= !text.is_empty() && !text.starts_with(b"#") && !text.starts_with(b"%");
-        end += line.len();
-    }
-    bytes
+/// A value with keys of all types.
+enum Tree {
+    Scalar(Scalar),
+    List(Vec<Tree>),
+    Map(Members),
 }
 
-const NO_TOKEN: &str = "found character that cannot start any token";
+#[derive(Default)]
+struct Members {
+    all: Vec<(Scalar, Tree)>,
+    /// Where each is, by its key and what that is.
+    places: HashMap<String, usize>,
+}
 
-/// What Go's reader says: the problem, after its line.
-fn in_go_words(error: &Error, sent: &[u8]) -> String {
-    let is_open = sent.trim_ascii_end().ends_with(b"[")
-        || sent.trim_ascii_end().ends_with(b"{")
-        || sent.trim_ascii_end().ends_with(b",");
-    let text = error.to_string();
-    let (text, place) = text.rsplit_once(" at line ").unwrap_or((&text, ""));
-    // The parser tells what it was doing, too.
-    let problem = text.rsplit(", ").next().filter(|part| part.len() > 3).unwrap_or(text);
-    let line: u64 = place.split(',').next().and_then(|number| number.parse().ok()).unwrap_or(0);
-    if let Some(at) = text.find("unsupported map key") {
-        return text[at..].to_owned();
+struct Composer<'a> {
+    document: &'a Document,
+    repeated: Vec<String>,
+    /// How many values were made, how many of them out of aliases, and within how many aliases this one is.
+    made: usize,
+    copied: usize,
+    aliases: usize,
+    /// The aliases that this value is in.
+    open: HashSet<Id>,
+    depth: usize,
+}
+
+impl<'a> Composer<'a> {
+    fn new(document: &'a Document) -> Self {
+        let (repeated, open) = (Vec::new(), HashSet::new());
+        Composer { document, repeated, made: 1, copied: 0, aliases: 0, open, depth: 0 }
     }
-    if let Some(at) = text.find("invalid map key") {
-        return format!("yaml: {}", &text[at..]);
+
+    fn content(&self, id: Id) -> &'a Content {
+        &self.document.nodes[id].content
     }
-    if text.contains("unknown anchor") {
-        let found = lines_of(sent, line);
-        let alias = found.split('*').nth(1).unwrap_or("");
-        let name: String =
-            alias.chars().take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '-')).collect();
-        return format!("yaml: unknown anchor '{name}' referenced");
+
+    /// Counts a value.
+    fn count(&mut self) -> Result<(), Failure> {
+        self.made += 1;
+        self.copied += usize::from(self.aliases > 0);
+        if self.copied > 100 && self.made > 1000 && ratio(self.copied, self.made) > allowed_ratio(self.made) {
+            return Err(Failure::new("document contains excessive aliasing"));
+        }
+        Ok(())
     }
-    let said = match problem {
-        _ if text.contains("is not valid UTF-8") => "invalid leading UTF-8 octet",
-        _ if text.contains("hexadecimal number") => "did not find expected hexdecimal number",
-        _ if text.contains("Unicode character escape") || text.contains("surrogate") => {
-            "found invalid Unicode character escape code"
+
+    /// Does something one level deeper.
+    fn deeper<T>(&mut self, go: impl FnOnce(&mut Self) -> Result<T, Failure>) -> Result<T, Failure> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(Failure::new(format!("exceeded max depth of {MAX_DEPTH}")));
         }
-        _ if text.contains("trailing content after") && sent.trim_ascii_start().starts_with(b"{") => {
-            "did not find expected ',' or '}'"
+        let done = go(self);
+        self.depth -= 1;
+        done
+    }
+
+    /// Does something with what an alias stands for.
+    fn aliased<T>(
+        &mut self,
+        alias: Id,
+        name: &str,
+        go: impl FnOnce(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        if !self.open.insert(alias) {
+            return Err(Failure::new(format!("anchor '{name}' value contains itself")));
         }
-        _ if text.contains("unclosed quote") => "found unexpected end of stream",
-        _ if text.contains("misplaced bracket") || text.contains("EOF while parsing an implicit flow") => {
-            "did not find expected node content"
+        self.aliases += 1;
+        let done = self.deeper(go);
+        self.aliases -= 1;
+        self.open.remove(&alias);
+        done
+    }
+
+    fn tree(&mut self, id: Id) -> Result<Tree, Failure> {
+        self.count()?;
+        match self.content(id) {
+            Content::Alias(name, target) => self.aliased(id, name, |this| this.tree(*target)),
+            Content::Scalar { tag, text, is_implicit } => {
+                let is_text = tag.is_empty() && !is_implicit;
+                Ok(Tree::Scalar(if is_text {
+                    Scalar::Text(text.clone())
+                } else {
+                    resolve::resolve(tag, text)?
+                }))
+            }
+            Content::List(items) => {
+                let items = self.deeper(|this| items.iter().map(|item| this.tree(*item)).collect())?;
+                Ok(Tree::List(items))
+            }
+            Content::Map(members) => {
+                let mut map = Members::default();
+                self.deeper(|this| this.fill(members, &mut map))?;
+                Ok(Tree::Map(map))
+            }
         }
-        _ if text.contains("mismatched bracket '['") => "did not find expected ',' or ']'",
-        _ if text.contains("mismatched bracket '{'") => "did not find expected ',' or '}'",
-        _ if text.contains("unexpected character") || text.contains("tabs disallowed") => NO_TOKEN,
-        _ if text.contains("escape") => "found unknown escape character",
-        _ if text.contains("multiline quoted scalar") || text.contains("quoted scalar") => {
-            "found unexpected end of stream"
+    }
+
+    fn fill(&mut self, members: &[(Id, Id)], map: &mut Members) -> Result<(), Failure> {
+        for (key, value) in members {
+            if is_merge(self.content(*key)) {
+                self.merge(*value, map)?;
+                continue;
+            }
+            let key = match self.tree(*key)? {
+                Tree::Scalar(key) => key,
+                other => return Err(Failure::new(format!("invalid map key: {}", shown(&other)))),
+            };
+            let tree = self.tree(*value)?;
+            let name = format!("{key:?}");
+            if let Some(place) = map.places.get(&name) {
+                let (line, name) = (self.document.nodes[*value].line + 1, resolve::shown(&key));
+                self.repeated.push(format!("line {line}: key {name} already set in map"));
+                map.all[*place].1 = tree;
+            } else {
+                map.places.insert(name, map.all.len());
+                map.all.push((key, tree));
+            }
         }
-        _ if text.contains("illegal placement of ':'") && flow_is_open(sent, line) == Some('[') => {
-            "did not find expected ',' or ']'"
+        Ok(())
+    }
+
+    /// Puts the members of a map, or of several, into another one.
+    fn merge(&mut self, id: Id, map: &mut Members) -> Result<(), Failure> {
+        match self.content(id) {
+            // The first one counts.
+            Content::List(items) => items.iter().rev().try_for_each(|item| self.merge_one(*item, map)),
+            _ => self.merge_one(id, map),
         }
-        _ if text.contains("illegal placement of ':'") && flow_is_open(sent, line) == Some('{') => {
-            "did not find expected ',' or '}'"
+    }
+
+    fn merge_one(&mut self, id: Id, map: &mut Members) -> Result<(), Failure> {
+        let want = || Failure::new("map merge requires map or sequence of maps as the value");
+        match self.content(id) {
+            Content::Map(members) => {
+                self.count()?;
+                self.deeper(|this| this.fill(members, map))
+            }
+            Content::Alias(name, target) => {
+                let Content::Map(members) = self.content(*target) else { return Err(want()) };
+                self.count()?;
+                self.aliased(id, name, |this| {
+                    this.count()?;
+                    this.fill(members, map)
+                })
+            }
+            _ => Err(want()),
         }
-        _ if is_open && (text.contains("',' or ") || text.contains("unclosed bracket")) => {
-            "did not find expected node content"
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share of some millions")]
+fn ratio(part: usize, whole: usize) -> f64 {
+    part as f64 / whole as f64
+}
+
+fn allowed_ratio(made: usize) -> f64 {
+    match made {
+        ..=FEW => 0.99,
+        MANY.. => 0.10,
+        _ => 0.99 - 0.89 * ratio(made - FEW, MANY - FEW),
+    }
+}
+
+/// Whether a key says that its value is to be merged.
+fn is_merge(key: &Content) -> bool {
+    let Content::Scalar { tag, text, is_implicit } = key else { return false };
+    text == "<<" && (*is_implicit || tag.strip_prefix(TAGS) == Some("merge"))
+}
+
+/// A value as JSON.
+fn json(tree: Tree) -> Result<Value, String> {
+    Ok(match tree {
+        Tree::Scalar(Scalar::Null) => Value::Null,
+        Tree::Scalar(Scalar::Bool(value)) => value.into(),
+        Tree::Scalar(Scalar::Int(value)) => value.into(),
+        Tree::Scalar(Scalar::Uint(value)) => value.into(),
+        Tree::Scalar(Scalar::Float(value)) => float(value)?,
+        Tree::Scalar(Scalar::Text(text)) => text.into(),
+        Tree::List(items) => Value::Array(items.into_iter().map(json).collect::<Result<_, _>>()?),
+        Tree::Map(members) => {
+            let mut map = Map::new();
+            for (key, member) in members.all {
+                map.insert(key_text(&key, &member)?, json(member)?);
+            }
+            Value::Object(map)
         }
-        _ if text.contains("',' or ']'") || text.contains("unclosed bracket '['") => {
-            "did not find expected ',' or ']'"
-        }
-        _ if text.contains("',' or '}'") || text.contains("unclosed bracket '{'") => {
-            "did not find expected ',' or '}'"
-        }
-        other => other,
+    })
+}
+
+/// JSON has no infinities, and a whole number is an integer in it if that can hold it.
+fn float(value: f64) -> Result<Value, String> {
+    const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+    #[expect(clippy::cast_possible_truncation, reason = "checked to be whole and small")]
+    if value.fract() == 0.0 && value.abs() < TWO_TO_63 {
+        return Ok((value as i64).into());
+    }
+    let unsupported = || format!("json: unsupported value: {}", resolve::shown(&Scalar::Float(value)));
+    Number::from_f64(value).map(Value::Number).ok_or_else(unsupported)
+}
+
+fn key_text(key: &Scalar, member: &Tree) -> Result<String, String> {
+    let unsupported = |of: &str| {
+        let (key, value) = (resolve::shown(key), shown(member));
+        Err(format!("unsupported map key of type: {of}, key: {key}, value: {value}"))
     };
-    // Lines are counted from 0, the scanner adds one to those that are not 0, and 0 is not told.
-    let is_scanner = said == NO_TOKEN
-        || said.starts_with("found ")
-        || said.contains("hexdecimal")
-        || said.contains("octet");
-    let is_in_flow = said.starts_with("did not find expected ',' or") || said.ends_with("node content");
-    let line = match line {
-        // An end that comes too early is after the line.
-        1 if is_scanner || is_in_flow && flow_is_open(sent, u64::MAX).is_none() => 0,
-        line if is_scanner || is_in_flow && !text.contains("illegal placement") => line,
-        line => line.saturating_sub(1),
-    };
-    match line {
-        0 => format!("yaml: {said}"),
-        line => format!("yaml: line {line}: {said}"),
+    match key {
+        Scalar::Text(text) => Ok(text.clone()),
+        Scalar::Bool(value) => Ok(value.to_string()),
+        Scalar::Int(value) => Ok(value.to_string()),
+        Scalar::Float(value) => Ok(resolve::float_key(*value)),
+        Scalar::Uint(_) => unsupported("uint64"),
+        Scalar::Null => unsupported("%!s(<nil>)"),
     }
-}
-
-/// A line (from 1) of what was sent.
-fn lines_of(sent: &[u8], line: u64) -> String {
-    let at = usize::try_from(line).unwrap_or(0).saturating_sub(1);
-    let found = sent.split(|byte| *byte == b'\n').nth(at).unwrap_or_default();
-    String::from_utf8_lossy(found).into_owned()
-}
-
-/// The bracket that was opened last before a line (from 1) and is not closed yet.
-fn flow_is_open(sent: &[u8], line: u64) -> Option<char> {
-    let lines = sent.split(|byte| *byte == b'\n').take(usize::try_from(line).unwrap_or(0).saturating_sub(1));
-    let mut open = Vec::new();
-    for byte in lines.flatten() {
-        match byte {
-            b'[' | b'{' => open.push(char::from(*byte)),
-            b']' | b'}' => drop(open.pop()),
-            _ => {}
-        }
-    }
-    open.pop()
 }
 
 /// A value as Go shows it with its types.
-fn go_value(value: &Value) -> String {
-    match value {
-        Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(go_value).collect();
+fn shown(tree: &Tree) -> String {
+    const NIL: &str = "interface {}(nil)";
+    let within = |tree: &Tree| match tree {
+        Tree::Scalar(Scalar::Null) => NIL.to_owned(),
+        other => shown(other),
+    };
+    let key = |key: &Scalar| if *key == Scalar::Null { NIL.to_owned() } else { resolve::shown(key) };
+    match tree {
+        Tree::Scalar(scalar) => resolve::shown(scalar),
+        Tree::List(items) => {
+            let items: Vec<String> = items.iter().map(within).collect();
             format!("[]interface {{}}{{{}}}", items.join(", "))
         }
-        Value::Object(members) => {
-            let each = |(key, value): (&String, &Value)| format!("{}:{}", go::quote(key), go_value(value));
-            let members: Vec<String> = members.iter().map(each).collect();
+        Tree::Map(members) => {
+            let each = |(name, member): &(Scalar, Tree)| format!("{}:{}", key(name), within(member));
+            let mut members: Vec<String> = members.all.iter().map(each).collect();
+            members.sort_unstable();
             format!("map[interface {{}}]interface {{}}{{{}}}", members.join(", "))
         }
-        Value::String(text) => go::quote(text),
-        Value::Null => "interface {}(nil)".to_owned(),
-        other => other.to_string(),
-    }
-}
-
-/// A value, and the keys that stand more than once in it.
-#[derive(Default)]
-struct Node {
-    value: Value,
-    repeated: Vec<String>,
-}
-
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Reader)
-    }
-}
-
-impl From<Value> for Node {
-    fn from(value: Value) -> Self {
-        Node { value, repeated: Vec::new() }
-    }
-}
-
-struct Reader;
-
-impl<'de> Visitor<'de> for Reader {
-    type Value = Node;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a YAML value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Node, E> {
-        Ok(Node::default())
-    }
-
-    fn visit_none<E>(self) -> Result<Node, E> {
-        Ok(Node::default())
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
-        deserializer.deserialize_any(Reader)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
-        Ok(Value::Bool(value).into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
-        Ok(Value::from(value).into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
-        Ok(Value::from(value).into())
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Node, E> {
-        // JSON has no whole numbers that are not integers, and no infinities.
-        #[expect(clippy::cast_possible_truncation, reason = "checked to be whole and small")]
-        if value.fract() == 0.0 && value.abs() < 1e15 {
-            return Ok(Value::from(value as i64).into());
-        }
-        let number = Number::from_f64(value).map(|number| Value::Number(number).into());
-        number.ok_or_else(|| E::custom(format!("json: unsupported value: {value}")))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Node, E> {
-        Ok(Value::from(text).into())
-    }
-
-    fn visit_string<E>(self, text: String) -> Result<Node, E> {
-        Ok(Value::from(text).into())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
-        let (mut list, mut repeated) = (Vec::new(), Vec::new());
-        while let Some(mut item) = items.next_element::<Node>()? {
-            repeated.append(&mut item.repeated);
-            list.push(item.value);
-        }
-        Ok(Node { value: Value::Array(list), repeated })
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Node, A::Error> {
-        let (mut map, mut repeated) = (Map::new(), Vec::new());
-        while let Some(Spanned { value: key, referenced, .. }) = members.next_key::<Spanned<Node>>()? {
-            let mut member = members.next_value::<Node>()?;
-            repeated.append(&mut member.repeated);
-            let key = match key.value {
-                Value::String(text) => text,
-                Value::Null => {
-                    let value = match &member.value {
-                        Value::String(text) => go::quote(text),
-                        other => other.to_string(),
-                    };
-                    let why = format!("unsupported map key of type: %!s(<nil>), key: <nil>, value: {value}");
-                    return Err(serde::de::Error::custom(why));
-                }
-                Value::Array(_) | Value::Object(_) => {
-                    let key = go_value(&key.value);
-                    return Err(serde::de::Error::custom(format!("invalid map key: {key}")));
-                }
-                other => other.to_string(),
-            };
-            if map.contains_key(&key) {
-                let (line, key) = (referenced.line(), go::quote(&key));
-                repeated.push(format!("line {line}: key {key} already set in map"));
-            }
-            map.insert(key, member.value);
-        }
-        Ok(Node { value: Value::Object(map), repeated })
     }
 }
 
@@ -340,7 +355,37 @@ mod tests {
             ("{a: '}', b: \"\\\"}\"}rest", json!({"a": "}", "b": "\"}"})),
             ("{a: 1, # }\n b: 2}", json!({"a": 1, "b": 2})),
             ("a: |\n  two\n  lines\n", json!({"a": "two\nlines\n"})),
+            ("a: >-\n  two\n  lines\n\n  more\n", json!({"a": "two lines\nmore"})),
             ("p: &a {k: v}\nq: {<<: *a, l: w}", json!({"p": {"k": "v"}, "q": {"k": "v", "l": "w"}})),
+            ("q: {<<: [{k: 1}, {k: 2, l: 3}]}", json!({"q": {"k": 1, "l": 3}})),
+            ("a: 1\n---\nb: 2", json!({"a": 1})),
+            ("%YAML 1.1\n%TAG !e! tag:yaml.org,2002:\n--- !e!str 1", json!("1")),
+            ("[]: x", json!([])),
+        ] {
+            assert_eq!(read(text.as_bytes()), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn rule_8_25_numbers_and_tags() {
+        for (text, expected) in [
+            ("[0x1F, 0o17, 017, 0b11, -0b11, 0b+11, 08]", json!([31, 15, 15, 3, -3, 3, 8])),
+            ("[1_000, 1__0, +1, -0, -0.0, .5, 5., 1e3, 1E+2]", json!([1000, 10, 1, 0, 0, 0.5, 5, 1000, 100])),
+            ("[9223372036854775808, 1e400, 1e-400]", json!([9_223_372_036_854_775_808_u64, "1e400", 0])),
+            ("[123456789012345678901234567890]", json!([123_456_789_012_345_678_901_234_567_890_f64])),
+            ("[12:30:45, 1.2.3, 0x, 0xg, 1e, .e1]", json!(["12:30:45", "1.2.3", "0x", "0xg", "1e", ".e1"])),
+            (
+                "{1.5: a, 1e6: b, 0x10: c, .inf: d, yes: e}",
+                json!({"1.5": "a", "1e+06": "b", "16": "c", ".inf": "d", "true": "e"}),
+            ),
+            (
+                "[!!str 1, !!int '1', !!float 1, !!bool 'no', !!null '', ! 1, !own 1, !!map {}]",
+                json!(["1", 1, 1, false, null, "1", "1", {}]),
+            ),
+            (
+                "[!!binary aGk=, !!timestamp 2001-1-2, !!timestamp '2001-01-02t3:4:5.6+01:00']",
+                json!(["hi", "2001-1-2", "2001-01-02t3:4:5.6+01:00"]),
+            ),
         ] {
             assert_eq!(read(text.as_bytes()), Ok(expected), "{text}");
         }
@@ -356,8 +401,51 @@ mod tests {
             ("]", "yaml: did not find expected node content"),
             ("{\"a\": [1}}", "yaml: did not find expected ',' or ']'"),
             ("{\"a\": \"\\ud800\"}", "yaml: found invalid Unicode character escape code"),
+            ("a: 1\n b: 2", "yaml: line 2: mapping values are not allowed in this context"),
+            ("a:\n\t- b", "yaml: line 2: found character that cannot start any token"),
+            ("a: *b", "yaml: unknown anchor 'b' referenced"),
+            ("&a [*a]", "yaml: anchor 'a' value contains itself"),
+            ("<<: 1", "yaml: map merge requires map or sequence of maps as the value"),
+            ("!!int x", "yaml: cannot decode !!str `x` as a !!int"),
+            ("!!timestamp 2001-02-30", "yaml: cannot decode !!str `2001-02-30` as a !!timestamp"),
+            ("!!binary '!'", "yaml: !!binary value contains invalid base64 data"),
+            ("!e!x 1", "yaml: found undefined tag handle"),
+            ("%YAML 1.2\n---\n1", "yaml: found incompatible YAML document"),
+            ("{[1]: {~: 2}}", "yaml: invalid map key: []interface {}{1}"),
+            (
+                "~: [~]",
+                "unsupported map key of type: %!s(<nil>), key: <nil>, value: []interface {}{interface {}(nil)}",
+            ),
+            ("[.nan]", "json: unsupported value: NaN"),
+            ("a: \u{1}", "yaml: control characters are not allowed"),
         ] {
             assert_eq!(read(text.as_bytes()), Err(expected.to_owned()), "{text}");
         }
+        assert_eq!(read(b"\xff"), Err("yaml: invalid leading UTF-8 octet".to_owned()));
+    }
+
+    #[test]
+    fn keys_that_are_repeated_are_told_by_the_lines_of_their_values() {
+        let text = "a: 1\na:\n  2\nb: &b {x: 1}\nc: {x: 2, <<: *b, 1: 3, 1.0: 4}\n";
+        let (_, repeated) = read_all(text.as_bytes()).expect("YAML");
+        assert_eq!(
+            repeated,
+            ["line 3: key \"a\" already set in map", "line 4: key \"x\" already set in map"]
+        );
+    }
+
+    #[test]
+    fn what_would_not_end_is_refused() {
+        let line = |i: usize| format!("a{i}: &a{i} [{}]", vec![format!("*a{}", i - 1); 10].join(", "));
+        let bomb: Vec<String> = std::iter::once("a0: &a0 x".to_owned()).chain((1..9).map(line)).collect();
+        assert_eq!(
+            read(bomb.join("\n").as_bytes()),
+            Err("yaml: document contains excessive aliasing".to_owned())
+        );
+        for deep in ["[", "{a: ", "- ", "? "] {
+            assert!(read(deep.repeat(20_000).as_bytes()).is_err(), "{deep}");
+        }
+        let nested: Vec<String> = (0..1_000).map(|i| format!("{}a:", " ".repeat(i))).collect();
+        assert!(read(nested.join("\n").as_bytes()).is_err());
     }
 }

@@ -124,7 +124,7 @@ impl Custom {
         let said = |field: &str| object.get(field).unwrap_or(&Value::Null);
         wire::expect_readable(kind, object, sent).map_err(Refusal::bad_request)?;
         if said("kind").as_str().unwrap_or("").is_empty() {
-            let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(sent).trim_end());
+            let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(sent));
             return Err(Refusal::bad_request(wire::unrecognized(kind, &why, sent).replace(PARSE_ERROR, "")));
         }
         let (given, expected) = (said("apiVersion").as_str().unwrap_or(""), version.api_version());

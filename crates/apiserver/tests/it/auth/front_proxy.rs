@@ -54,6 +54,9 @@ impl Authority {
     }
 }
 
+/// What is looked at, with which kubeconfig and which headers.
+type Question<'a> = (&'static str, Value, &'a [(&'a str, &'a str)]);
+
 /// A server, and those who ask it.
 struct Asked<'a> {
     /// Of its administrator, who has a token.
@@ -97,7 +100,7 @@ impl Asked<'_> {
         let unknown = [("X-Remote-User", "jane"), ("X-Remote-Group", "system:unauthenticated")];
         let other =
             [("X-Remote-User", "jane"), ("X-Remote-Group", "system:masters"), ("Impersonate-User", "joe")];
-        let asked: Vec<(&'static str, Value, &[(&str, &str)])> = vec![
+        let asked: Vec<Question<'_>> = vec![
             ("a proxy is believed", self.as_user(proxy.clone()), &all),
             ("it may ask for anybody", self.as_user(proxy.clone()), &masters),
             ("who may ask as others", self.as_user(proxy.clone()), &other),

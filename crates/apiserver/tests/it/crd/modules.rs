@@ -60,5 +60,7 @@ fn read(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).expect("a readable file");
     let documents =
         text.split("\n---\n").filter(|document| document.contains("kind: CustomResourceDefinition"));
-    documents.map(|document| serde_saphyr::from_str(document).expect("a definition is YAML")).collect()
+    documents
+        .map(|document| apiserver::body::yaml::read(document.as_bytes()).expect("a definition is YAML"))
+        .collect()
 }
