@@ -6,6 +6,7 @@ use schema::pack::Shape;
 use serde_json::Value;
 
 use crate::answer::Answer;
+use crate::apply::go::plain;
 use crate::body::{self, Read};
 use crate::cluster::Context;
 use crate::crd::decode;
@@ -266,7 +267,7 @@ impl Sent {
         match self.kind {
             Kind::Operations(_) => text::print(of(), old, document, &Reached::by_operations(&self.patch)),
             Kind::Merge => text::print(of(), old, document, &Reached::by_merge(&self.patch)),
-            Kind::Strategic => go_map(&self.patch),
+            Kind::Strategic => plain(&self.patch),
         }
     }
 }
@@ -278,7 +279,7 @@ fn expect_convertible(
     shown: impl Fn() -> String,
 ) -> Result<(), Refusal> {
     let Err(refused) = schema::decode_value(resource.of_type(), document) else { return Ok(()) };
-    let Some(why) = converting(resource, &refused) else { return Ok(()) };
+    let Some(why) = converting(resource, document, &refused) else { return Ok(()) };
     let error = rules::field::Path::new("patch").invalid(shown().as_str(), why);
     Err(Refusal::invalid(About { group: "", resource: "", name: "" }, &vec![error]))
 }
@@ -329,7 +330,7 @@ fn whole(number: &serde_json::Number) -> Option<i64> {
 }
 
 /// Why a tree does not become an object, where that is told in other words than of a body.
-fn converting(resource: &Resource, refused: &schema::DecodeError) -> Option<String> {
+fn converting(resource: &Resource, document: &Value, refused: &schema::DecodeError) -> Option<String> {
     const SCALARS: [&str; 5] = ["string", "bool", "int32", "int64", "float64"];
     Some(match refused {
         schema::DecodeError::Mismatch(mismatch) => {
@@ -346,8 +347,7 @@ fn converting(resource: &Resource, refused: &schema::DecodeError) -> Option<Stri
                 _ => {}
             }
             let (found, expected) = (mismatch.found(), mismatch.expected());
-            let is_integer =
-                found.strip_prefix("number").is_some_and(|digits| !digits.contains(['.', 'e', 'E']));
+            let is_integer = number_at(document, mismatch.field()).is_some_and(serde_json::Number::is_i64);
             let found = match found.split(' ').next().unwrap_or("") {
                 "object" => "map",
                 "array" => "slice",
@@ -376,6 +376,20 @@ fn converting(resource: &Resource, refused: &schema::DecodeError) -> Option<Stri
         }
         _ => return None,
     })
+}
+
+/// The first number at a path of field names, whatever lists and maps are on the way.
+fn number_at<'a>(value: &'a Value, path: &str) -> Option<&'a serde_json::Number> {
+    let (name, rest) = path.split_once('.').unwrap_or((path, ""));
+    match value {
+        Value::Number(number) => path.is_empty().then_some(number),
+        Value::Array(items) => items.iter().find_map(|item| number_at(item, path)),
+        Value::Object(members) => match members.get(name) {
+            Some(member) => number_at(member, rest),
+            None => members.values().find_map(|member| number_at(member, path)),
+        },
+        _ => None,
+    }
 }
 
 /// The type of a field, which may stand in an inlined struct.
@@ -431,20 +445,6 @@ fn other_than_map(value: &Value) -> Option<String> {
         Value::Object(_) | Value::Null => return None,
     };
     Some(format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"))
-}
-
-/// A value as Go prints a map of anything.
-fn go_map(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Array(list) => format!("[{}]", list.iter().map(go_map).collect::<Vec<_>>().join(" ")),
-        Value::Object(map) => {
-            let pairs = map.iter().map(|(key, value)| format!("{key}:{}", go_map(value)));
-            format!("map[{}]", pairs.collect::<Vec<_>>().join(" "))
-        }
-        other => other.to_string(),
-    }
 }
 
 /// The configuration that is applied, and what is told of keys that stand twice in it: YAML, or JSON under YAML's name.
@@ -538,7 +538,7 @@ fn reread_applied(context: &Context<'_>, applied: Value, sent: impl Fn() -> Stri
 /// What is applied becomes an object before it is read; times, amounts or bytes that are none are found then.
 fn expect_object(context: &Context<'_>, applied: &Value) -> Result<(), Refusal> {
     let Err(refused) = schema::decode_value(context.resource.of_type(), applied) else { return Ok(()) };
-    let why = converting(context.resource, &refused).unwrap_or_else(|| refused.to_string());
+    let why = converting(context.resource, applied, &refused).unwrap_or_else(|| refused.to_string());
     let (group, version) = (&context.resource.group, &context.resource.version);
     let kind = format!("{group}/{version}, Kind={}", context.resource.kind);
     let name = context.name();
