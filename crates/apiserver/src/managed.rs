@@ -43,7 +43,7 @@ pub(crate) fn followed(
     mut body: Value,
     status: bool,
 ) -> Followed {
-    let given = body["metadata"].as_object_mut().and_then(|meta| meta.remove("managedFields"));
+    let given = taken(&mut body);
     let mut canonical = context.canonical(&body, live);
     // An empty list of managers is a wish to have none (2.47); canonical JSON has no empty lists.
     if let Some(given) = given {
@@ -57,12 +57,15 @@ pub(crate) fn followed(
     if let Err(error) = followed {
         tracing::debug!(%error, "fields of a write are managed by nobody");
     }
-    if let Some(managers) =
-        canonical["metadata"].as_object_mut().and_then(|meta| meta.remove("managedFields"))
-    {
+    if let Some(managers) = taken(&mut canonical) {
         body["metadata"]["managedFields"] = managers;
     }
     Followed { body, canonical }
+}
+
+/// The managers of an object, which has none then.
+fn taken(object: &mut Value) -> Option<Value> {
+    object.get_mut("metadata")?.as_object_mut()?.remove("managedFields")
 }
 
 /// What a configuration makes of `live`, or of nothing.

@@ -10,7 +10,7 @@ use crate::registry::Resource;
 
 /// The metadata of an object, typed.
 pub fn meta(object: &Value) -> ObjectMeta {
-    wire::typed(object.get("metadata").unwrap_or(&Value::Object(Map::new())))
+    object.get("metadata").filter(|meta| !meta.is_null()).map(wire::typed).unwrap_or_default()
 }
 
 /// Puts typed metadata into an object.

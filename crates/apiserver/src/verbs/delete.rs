@@ -5,7 +5,8 @@ use std::sync::Arc;
 use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use store::{Object, Write};
+use store::error::Commit;
+use store::{Committed, Key, Object, Store, Write};
 
 use crate::answer::{self, Answer};
 use crate::body::DeleteOptions;
@@ -108,23 +109,23 @@ async fn remove(
             let answer = verbs::stored(context, options.code_if_held(), &current).await?;
             return Ok(warned(answer, &warnings));
         }
-        let done = match store.commit(write.if_revision(current.revision)).await {
-            Ok(done) => done,
-            Err(store::error::Commit::Conflict { .. }) => continue,
-            Err(error) => return Err(verbs::not_committed(context, name, error)),
-        };
+        let write = write.if_revision(current.revision);
         let done = if then_removes {
-            match store.commit(Write::delete(key.clone()).if_revision(done.revision())).await {
-                Ok(done) => done,
+            mark_and_remove(store.clone(), key.clone(), write).await.map(|(marked, removed)| match removed {
                 // Whoever came between the two finds an object that is to go at once, and so does this.
-                Err(store::error::Commit::Conflict { .. } | store::error::Commit::Absent { .. }) => {
-                    leaving = Some(done.object);
-                    continue;
+                Err(Commit::Conflict { .. } | Commit::Absent { .. }) => {
+                    leaving = Some(marked.object);
+                    None
                 }
-                Err(error) => return Err(verbs::not_committed(context, name, error)),
-            }
+                removed => Some(removed),
+            })
         } else {
-            done
+            store.commit(write).await.map(|done| Some(Ok(done)))
+        };
+        let done = match done {
+            Ok(Some(Ok(done))) => done,
+            Ok(None) | Err(Commit::Conflict { .. }) => continue,
+            Ok(Some(Err(error))) | Err(error) => return Err(verbs::not_committed(context, name, error)),
         };
         let answer = if is_marked {
             verbs::stored(context, options.code_if_held(), &done.object).await?
@@ -134,6 +135,21 @@ async fn remove(
         };
         return Ok(warned(answer, &warnings));
     }
+}
+
+/// Marks an object that is to go at once, and removes it, also when nobody waits for the answer any more: whoever sees it
+/// marked counts on that.
+async fn mark_and_remove(
+    store: Store,
+    key: Key,
+    mark: Write,
+) -> Result<(Committed, Result<Committed, Commit>), Commit> {
+    let both = tokio::spawn(async move {
+        let marked = store.commit(mark).await?;
+        let removed = store.commit(Write::delete(key).if_revision(marked.revision())).await;
+        Ok((marked, removed))
+    });
+    both.await.expect("two writes do not panic, and nobody ends them")
 }
 
 async fn shown(context: &Context<'_>, object: &Object) -> Result<Value, Refusal> {
@@ -365,4 +381,42 @@ fn orphan_warnings(context: &Context<'_>, options: &DeleteOptions) -> Vec<String
     let is_said = options.policy.is_some() || options.orphan.is_some();
     let warning = Traits::of(context.resource).orphan_warning.filter(|_| !is_said);
     warning.map(str::to_owned).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use http::{Method, Request};
+    use http_body_util::BodyExt as _;
+    use rules::job::Settings;
+    use store::{Options, Scope};
+
+    use super::*;
+    use crate::Cluster;
+
+    #[tokio::test]
+    async fn r2_56_what_is_marked_to_go_at_once_goes_although_nobody_waits() {
+        let store = Store::open(Options::ephemeral()).expect("a store");
+        let cluster = Cluster::open(store.clone(), Settings::default()).await.expect("a cluster");
+        let pods = "/api/v1/namespaces/default/pods";
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let request = Request::builder().method(Method::POST).uri(pods).body(Bytes::from(pod.to_string()));
+        let created = cluster.answer(request.expect("a request")).await;
+        assert_eq!(created.status(), StatusCode::CREATED, "{:?}", created.into_body().collect().await);
+
+        let (_, mut changes) = store.view_and_watch(&Scope::resource("pods"));
+        let request = Request::delete(format!("{pods}/p")).body(Bytes::new()).expect("a request");
+        let marked = tokio::select! {
+            biased;
+            marked = changes.next() => marked,
+            _ = cluster.answer(request) => panic!("it is answered before anybody hears of it"),
+        };
+        assert!(matches!(marked, Some(Ok(_))), "{marked:?}");
+        // Whoever asked is gone; the removal is told all the same.
+        let gone = tokio::time::timeout(Duration::from_secs(30), changes.next()).await;
+        assert!(matches!(gone, Ok(Some(Ok(_)))), "{gone:?}");
+        assert!(store.get(&Key::new("pods", "default", "p")).is_none());
+    }
 }
