@@ -58,7 +58,7 @@ pub fn update(body: &Value, stored: &Value, settings: &Settings) -> Result<Accep
     invalid_if_any(errors, &new, body)?;
     let warnings = warnings::on_update(&new, &old);
     let object = if new.spec == old.spec { with_spec_of(stored, new) } else { as_read(new) };
-    Ok(Accepted { warnings, object })
+    Ok(Accepted { object, warnings })
 }
 
 /// A changed status. It never warns (W-04).
