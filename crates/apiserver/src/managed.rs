@@ -6,7 +6,9 @@ use rules::field::Path;
 use serde_json::{Value, json};
 
 pub(crate) use crate::apply::without_managed_fields;
-use crate::apply::{ApplyError, BuiltIn, FieldManager, Filters, Schema, TypeId, Versions, empty};
+use crate::apply::{
+    ApplyError, BuiltIn, FieldManager, Filters, Schema, TypeId, Versions, empty, remove_managed_fields,
+};
 use crate::cluster::Context;
 use crate::registry::Resource;
 use crate::status::{About, Refusal};
@@ -43,7 +45,7 @@ pub(crate) fn followed(
     mut body: Value,
     status: bool,
 ) -> Followed {
-    let given = taken(&mut body);
+    let given = remove_managed_fields(&mut body);
     let mut canonical = context.canonical(&body, live);
     // An empty list of managers is a wish to have none (2.47); canonical JSON has no empty lists.
     if let Some(given) = given {
@@ -57,15 +59,10 @@ pub(crate) fn followed(
     if let Err(error) = followed {
         tracing::debug!(%error, "fields of a write are managed by nobody");
     }
-    if let Some(managers) = taken(&mut canonical) {
+    if let Some(managers) = remove_managed_fields(&mut canonical) {
         body["metadata"]["managedFields"] = managers;
     }
     Followed { body, canonical }
-}
-
-/// The managers of an object, which has none then.
-fn taken(object: &mut Value) -> Option<Value> {
-    object.get_mut("metadata")?.as_object_mut()?.remove("managedFields")
 }
 
 /// What a configuration makes of `live`, or of nothing.

@@ -18,10 +18,8 @@ use super::path::PathElement;
 use super::set::Set;
 use super::typed::{Duplicates, Typed};
 use super::updater::{self, Updater, Versions};
-pub(crate) use object::without_managed_fields;
-use object::{
-    MANAGED_FIELDS, ObjectKind, managed_fields_are_set, remove_managed_fields, set_managed_fields, shown,
-};
+use object::{MANAGED_FIELDS, ObjectKind, managed_fields_are_set, set_managed_fields, shown};
+pub(crate) use object::{remove_managed_fields, without_managed_fields};
 
 /// The manager of all fields that an object had when it was first applied to.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";

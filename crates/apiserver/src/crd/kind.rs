@@ -226,11 +226,11 @@ impl Custom {
         let prefix = object::prefix(&self.version().api_version());
         let mut shown: Vec<Bytes> = Vec::with_capacity(stored.len());
         let mut others = Vec::new();
-        for (i, entry) in stored.into_iter().enumerate() {
-            if !self.is_in_form(&prefix, &entry) {
+        for (i, (revision, bytes)) in stored.into_iter().enumerate() {
+            if !self.is_in_form(&prefix, revision, &bytes) {
                 others.push(i);
             }
-            shown.push(entry.1);
+            shown.push(bytes);
         }
         let parsed = others.iter().map(|i| parse(&shown[*i])).collect();
         for (i, object) in others.into_iter().zip(self.read_all(parsed).await?) {
@@ -240,15 +240,15 @@ impl Custom {
     }
 
     /// Whether stored bytes, written at a revision, are what clients of this version see. They begin with `prefix` then.
-    fn is_in_form(&self, prefix: &str, (revision, bytes): &(Revision, Bytes)) -> bool {
-        bytes.starts_with(prefix.as_bytes()) && self.kind.is_current(*revision)
+    fn is_in_form(&self, prefix: &str, revision: Revision, bytes: &[u8]) -> bool {
+        bytes.starts_with(prefix.as_bytes()) && self.kind.is_current(revision)
     }
 
     /// A stored object as clients of this version see it.
     pub(crate) async fn read_stored(&self, stored: &Object) -> Result<Value, Refusal> {
         let prefix = object::prefix(&self.version().api_version());
         let object = object::read(stored);
-        if self.is_in_form(&prefix, &(stored.revision, stored.value.clone())) {
+        if self.is_in_form(&prefix, stored.revision, &stored.value) {
             return Ok(object);
         }
         self.read(object).await

@@ -111,21 +111,19 @@ async fn remove(
         }
         let write = write.if_revision(current.revision);
         let done = if then_removes {
-            mark_and_remove(store.clone(), key.clone(), write).await.map(|(marked, removed)| match removed {
-                // Whoever came between the two finds an object that is to go at once, and so does this.
-                Err(Commit::Conflict { .. } | Commit::Absent { .. }) => {
-                    leaving = Some(marked.object);
-                    None
-                }
-                removed => Some(removed),
+            mark_and_remove(store.clone(), key.clone(), write).await.and_then(|(marked, removed)| {
+                leaving = Some(marked.object);
+                removed
             })
         } else {
-            store.commit(write).await.map(|done| Some(Ok(done)))
+            store.commit(write).await
         };
         let done = match done {
-            Ok(Some(Ok(done))) => done,
-            Ok(None) | Err(Commit::Conflict { .. }) => continue,
-            Ok(Some(Err(error))) | Err(error) => return Err(verbs::not_committed(context, name, error)),
+            Ok(done) => done,
+            Err(Commit::Conflict { .. }) => continue,
+            // Whoever came between the two found an object that is to go at once, and took it away.
+            Err(Commit::Absent { .. }) if leaving.is_some() => continue,
+            Err(error) => return Err(verbs::not_committed(context, name, error)),
         };
         let answer = if is_marked {
             verbs::stored(context, options.code_if_held(), &done.object).await?

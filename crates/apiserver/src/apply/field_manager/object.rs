@@ -70,10 +70,9 @@ pub(crate) fn without_managed_fields(object: &Value) -> Value {
     Value::Object(copy.collect())
 }
 
-pub(super) fn remove_managed_fields(object: &mut Value) {
-    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-        metadata.remove("managedFields");
-    }
+/// Takes an object's managers away, and says who they were.
+pub(crate) fn remove_managed_fields(object: &mut Value) -> Option<Value> {
+    object.get_mut("metadata")?.as_object_mut()?.remove("managedFields")
 }
 
 pub(super) fn set_managed_fields(object: &mut Value, managers: &Managers) {

@@ -1,6 +1,7 @@
 //! The nodes of a document, out of its tokens, with what is said where others were expected.
 
 use std::collections::HashMap;
+use std::mem;
 
 use super::resolve::TAGS;
 use super::scanner::{Mark, Scanner, Token};
@@ -296,20 +297,29 @@ impl Parser {
         Ok(self.empty(mark))
     }
 
+    /// Whether another item follows in brackets, behind a comma unless it is the first.
+    fn has_another(
+        &mut self,
+        context: Mark,
+        is_first: bool,
+        close: &Token,
+        expected: &'static str,
+    ) -> Result<bool, Failure> {
+        if self.take(close)?.is_some() {
+            return Ok(false);
+        }
+        if !is_first && self.take(&Token::Comma)?.is_none() {
+            return self.unexpected(context, expected);
+        }
+        Ok(is_first || self.take(close)?.is_none())
+    }
+
     fn flow_sequence(&mut self, list: Id) -> Result<(), Failure> {
         let (_, context) = self.peek()?;
         self.scanner.take();
         let mut is_first = true;
-        while self.take(&Token::CloseList)?.is_none() {
-            if !is_first {
-                if self.take(&Token::Comma)?.is_none() {
-                    return self.unexpected(context, "did not find expected ',' or ']'");
-                }
-                if self.take(&Token::CloseList)?.is_some() {
-                    break;
-                }
-            }
-            is_first = false;
+        let expected = "did not find expected ',' or ']'";
+        while self.has_another(context, mem::take(&mut is_first), &Token::CloseList, expected)? {
             let item = match self.take(&Token::Key)? {
                 Some(mark) => self.pair(mark)?,
                 None => self.node(false, false)?,
@@ -347,16 +357,8 @@ impl Parser {
         let (_, context) = self.peek()?;
         self.scanner.take();
         let mut is_first = true;
-        while self.take(&Token::CloseMap)?.is_none() {
-            if !is_first {
-                if self.take(&Token::Comma)?.is_none() {
-                    return self.unexpected(context, "did not find expected ',' or '}'");
-                }
-                if self.take(&Token::CloseMap)?.is_some() {
-                    break;
-                }
-            }
-            is_first = false;
+        let expected = "did not find expected ',' or '}'";
+        while self.has_another(context, mem::take(&mut is_first), &Token::CloseMap, expected)? {
             let (key, value) = if self.take(&Token::Key)?.is_some() {
                 let is_empty = self.is_next(&[Token::Value, Token::Comma, Token::CloseMap])?;
                 let key = if is_empty { self.empty_here()? } else { self.node(false, false)? };
