@@ -133,7 +133,8 @@ impl Node {
         }
         let unknown = || Unreachable::Unknown { pod: pod.clone(), container: container.to_owned() };
         let known = self.pods.get(pod).ok_or_else(unknown)?;
-        let status = known.status.clone().unwrap_or_default();
+        let said = shared.and_then(|shared| shared.status(known.metadata.uid.as_deref()?));
+        let status = said.or_else(|| known.status.clone().map(Arc::new)).unwrap_or_default();
         match unavailable(&known.name_any(), &status, container, options.previous) {
             Some(why) => Err(Unreachable::NoLog { why }),
             None => Ok(stream::empty().right_stream()),

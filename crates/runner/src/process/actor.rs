@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
 use reconcile::Key;
 use rules::node::{
     Container, Ending, State, Step, container, downward::Place as Downward, ending, plan, ports,
@@ -443,6 +444,8 @@ impl Actor {
         if self.pod.status.as_ref() == Some(&status) {
             return Ok(());
         }
+        let status = Arc::new(status);
+        self.shared.said().insert(self.pod.uid().unwrap_or_default(), Arc::clone(&status));
         match writes::status(&self.shared.client, &self.pod, &status).await? {
             Written::Pod(pod) => {
                 self.pod = Arc::new(pod.as_ref().clone());
@@ -486,6 +489,7 @@ impl Actor {
         }
         let uid = self.pod.metadata.uid.clone();
         self.shared.containers().retain(|(key, _), known| *key != self.key || known.uid != uid);
+        self.shared.said().remove(&uid.unwrap_or_default());
     }
 
     /// Says what can be read and done of our containers now.

@@ -31,7 +31,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::Client;
 use reconcile::{Cache, Clock, Key, Next, Queue};
 use tokio::{
@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     events: Events,
     /// What can be read and done of containers, by pod and name.
     containers: Mutex<HashMap<(Key, String), Reachable>>,
+    /// What we say of pods, by the pod's uid: known here before anybody can have read it.
+    said: Mutex<HashMap<String, Arc<PodStatus>>>,
 }
 
 /// What can be read and done of a container.
@@ -158,8 +160,8 @@ impl Shared {
         settings: Process,
         events: Events,
     ) -> Shared {
-        let containers = Mutex::default();
-        Shared { client, clock, pods, objects, host, machine, settings, events, containers }
+        let (containers, said) = (Mutex::default(), Mutex::default());
+        Shared { client, clock, pods, objects, host, machine, settings, events, containers, said }
     }
 
     /// The node's address in the network of pods, if it has one.
@@ -170,6 +172,16 @@ impl Shared {
     fn containers(&self) -> MutexGuard<'_, HashMap<(Key, String), Reachable>> {
         // Every change is one insertion or removal; a panic elsewhere leaves the table whole.
         self.containers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn said(&self) -> MutexGuard<'_, HashMap<String, Arc<PodStatus>>> {
+        // As above.
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What this node says of a pod, whether or not the API server has it yet.
+    pub(crate) fn status(&self, uid: &str) -> Option<Arc<PodStatus>> {
+        self.said().get(uid).cloned()
     }
 
     fn reachable(&self, pod: &Key, container: &str) -> Result<Reachable, Unreachable> {
