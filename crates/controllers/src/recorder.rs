@@ -74,12 +74,9 @@ impl Recorder {
 async fn write(client: Client, mut told: mpsc::Receiver<Told>) {
     let mut lately = Lately::default();
     while let Some(Told { source, about, news, at }) = told.recv().await {
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let object =
-            [&about.kind, &about.namespace, &about.name, &about.uid, &about.field_path].map(text).join("/");
-        let subject = Subject { source: source.to_owned(), object };
+        let subject = Subject::new(source, &about);
         // Unique among the events about one object: their times are, or they are the same event.
-        let name = format!("{}.{:x}", text(&about.name), at.as_nanosecond());
+        let name = rules::events::name(about.name.as_deref().unwrap_or_default(), at.as_nanosecond());
         let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let events: Api<Event> = Api::namespaced(client.clone(), &namespace);
         let (kind, reason) = (news.kind.clone(), news.reason.clone());

@@ -40,8 +40,6 @@ const TRIES: u32 = 12;
 const AGAIN: Duration = Duration::from_secs(10);
 /// One of so many that are dropped in a row is worth a warning.
 const WORTH_A_WORD: u64 = 1_000;
-/// How long the name of an object may be.
-const LONGEST_NAME: usize = 253;
 
 /// Who tells what the admission loop decides, and what becomes of Workloads, by Kueue's names.
 pub(crate) const ADMISSION: &str = "kueue-admission";
@@ -174,7 +172,7 @@ fn told(waiting: Waiting) -> Told {
     let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
     Told {
         metadata: ObjectMeta {
-            name: Some(name(about.name.as_deref().unwrap_or_default(), at)),
+            name: Some(rules::events::name(about.name.as_deref().unwrap_or_default(), at.as_nanosecond())),
             namespace: Some(namespace),
             ..ObjectMeta::default()
         },
@@ -196,14 +194,6 @@ fn told(waiting: Waiting) -> Told {
         }),
         ..Told::default()
     }
-}
-
-/// A name that no other event has, and that is not too long for one.
-fn name(about: &str, at: Timestamp) -> String {
-    let end = format!(".{:x}", at.as_nanosecond());
-    let start: String = about.chars().take(LONGEST_NAME - end.len()).collect();
-    let start = start.trim_end_matches(|it: char| !it.is_ascii_alphanumeric());
-    format!("{start}{end}")
 }
 
 /// Remembers what was told last about each object, so that the same is not told again with every look at it.
@@ -345,14 +335,5 @@ mod tests {
         let counted = r#"ferry_events_lost_total{why="dropped",replica_role="leader"} 3"#;
         assert!(metrics.text("leader").contains(counted), "{}", metrics.text("leader"));
         tasks.stop().await;
-    }
-
-    #[test]
-    fn events_of_objects_with_long_names_have_names() {
-        let at = Timestamp::from_second(1_700_000_000).expect("a time");
-        assert_eq!(name("job", at), "job.17979cfe362a0000");
-        let long = name(&format!("{}-{}", "a".repeat(235), "b".repeat(17)), at);
-        assert_eq!(long, format!("{}.17979cfe362a0000", "a".repeat(235)));
-        assert!(name(&"a".repeat(253), at).len() <= LONGEST_NAME);
     }
 }

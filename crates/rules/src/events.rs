@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::ObjectReference;
 
 /// So many events about one object at once, before the source has to wait.
 const BURST: f64 = 25.0;
@@ -16,6 +17,16 @@ const MOST_SIMILAR: usize = 10;
 const SIMILAR_WITHIN: SignedDuration = SignedDuration::from_mins(10);
 /// What is remembered of events at most; the oldest is forgotten first.
 const REMEMBERED: usize = 4096;
+/// How long the name of an object may be.
+const LONGEST_NAME: usize = 253;
+
+/// What an event about the object of this name is called: as no other is whose number is another, and not too long.
+pub fn name(about: &str, number: i128) -> String {
+    let end = format!(".{number:x}");
+    let start: String = about.chars().take(LONGEST_NAME - end.len()).collect();
+    let start = start.trim_end_matches(|it: char| !it.is_ascii_alphanumeric());
+    format!("{start}{end}")
+}
 
 /// Who is told about, by whom, and why.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +35,15 @@ pub struct Subject {
     pub source: String,
     /// The object: kind, namespace, name and uid, in whatever form is the same for the same object.
     pub object: String,
+}
+
+impl Subject {
+    /// The object of a reference, or the part of it that is meant.
+    pub fn new(source: &str, about: &ObjectReference) -> Self {
+        let parts = [&about.kind, &about.namespace, &about.name, &about.uid, &about.field_path];
+        let object = parts.map(|part| part.as_deref().unwrap_or_default()).join("/");
+        Subject { source: source.to_owned(), object }
+    }
 }
 
 /// What is told.
@@ -174,6 +194,26 @@ mod tests {
 
     fn news(reason: &str, message: &str) -> News {
         News { kind: "Normal".to_owned(), reason: reason.to_owned(), message: message.to_owned() }
+    }
+
+    #[test]
+    fn events_of_objects_with_long_names_have_names() {
+        let number = at(1_700_000_000).as_nanosecond();
+        assert_eq!(name("job", number), "job.17979cfe362a0000");
+        let long = name(&format!("{}-{}", "a".repeat(235), "b".repeat(17)), number);
+        assert_eq!(long, format!("{}.17979cfe362a0000", "a".repeat(235)));
+        assert!(name(&"a".repeat(253), number).len() <= LONGEST_NAME);
+    }
+
+    #[test]
+    fn containers_of_a_pod_are_told_about_apart() {
+        let container = |name: &str| ObjectReference {
+            name: Some("p".to_owned()),
+            field_path: Some(format!("spec.containers{{{name}}}")),
+            ..ObjectReference::default()
+        };
+        assert_eq!(Subject::new("kubelet", &container("a")), Subject::new("kubelet", &container("a")));
+        assert_ne!(Subject::new("kubelet", &container("a")), Subject::new("kubelet", &container("b")));
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub(crate) enum Patching {
     /// A configuration is applied to it; which keys stand twice in that.
     Apply(Value, Vec<String>),
     /// Its JSON is changed.
-    Document(Sent),
+    Document(SentPatch),
 }
 
 impl Patching {
@@ -99,7 +99,7 @@ impl Patching {
             let (config, repeated) = configuration(bytes)?;
             Ok(Patching::Apply(config, repeated))
         } else {
-            Sent::read(context, content, bytes).map(Patching::Document)
+            SentPatch::read(context, content, bytes).map(Patching::Document)
         }
     }
 }
@@ -117,7 +117,7 @@ fn repeated_below(resource: &Resource, operations: &Value, field: &str) -> Optio
 }
 
 /// A patch that was read.
-pub(crate) struct Sent {
+pub(crate) struct SentPatch {
     kind: Kind,
     patch: Value,
     /// What a strict server finds wrong with the patch itself.
@@ -130,7 +130,7 @@ enum Kind {
     Strategic,
 }
 
-impl Sent {
+impl SentPatch {
     fn read(context: &Context<'_>, content: &str, bytes: &[u8]) -> Result<Self, Refusal> {
         let is_lenient = context.query.get("fieldValidation") == Some("Ignore");
         let bad = |why: String| match content {
@@ -171,7 +171,7 @@ impl Sent {
                 Kind::Operations(operations)
             }
         };
-        Ok(Sent { kind, patch, strict: if is_lenient { Vec::new() } else { strict } })
+        Ok(SentPatch { kind, patch, strict: if is_lenient { Vec::new() } else { strict } })
     }
 
     /// What the patch makes of an object of a resource, read again as one. Managers that it does not speak of may be left

@@ -55,7 +55,7 @@ impl Events {
         let name = pod.metadata.name.clone().unwrap_or_default();
         let event = Event {
             metadata: ObjectMeta {
-                name: Some(format!("{name}.{:x}", unique(now))),
+                name: Some(rules::events::name(&name, unique(now).into())),
                 namespace: pod.metadata.namespace.clone(),
                 ..ObjectMeta::default()
             },
@@ -88,9 +88,7 @@ impl Events {
 /// Writes an event, or adds to one that says the same; or neither, if too much was said of one object lately.
 async fn write(client: &Client, lately: &mut Lately, mut event: Event) -> kube::Result<()> {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let about = &event.involved_object;
-    let object = [&about.namespace, &about.name, &about.uid, &about.field_path].map(text).join("/");
-    let subject = Subject { source: SOURCE.to_owned(), object };
+    let subject = Subject::new(SOURCE, &event.involved_object);
     let (kind, reason) = (text(&event.type_), text(&event.reason));
     let news = News { kind, reason, message: text(&event.message) };
     let Some(at) = event.last_timestamp.clone() else { return Ok(()) };
