@@ -38,8 +38,8 @@ struct Arguments {
     #[arg(long)]
     count: bool,
 
-    /// How many clusters share the work.
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    /// How many clusters share the work. Most of it is waiting.
+    #[arg(long, value_name = "N", default_value_t = 5)]
     clusters: usize,
 
     /// How many nodes each cluster has.
