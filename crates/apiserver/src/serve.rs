@@ -20,7 +20,7 @@ use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service as _;
 
@@ -150,7 +150,7 @@ impl Server {
         self.address
     }
 
-    /// Stops accepting, lets short requests end, ends watches, and returns.
+    /// Stops accepting, lets short requests end, ends watches and then whatever is still open, and returns.
     pub async fn stop(self) {
         self.stop.send_replace(true);
         if let Err(error) = self.task.await {
@@ -182,10 +182,12 @@ async fn accept(
     let places = gate.limits.connections;
     let slots = Arc::new(Semaphore::new(places));
     let crowd = Arc::new(Crowd::default());
+    let mut conversations = JoinSet::new();
     loop {
         tokio::select! {
             biased;
             () = told_to_stop(&mut stopped) => break,
+            Some(_) = conversations.join_next() => {}
             (slot, accepted) = next(&listener, &slots) => match accepted {
                 Ok((stream, _)) => {
                     // Answers are written whole; waiting for more only delays them.
@@ -196,7 +198,7 @@ async fn accept(
                     let conversation =
                         converse(stream, acceptor.clone(), gate.clone(), crowd.clone(), graceful.watcher());
                     let (slots, crowd) = (slots.clone(), crowd.clone());
-                    tokio::spawn(async move {
+                    conversations.spawn(async move {
                         conversation.await;
                         drop(slot);
                         crowd.count(slots.available_permits(), places);
@@ -214,6 +216,7 @@ async fn accept(
     if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
         tracing::debug!("connections were still open and are closed");
     }
+    conversations.shutdown().await;
 }
 
 /// The next connection, once there is a place for it.

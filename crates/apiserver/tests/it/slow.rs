@@ -123,6 +123,20 @@ async fn answer(stream: &mut TlsStream<TcpStream>, end: &str) -> String {
 }
 
 #[tokio::test]
+async fn a_server_that_stops_waits_for_nobody_for_ever() {
+    let under = Under::start(generous()).await;
+    let mut silent = TcpStream::connect(under.server.address()).await.expect("a connection");
+    let mut slow = under.connect(b"http/1.1").await;
+    let head = "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n{";
+    slow.write_all(head.as_bytes()).await.expect("half a request");
+    under.serves_others().await;
+    timeout(PATIENCE, under.server.stop()).await.expect("it stops");
+    until_end(&mut slow).await;
+    let read = timeout(PATIENCE, silent.read(&mut [0])).await.expect("the server ends the connection");
+    assert_eq!(read.unwrap_or(0), 0, "and says nothing");
+}
+
+#[tokio::test]
 async fn a_head_that_comes_byte_by_byte_ends_the_connection() {
     let under = Under::start(Limits { head: Duration::from_millis(300), ..generous() }).await;
     let stream = under.connect(b"http/1.1").await;
