@@ -5,12 +5,14 @@
 //! With `--embedded` our API server takes the place of the real one beneath our controller; with `--swapped` it does so
 //! beneath another kube-controller-manager.
 //!
-//! The lives are those by which the decision alone is judged (`rules`, `--test controller`).
+//! The lives are those by which the decision alone is judged (`rules`, `--test controller`), and some that pods lead by
+//! themselves on our simulated node, which is then in both clusters.
 
 #[path = "../../../rules/tests/chance/mod.rs"]
 mod chance;
 #[path = "../../../rules/tests/controller/lives.rs"]
 mod lives;
+mod played;
 #[path = "../../../rules/tests/controller/scenarios.rs"]
 mod scenarios;
 #[path = "../../../rules/tests/controller/script.rs"]
@@ -30,11 +32,12 @@ use apiserver::serve::Server;
 use apiserver::{Cluster, Setup};
 use clap::Parser as _;
 use controllers::{Selection, Settings};
-use futures::{StreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::{Api, ObjectMeta, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use played::Played;
 use reconcile::{Clock, Tasks};
 use scenarios::{Scenario, Script, scenarios};
 use store::{Options, Store};
@@ -79,8 +82,8 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse_from(std::env::args().filter(|argument| argument != "--nocapture"));
-    let all = arguments.lives();
-    if all.is_empty() {
+    let (all, played) = (arguments.lives(), arguments.played());
+    if all.is_empty() && played.is_empty() {
         return ExitCode::SUCCESS;
     }
     let builder = ControlPlane::builder().controller_manager(["job-controller"]);
@@ -98,12 +101,19 @@ async fn main() -> ExitCode {
         let names: Selection = OURS.join(",").parse().expect("controllers");
         controllers::start(ours.client(), &names, Settings::default(), Clock::system(), &mut tasks);
     }
-    let runs = all.into_iter().map(|scenario| async {
+    for client in [theirs.client(), ours.client()] {
+        let node = runner::Settings::simulated(played::NODE);
+        runner::Node::start(client, node, Clock::system(), &mut tasks).await.expect("a node");
+    }
+    let runs = all.into_iter().map(|scenario| {
         let name = scenario.name.clone();
-        (name, run(&theirs, &ours, scenario).await)
+        run(&theirs, &ours, scenario).map(|result| (name, result)).boxed_local()
+    });
+    let plays = played.iter().map(|played| {
+        played::run(&theirs, &ours, played).map(|result| (played.name.clone(), result)).boxed_local()
     });
     let (mut passed, mut differed) = (0, BTreeSet::new());
-    let mut results = stream::iter(runs).buffer_unordered(AT_ONCE);
+    let mut results = stream::iter(plays.chain(runs)).buffer_unordered(AT_ONCE);
     while let Some((name, result)) = results.next().await {
         if told(&name, result) {
             passed += 1;
@@ -111,11 +121,20 @@ async fn main() -> ExitCode {
             differed.insert(name);
         }
     }
+    drop(results);
     // With much to do the real controller sees two changes as one; with nothing else to do it does not.
     let mut failed = 0;
     for mut scenario in arguments.lives().into_iter().filter(|it| differed.contains(&it.name)) {
         scenario.name.push_str("-again");
         if told(&scenario.name.clone(), run(&theirs, &ours, scenario).await) {
+            passed += 1;
+        } else {
+            failed += 1;
+        }
+    }
+    for mut played in played.into_iter().filter(|it| differed.contains(&it.name)) {
+        played.name.push_str("-again");
+        if told(&played.name, played::run(&theirs, &ours, &played).await) {
             passed += 1;
         } else {
             failed += 1;
@@ -130,10 +149,16 @@ impl Arguments {
     fn lives(&self) -> Vec<Scenario> {
         let first = self.seed.wrapping_mul(1_000_003);
         let lives = (0..self.lives).map(|life| lives::life_from(first.wrapping_add(life), self.steps));
-        let wanted = |scenario: &Scenario| {
-            self.names.is_empty() || self.names.iter().any(|part| scenario.name.contains(part))
-        };
-        scenarios().into_iter().chain(lives).filter(wanted).collect()
+        scenarios().into_iter().chain(lives).filter(|scenario| self.wants(&scenario.name)).collect()
+    }
+
+    /// Those of them that pods lead by themselves.
+    fn played(&self) -> Vec<Played> {
+        played::all().into_iter().filter(|played| self.wants(&played.name)).collect()
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|part| name.contains(part))
     }
 }
 

@@ -52,7 +52,7 @@ fn numbers(parallelism: i32, completions: i32) -> Value {
     json!({"parallelism": parallelism, "completions": completions})
 }
 
-fn with(mut spec: Value, more: Value) -> Value {
+pub(crate) fn with(mut spec: Value, more: Value) -> Value {
     if let (Value::Object(spec), Value::Object(more)) = (&mut spec, more) {
         spec.extend(more);
     }

@@ -172,8 +172,10 @@ impl World {
         let metadata = &value["metadata"];
         let mut spec = value["spec"].clone();
         spec["volumes"] = json!(spec["volumes"].as_array().map(Vec::len));
-        for container in spec["containers"].as_array_mut().into_iter().flatten() {
-            container["volumeMounts"] = json!(container["volumeMounts"].as_array().map(Vec::len));
+        for list in ["containers", "initContainers"] {
+            for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+                container["volumeMounts"] = json!(container["volumeMounts"].as_array().map(Vec::len));
+            }
         }
         let phase = &value["status"]["phase"];
         let (labels, annotations, owners) =
