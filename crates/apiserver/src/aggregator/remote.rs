@@ -18,6 +18,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde_json::Value;
+use tls::anybody;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -26,7 +27,6 @@ use crate::auth::User;
 use crate::auth::front_proxy::says_for_whom;
 use crate::cluster::Cluster;
 use crate::object;
-use crate::subresources::tls::anybody;
 use crate::webhook::{service, trusting};
 
 /// How long a server may take to let us in.

@@ -22,7 +22,6 @@ mod logs;
 mod proxy;
 mod spdy;
 mod streams;
-pub(crate) mod tls;
 
 /// Subresources that are the object itself.
 const PARTS: [&str; 5] = ["status", "ephemeralcontainers", "resize", "finalize", "approval"];

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use super::{links, tls};
+use super::links;
 use crate::answer::{self, Answer};
 use crate::cluster::Context;
 use crate::object;

@@ -96,16 +96,17 @@ fn dependencies_of(name: &str) -> BTreeSet<String> {
 }
 
 /// Arrows point down: who may depend on whom.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("types", &[]),
     ("schema", &["types"]),
     ("rules", &["types", "schema"]),
     ("store", &[]),
-    ("apiserver", &["types", "schema", "rules", "store"]),
+    ("tls", &[]),
+    ("apiserver", &["types", "schema", "rules", "store", "tls"]),
     ("testkit", &[]),
     ("reconcile", &[]),
     ("controllers", &["types", "schema", "rules", "reconcile"]),
-    ("runner", &["types", "schema", "rules", "reconcile"]),
+    ("runner", &["types", "schema", "rules", "reconcile", "tls"]),
     ("operator", &["types", "schema", "rules", "reconcile"]),
     (
         "fleet",

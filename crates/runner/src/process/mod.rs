@@ -17,7 +17,6 @@ mod objects;
 mod probes;
 mod sandbox;
 mod sessions;
-mod tls;
 mod volumes;
 
 use std::{

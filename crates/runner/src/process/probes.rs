@@ -23,7 +23,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use super::{sessions::Place, tls};
+use super::sessions::Place;
 
 /// What a request goes through.
 trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
