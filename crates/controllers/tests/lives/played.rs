@@ -133,10 +133,8 @@ async fn ended(world: &World) -> anyhow::Result<Vec<Value>> {
 }
 
 fn has_ended(status: &Value) -> bool {
-    let conditions = status["conditions"].as_array().into_iter().flatten();
-    conditions
-        .into_iter()
-        .any(|it| (it["type"] == "Complete" || it["type"] == "Failed") && it["status"] == "True")
+    let mut conditions = status["conditions"].as_array().into_iter().flatten();
+    conditions.any(|it| (it["type"] == "Complete" || it["type"] == "Failed") && it["status"] == "True")
 }
 
 fn same(theirs: &[Value], ours: &[Value], only_the_end: bool) -> bool {
