@@ -23,13 +23,14 @@ mod verdict;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use clap::Parser as _;
 use futures::future::try_join_all;
 
 use settings::Settings;
 use site::{NAMES, Site};
 
 fn main() -> anyhow::Result<ExitCode> {
-    let settings = Settings::read(std::env::args().skip(1))?;
+    let settings = Settings::parse();
     names::enter(&NAMES.map(|name| format!("{name}-control-plane")))?;
     let runtime = tokio::runtime::Runtime::new().context("failed to start a runtime")?;
     runtime.block_on(run(&settings))

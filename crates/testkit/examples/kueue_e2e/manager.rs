@@ -30,7 +30,7 @@ pub(crate) async fn start(
     suite: &Suite,
 ) -> anyhow::Result<Acting> {
     match who {
-        Who::Ferry => ferry(site, &settings.ferry).await,
+        Who::Ferry => ferry(site, &settings.ferry()?).await,
         Who::Kueue => kueue(site, suite).await,
     }
 }

@@ -1,71 +1,53 @@
 //! What the command is told.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
+
+/// Run Kueue's own end-to-end tests of MultiKueue with Ferry in Kueue's place.
+#[derive(clap::Parser)]
+pub(crate) struct Settings {
+    /// Who runs the management cluster.
+    #[arg(long, value_name = "WHO", default_value = "ferry")]
+    pub(crate) manager: Who,
+
+    /// Who runs the workers.
+    #[arg(long, value_name = "WHO", default_value = "ferry")]
+    pub(crate) workers: Who,
+
+    /// Embedded clusters instead of real ones.
+    #[arg(long)]
+    pub(crate) embedded: bool,
+
+    /// Only specs whose names this regular expression finds.
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) focus: Option<String>,
+
+    /// The program to be judged [default: the one that was built beside this one].
+    #[arg(long, value_name = "PROGRAM")]
+    ferry: Option<PathBuf>,
+}
 
 /// Who runs queues and dispatch on a cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Who {
     Ferry,
     Kueue,
 }
 
-pub(crate) struct Settings {
-    pub(crate) manager: Who,
-    pub(crate) workers: Who,
-    /// Embedded clusters instead of real ones.
-    pub(crate) embedded: bool,
-    /// Only specs whose names match.
-    pub(crate) focus: Option<String>,
-    pub(crate) ferry: PathBuf,
-}
-
 impl Settings {
-    pub(crate) fn read(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<Settings> {
-        let mut settings = Settings {
-            manager: Who::Ferry,
-            workers: Who::Ferry,
-            embedded: false,
-            focus: None,
-            ferry: beside_this()?,
-        };
-        while let Some(name) = arguments.next() {
-            if name == "--embedded" {
-                settings.embedded = true;
-                continue;
-            }
-            let value = arguments.next().with_context(|| format!("{name} needs a value"))?;
-            match name.as_str() {
-                "--manager" => settings.manager = who(&value)?,
-                "--workers" => settings.workers = who(&value)?,
-                "--focus" => settings.focus = Some(value),
-                "--ferry" => settings.ferry = PathBuf::from(value),
-                _ => bail!(
-                    "{name} is not known: there are --manager, --workers, --embedded, --focus and --ferry"
-                ),
-            }
-        }
-        Ok(settings)
-    }
-
     /// Whether anything runs that is on trial.
     pub(crate) fn has_ferry(&self) -> bool {
         self.manager == Who::Ferry || self.workers == Who::Ferry
     }
-}
 
-fn who(value: &str) -> anyhow::Result<Who> {
-    match value {
-        "ferry" => Ok(Who::Ferry),
-        "kueue" => Ok(Who::Kueue),
-        _ => bail!("{value:?} runs no queues: it is ferry or kueue"),
+    /// Where Ferry is: as `cargo build` made it two folders up from an example, unless it is said.
+    pub(crate) fn ferry(&self) -> anyhow::Result<PathBuf> {
+        if let Some(ferry) = &self.ferry {
+            return Ok(ferry.clone());
+        }
+        let this = std::env::current_exe().context("failed to find this program")?;
+        let folder = this.parent().and_then(Path::parent).context("this program lies nowhere")?;
+        Ok(folder.join("ferry"))
     }
-}
-
-/// What `cargo build` made of Ferry: two folders up from an example.
-fn beside_this() -> anyhow::Result<PathBuf> {
-    let this = std::env::current_exe().context("failed to find this program")?;
-    let folder = this.parent().and_then(|examples| examples.parent()).context("this program lies nowhere")?;
-    Ok(folder.join("ferry"))
 }

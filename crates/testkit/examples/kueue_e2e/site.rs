@@ -69,7 +69,7 @@ impl Site {
     pub(crate) async fn start(index: usize, settings: &Settings, suite: &Suite) -> anyhow::Result<Site> {
         let (name, at) = (NAMES[index], SocketAddrV4::new(address(index), 6443));
         let cluster = if settings.embedded {
-            Cluster::Embedded(Box::new(Embedded::start(&settings.ferry, name, at).await?))
+            Cluster::Embedded(Box::new(Embedded::start(&settings.ferry()?, name, at).await?))
         } else {
             real(name, at).await?
         };
