@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Three real control planes, or embedded clusters, with simulated nodes, an operator on each, and the suite's own test binary, unchanged. Prints
-//! each spec with its outcome, and how many passed of those that ran. `cannot.txt` names those that cannot pass yet, and
+//! each spec with its outcome, and how many passed of those that ran. `cannot*.txt` name those that cannot pass yet, and
 //! why: it fails if another one fails, and also if one of them passes, so that the list only shrinks. With `--manager
 //! kueue --workers kueue` the surroundings themselves are on trial: everything passes then.
 //!
