@@ -24,6 +24,10 @@ impl Versions for Kind<'_> {
         is_served.then(|| BuiltIn::v1_35().of_kind(&resource.group, &resource.version, &resource.kind))?
     }
 
+    fn are_fixed(&self) -> bool {
+        true
+    }
+
     fn convert(&self, object: &Value, _version: &str) -> Result<Value, String> {
         Ok(object.clone())
     }

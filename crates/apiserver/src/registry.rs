@@ -4,7 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -41,6 +41,8 @@ pub struct Resource {
     pub subresources: Vec<Subresource>,
     /// What its definition says of its objects, if users defined it.
     pub custom: Option<Arc<Custom>>,
+    /// The type of its objects, once somebody asked for it.
+    pub(crate) known_type: OnceLock<schema::Type>,
 }
 
 /// A subresource, such as `status`.
@@ -106,8 +108,10 @@ impl Resource {
 
     /// The type of its objects. Only built-in resources have one in the schema pack.
     pub fn of_type(&self) -> schema::Type {
-        let of = schema::Pack::v1_35().of_kind(&self.group, &self.version, &self.kind);
-        of.expect("every built-in kind has a type")
+        *self.known_type.get_or_init(|| {
+            let of = schema::Pack::v1_35().of_kind(&self.group, &self.version, &self.kind);
+            of.expect("every built-in kind has a type")
+        })
     }
 
     /// The subresource with this name.
@@ -228,6 +232,7 @@ fn read(table: &str) -> Registry {
             storage_version_hash: row.storage_version_hash,
             subresources: Vec::new(),
             custom: None,
+            known_type: OnceLock::new(),
         };
         registry.resources.insert(id, Arc::new(resource));
     }

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use apiserver::Cluster;
 use bytes::Bytes;
 use http::{Method, Request};
@@ -106,10 +107,15 @@ async fn ask(cluster: &Cluster, (method, path, content, body): Asked) -> anyhow:
     Ok(())
 }
 
-/// Processor time of this process.
+/// Processor time of this process, in hundredths of a second. It is read from a file because valgrind, which counts
+/// instructions whatever else a machine does, does not show programs the clock.
 fn processor_time() -> anyhow::Result<Duration> {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Ok(Duration::try_from(time)?)
+    const TICK: Duration = Duration::from_millis(10);
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let (_, fields) = stat.rsplit_once(')').context("the name of the program stands in brackets")?;
+    let [user, system] =
+        [11, 12].map(|field| fields.split_whitespace().nth(field).unwrap_or("").parse::<u32>());
+    Ok(TICK * (user? + system?))
 }
 
 fn template() -> Value {

@@ -4,6 +4,7 @@
 //! A type here is a *Go* type, pointers and named strings included, because error messages name those and because only
 //! Go's tags say which zero values reach the wire. What to do with a value of a type is not known here.
 
+mod reach;
 mod read;
 
 use std::collections::HashMap;
@@ -11,6 +12,8 @@ use std::fmt;
 use std::sync::LazyLock;
 
 use serde_json::Value;
+
+pub use reach::Reach;
 
 /// The types of one Kubernetes version.
 pub struct Pack {
@@ -253,8 +256,13 @@ impl Pack {
 
     /// Every type that has an OpenAPI name.
     pub fn named_types(&'static self) -> impl Iterator<Item = Type> {
+        self.types().filter(|named| !named.name().is_empty())
+    }
+
+    /// Every type, by its place.
+    fn types(&'static self) -> impl Iterator<Item = Type> {
         let ids = 0..Id::try_from(self.types.len()).expect("a pack numbers its types with 16 bits");
-        ids.map(move |id| Type { pack: self, id }).filter(|named| !named.name().is_empty())
+        ids.map(move |id| Type { pack: self, id })
     }
 
     /// Go's plain `string`.

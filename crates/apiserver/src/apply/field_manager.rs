@@ -133,8 +133,7 @@ impl FieldManager<'_> {
         if managers.is_empty() && !is_created {
             return Ok(());
         }
-        let new_typed = self.typed_for_update(new, "new")?;
-        let live = self.typed_for_update(live, "live")?;
+        let (new_typed, live) = self.typed_for_update(new, live)?;
         self.record(&live, &new_typed, &mut managers, manager, now)
             .map_err(|error| UpdateError(error.to_string()))?;
         set_managed_fields(new, &managers);
@@ -197,7 +196,8 @@ impl FieldManager<'_> {
     ) -> Result<(Value, Managers), updater::Error> {
         if managers.is_empty() {
             let failed = |why: String| updater::Error::Failed(NO_MANAGER.into(), why);
-            let empty = self.typed_for_update(self.empty, "live").map_err(|error| failed(error.0))?;
+            let (empty, _) =
+                self.typed_for_update(self.empty, self.empty).map_err(|error| failed(error.0))?;
             self.record(&empty, live, &mut managers, BEFORE_FIRST_APPLY, now)
                 .map_err(|error| failed(error.to_string()))?;
         }
@@ -268,16 +268,28 @@ impl FieldManager<'_> {
         })
     }
 
-    fn typed_for_update<'t>(&'t self, value: &'t Value, which: &str) -> Result<Typed<'t>, UpdateError> {
-        let typed = match self.versions.type_in(self.version) {
-            Some((schema, of)) => {
-                Typed::borrowed(schema, of, value, Duplicates::Allowed).map_err(|errors| errors.to_string())
-            }
-            None => Err(format!("no corresponding type for {}", ObjectKind::of(value))),
-        };
-        typed.map_err(|why| {
+    /// A changed object and the one that it was. Of the two, the changed one is told of first if it has not its type.
+    fn typed_for_update<'t>(
+        &'t self,
+        new: &'t Value,
+        live: &'t Value,
+    ) -> Result<(Typed<'t>, Typed<'t>), UpdateError> {
+        let failed = |which: &str, value: &Value, why: String| {
             UpdateError(format!("failed to convert {which} object ({}) to smd typed: {why}", shown(value)))
-        })
+        };
+        let Some((schema, of)) = self.versions.type_in(self.version) else {
+            return Err(failed("new", new, format!("no corresponding type for {}", ObjectKind::of(new))));
+        };
+        // An object whose type was not found to be right has no managers.
+        let is_known = self.versions.are_fixed() && live.pointer(MANAGED_FIELDS).is_some();
+        let typed =
+            if is_known { Ok(Typed::trusted(schema, of, live)) } else { Typed::borrowed(schema, of, live) };
+        let changed = match &typed {
+            Ok(live) => live.changed(new),
+            Err(_) => Typed::borrowed(schema, of, new),
+        };
+        let changed = changed.map_err(|why| failed("new", new, why.to_string()))?;
+        Ok((changed, typed.map_err(|why| failed("live", live, why.to_string()))?))
     }
 }
 

@@ -22,6 +22,11 @@ pub trait Versions {
     /// The type of the kind in a version, for example `autoscaling/v2`; `None` if the version is not served any more.
     fn type_in(&self, version: &str) -> Option<(&Schema, TypeId)>;
 
+    /// Whether the types stay what they are for as long as there are objects.
+    fn are_fixed(&self) -> bool {
+        false
+    }
+
     /// An object in another version that has a type.
     fn convert(&self, object: &Value, version: &str) -> Result<Value, String>;
 }

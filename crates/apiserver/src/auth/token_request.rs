@@ -1,5 +1,7 @@
 //! POST to the `token` of a service account (2.78): a token for it, bound to what it is asked to be bound to.
 
+use std::sync::OnceLock;
+
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use rules::field::Path;
@@ -89,6 +91,7 @@ fn token_requests() -> Resource {
         version: "v1".to_owned(),
         kind: KIND.to_owned(),
         subresources: Vec::new(),
+        known_type: OnceLock::new(),
         ..Resource::clone(accounts)
     }
 }

@@ -5,7 +5,7 @@
 //! client whose write of a definition is answered finds it carried out.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -342,5 +342,6 @@ fn resource(definition: &CustomResourceDefinition, custom: Custom) -> Resource {
         storage_version_hash: STANDARD.encode(&hash.as_ref()[..8]),
         subresources,
         custom: Some(Arc::new(custom)),
+        known_type: OnceLock::new(),
     }
 }

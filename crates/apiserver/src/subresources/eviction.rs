@@ -1,6 +1,6 @@
 //! `pods/eviction`: a removal that asks the pod's disruption budget first (2.75).
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -40,6 +40,7 @@ static EVICTIONS: LazyLock<Arc<Resource>> = LazyLock::new(|| {
         storage_version_hash: String::new(),
         subresources: Vec::new(),
         custom: None,
+        known_type: OnceLock::new(),
     })
 });
 

@@ -139,7 +139,7 @@ pub(crate) fn expect_place(context: &Context<'_>, of: &str) -> Result<(), Refusa
     let Some(found) = found else {
         return Err(Refusal::not_found(About { group: "", resource: "namespaces", name }));
     };
-    if object::text(&object::read(&found), &["status", "phase"]) == "Terminating" {
+    if found.index.fields.has("status.phase", "Terminating") {
         let why = format!("unable to create new content in namespace {name} because it is being terminated");
         let cause = format!("namespace {name} is being terminated");
         return Err(Refusal::forbidden(context.about_name(of), &why).with_cause(

@@ -1,6 +1,6 @@
 //! `/scale`: how many replicas an object wants and has, as an `autoscaling/v1` Scale (2.72).
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use http::{StatusCode, header};
 use http_body_util::BodyExt as _;
@@ -42,6 +42,7 @@ static SCALES: LazyLock<Arc<Resource>> = LazyLock::new(|| {
         storage_version_hash: String::new(),
         subresources: Vec::new(),
         custom: None,
+        known_type: OnceLock::new(),
     })
 });
 

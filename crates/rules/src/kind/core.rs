@@ -147,11 +147,17 @@ impl Kind for Pods {
             self.prepare_subresource(name, new, old);
             return None;
         }
-        let (mut pod, old): (Pod, Pod) = (wire::typed(new), wire::typed(old));
-        pod::prepare::for_status(&mut pod, &old);
+        // The spec stays as it is stored, so that it need not be read twice, nor written.
+        let _ = new["spec"].take();
+        let (mut pod, before): (Pod, Pod) = (wire::typed(new), wire::typed(old));
+        pod::prepare::for_status(&mut pod, &before);
+        let options = pod::Options::for_pod(Some(&before)).with_privileged(allow_privileged);
+        let is_good = pod::status::validate(&pod, &before, &options).is_empty();
+        let warnings = is_good.then(|| pod::status::warnings(&pod));
+        pod.spec = None;
         *new = wire::untyped(&pod, new);
-        let options = pod::Options::for_pod(Some(&old)).with_privileged(allow_privileged);
-        pod::status::validate(&pod, &old, &options).is_empty().then(|| pod::status::warnings(&pod))
+        new["spec"] = old["spec"].clone();
+        warnings
     }
 
     fn validate_subresource(&self, name: &str, it: &It<'_>) -> Errors {

@@ -5,8 +5,10 @@
 //! a port is a TCP port wherever a port stands. Pods and pod templates have their own in [`crate::pod::defaults`].
 //! Defaulting twice changes nothing.
 
+use std::sync::LazyLock;
+
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
-use schema::pack::Shape;
+use schema::pack::{Reach, Shape};
 use serde_json::{Map, Value, json};
 use types::Quantity;
 
@@ -138,6 +140,11 @@ const WEBHOOK_MATCH: Fields =
 
 /// Fills in what nobody said, everywhere in a value of a type.
 pub fn apply(of: schema::Type, value: &mut Value) {
+    // Events, leases and most statuses have none anywhere.
+    static DEFAULTS: LazyLock<Reach> = LazyLock::new(|| Reach::of(schema::Pack::v1_35(), has_own));
+    if !DEFAULTS.has(of) {
+        return;
+    }
     match of.shape() {
         Shape::Pointer(inner) if !value.is_null() => apply(inner, value),
         Shape::List(item) => value.as_array_mut().into_iter().flatten().for_each(|value| apply(item, value)),
@@ -150,8 +157,24 @@ pub fn apply(of: schema::Type, value: &mut Value) {
     }
 }
 
+/// Whether something stands in a value of a type, whatever is below it, that [`apply`] does not leave alone.
+fn has_own(of: schema::Type) -> bool {
+    let name = short_name(of);
+    of.go_name() == "v1.ResourceList"
+        || matches!(name, "api.core.v1.Pod" | "api.core.v1.PodTemplateSpec")
+        || rule(name).is_some()
+        || FACTS.iter().any(|(known, _)| *known == name)
+        || of.fields().any(|field| {
+            field.facts().default_value().is_some_and(|default| means_something(field.of_type(), &default))
+        })
+}
+
+fn short_name(of: schema::Type) -> &'static str {
+    of.name().strip_prefix("io.k8s.").unwrap_or(of.name())
+}
+
 fn apply_to_struct(of: schema::Type, value: &mut Value) {
-    let name = of.name().strip_prefix("io.k8s.").unwrap_or(of.name());
+    let name = short_name(of);
     match name {
         "api.core.v1.Pod" => return defaulted::<Pod>(value, pod::defaults::apply_pod_defaults),
         // What pods of a class cost besides themselves is written down as it was said.

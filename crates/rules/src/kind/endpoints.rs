@@ -97,7 +97,7 @@ pub fn update(
         keep(&mut new, stored, "status");
     }
     kind.prepare_update(&mut new, stored);
-    schema::settle(facts.of, &mut new);
+    settle(kind, facts, &mut new, Some(stored));
     count(kind, &mut new, stored, body);
 
     let it = judged(kind, facts, [&new, stored, body], old_meta, expressions);
@@ -119,7 +119,7 @@ pub fn update_subresource(
 ) -> Result<Accepted, Refused> {
     let (mut new, old_meta) = begin(kind, facts, body, stored)?;
     let found_good = kind.prepare_good(subresource, &mut new, stored, facts.allow_privileged);
-    schema::settle(facts.of, &mut new);
+    settle(kind, facts, &mut new, Some(stored));
     if subresource != "status" {
         count(kind, &mut new, stored, body);
     }
@@ -145,8 +145,29 @@ fn begin(
     let (mut meta, old_meta) = (metadata(&new), metadata(stored));
     match_stored(&mut meta, &old_meta)?;
     set_metadata(&mut new, &meta);
-    schema::settle(facts.of, &mut new);
+    settle(kind, facts, &mut new, Some(stored));
     Ok((new, old_meta))
+}
+
+/// Brings an object into canonical form.
+fn settle(kind: &dyn Kind, facts: &Facts, new: &mut Value, stored: Option<&Value>) {
+    beside_stored_spec(kind, new, stored, |new| schema::settle(facts.of, new));
+}
+
+/// Does something to all of an object but a spec that is as it is stored: that went through the same before it was.
+fn beside_stored_spec(
+    kind: &dyn Kind,
+    new: &mut Value,
+    stored: Option<&Value>,
+    change: impl FnOnce(&mut Value),
+) {
+    let stored = stored.filter(|_| kind.keeps_defaults()).and_then(|stored| stored.get("spec"));
+    let fields = new.as_object_mut().filter(|new| stored.is_some() && new.get("spec") == stored);
+    let spec = fields.and_then(|new| new.remove("spec"));
+    change(new);
+    if let Some(spec) = spec {
+        new["spec"] = spec;
+    }
 }
 
 /// A change that counts makes a new generation.
@@ -216,15 +237,17 @@ fn judged<'a>(
 /// What is stored gets its defaults once more when it is read. Storing forgets that a list was there if it was empty.
 fn as_read(kind: &dyn Kind, facts: &Facts, new: Value, stored: Option<&Value>) -> Value {
     let mut object = new;
-    forget_empty_lists(facts.of, &mut object);
-    schema::settle(facts.of, &mut object);
+    beside_stored_spec(kind, &mut object, stored, |object| {
+        forget_empty_lists(facts.of, object);
+        schema::settle(facts.of, object);
+    });
     if !stored.is_some_and(|stored| kind.keeps_defaults() && is_defaulted(&object, stored)) {
         defaults::apply(facts.of, &mut object);
     }
     kind.default(&mut object);
     object["apiVersion"] = json!(facts.api_version);
     object["kind"] = json!(facts.kind);
-    schema::settle(facts.of, &mut object);
+    settle(kind, facts, &mut object, stored);
     object
 }
 

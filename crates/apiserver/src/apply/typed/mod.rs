@@ -47,19 +47,27 @@ impl<'s> Typed<'s> {
         value: Value,
         duplicates: Duplicates,
     ) -> Result<Typed<'s>, Errors> {
-        validate::validate(schema, of, &value, duplicates, false)?;
+        validate::validate(schema, of, &value, None, duplicates, false)?;
         Ok(Typed { schema, of, value: Cow::Owned(value), hides_managers: false })
     }
 
-    /// The same of an object that is only looked at, without its managers: to copy the rest is more than to look at it.
-    pub fn borrowed(
-        schema: &'s Schema,
-        of: TypeId,
-        value: &'s Value,
-        duplicates: Duplicates,
-    ) -> Result<Typed<'s>, Errors> {
-        validate::validate(schema, of, value, duplicates, true)?;
-        Ok(Typed { schema, of, value: Cow::Borrowed(value), hides_managers: true })
+    /// The same of an object that is only looked at, without its managers: to copy the rest is more than to look at it. Items
+    /// may repeat in it.
+    pub fn borrowed(schema: &'s Schema, of: TypeId, value: &'s Value) -> Result<Typed<'s>, Errors> {
+        validate::validate(schema, of, value, None, Duplicates::Allowed, true)?;
+        Ok(Typed::trusted(schema, of, value))
+    }
+
+    /// The same of an object that was found to have its type before.
+    pub fn trusted(schema: &'s Schema, of: TypeId, value: &'s Value) -> Typed<'s> {
+        Typed { schema, of, value: Cow::Borrowed(value), hides_managers: true }
+    }
+
+    /// What this value became, if it still has the type.
+    pub fn changed(&self, value: &'s Value) -> Result<Typed<'s>, Errors> {
+        let Typed { schema, of, value: known, .. } = self;
+        validate::validate(schema, *of, value, Some(known), Duplicates::Allowed, true)?;
+        Ok(Typed::trusted(schema, *of, value))
     }
 
     /// The value.

@@ -100,6 +100,37 @@ fn r2_42_values_of_other_types_are_refused() {
 }
 
 #[test]
+fn what_a_value_became_is_judged_as_if_nothing_was_known() {
+    let shapes = shapes();
+    let live = json!({
+        "labels": {"a": "1", "b": "2"}, "replicas": 2, "finalizers": ["x"],
+        "containers": [{"name": "c", "args": ["1"], "ports": [{"port": 80}]}],
+    });
+    let known = shapes.typed(live.clone());
+    for (pointer, value) in [
+        ("/labels/a", json!("2")),
+        ("/labels/a", json!(1)),
+        ("/labels", json!(["a"])),
+        ("/replicas", json!("2")),
+        ("/finalizers", json!(["x", "x"])),
+        ("/finalizers", json!([{}])),
+        ("/containers/0/name", json!("d")),
+        ("/containers/0", json!({"args": ["1"], "ports": [{"port": 80}]})),
+        ("/containers/0/args/0", json!(1)),
+        ("/containers/0/ports/0", json!({"port": "80", "nope": 1})),
+    ] {
+        let mut new = live.clone();
+        *new.pointer_mut(pointer).expect("a part of the value") = value;
+        let told = |typed: Result<Typed<'_>, Errors>| typed.map(|_| ()).map_err(|why| why.to_string());
+        assert_eq!(
+            told(known.changed(&new)),
+            told(Typed::borrowed(&shapes.schema, shapes.root, &new)),
+            "{new}"
+        );
+    }
+}
+
+#[test]
 fn null_has_every_type() {
     shapes().typed(json!({"labels": null, "containers": null, "replicas": null, "any": null}));
 }

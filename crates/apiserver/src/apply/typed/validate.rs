@@ -9,15 +9,17 @@ use super::error::{Errors, Problem, Trail, shown};
 use super::item::{self, ByElement};
 use super::{Duplicates, Kind, kind_of};
 
+/// Nothing is looked for in fields that are the same in a `known` value, which has its type.
 pub(super) fn validate(
     schema: &Schema,
     of: TypeId,
     value: &Value,
+    known: Option<&Value>,
     duplicates: Duplicates,
     hides_managers: bool,
 ) -> Result<(), Errors> {
     let mut walk = Walk { schema, duplicates, hides_managers, problems: Vec::new() };
-    walk.value(of, value, &Trail::START);
+    walk.value(of, value, known, &Trail::START);
     if walk.problems.is_empty() { Ok(()) } else { Err(Errors(walk.problems)) }
 }
 
@@ -29,9 +31,9 @@ struct Walk<'s> {
 }
 
 impl Walk<'_> {
-    fn value(&mut self, of: TypeId, value: &Value, trail: &Trail<'_>) {
+    fn value(&mut self, of: TypeId, value: &Value, known: Option<&Value>, trail: &Trail<'_>) {
         match kind_of(self.schema, Some(of), value) {
-            Some(Kind::Map(map)) => self.map(map, value, trail),
+            Some(Kind::Map(map)) => self.map(map, value, known, trail),
             Some(Kind::List(list)) => self.list(list, value, trail),
             Some(Kind::Scalar(scalar)) => {
                 self.problems.extend(scalar_problem(scalar, value).map(|why| trail.problem(why)));
@@ -40,7 +42,7 @@ impl Walk<'_> {
         }
     }
 
-    fn map(&mut self, map: &Map, value: &Value, trail: &Trail<'_>) {
+    fn map(&mut self, map: &Map, value: &Value, known: Option<&Value>, trail: &Trail<'_>) {
         let fields = match value {
             Value::Object(fields) => fields,
             Value::Null => return,
@@ -50,12 +52,16 @@ impl Walk<'_> {
             if self.hides_managers && name == "managedFields" && trail.is_metadata() {
                 continue;
             }
+            let known = known.and_then(|known| known.get(name));
+            if known == Some(field) {
+                continue;
+            }
             let trail = trail.field(name);
             let Some(of) = map.field(name).map(|field| field.of).or(map.rest) else {
                 // As upstream, which looks no further in this map.
                 return self.problems.push(trail.problem("field not declared in schema"));
             };
-            self.value(of, field, &trail);
+            self.value(of, field, known, &trail);
         }
     }
 
@@ -70,7 +76,7 @@ impl Walk<'_> {
         let mut seen = ByElement::with_capacity(items.len());
         for (place, item) in items.iter().enumerate() {
             if list.merge == Merge::Atomic {
-                self.value(list.items, item, &trail.index(place));
+                self.value(list.items, item, None, &trail.index(place));
                 continue;
             }
             let element = match item::element(self.schema, list, item) {
@@ -81,7 +87,7 @@ impl Walk<'_> {
             if self.is_repeated(&mut seen, &element) {
                 self.problems.push(trail.problem(format!("duplicate entries for key {element}")));
             }
-            self.value(list.items, item, &trail.element(&element));
+            self.value(list.items, item, None, &trail.element(&element));
         }
     }
 
