@@ -48,5 +48,4 @@ mod value;
 pub use decode::{DecodeError, Decoded, Mismatch, StrictError, decode, decode_value};
 pub use encode::{encode, encode_text, settle};
 pub use json::check as check_syntax;
-pub use json::check as check_json;
 pub use pack::{Pack, Type};

@@ -117,7 +117,7 @@ impl Kind for Secrets {
 fn docker(secret: &Value, key: &str, path: &Path) -> Errors {
     let Some(value) = secret["data"].get(key) else { return vec![path.key(key).required("")] };
     let bytes = STANDARD.decode(value.as_str().unwrap_or("")).unwrap_or_default();
-    let why = match schema::check_json(&bytes) {
+    let why = match schema::check_syntax(&bytes) {
         Err(why) => why,
         Ok(()) => match serde_json::from_slice::<Value>(&bytes) {
             Ok(Value::Object(_) | Value::Null) | Err(_) => return Errors::new(),
