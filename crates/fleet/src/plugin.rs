@@ -58,7 +58,8 @@ impl Plugin for Webhooks {
     }
 
     fn mutates(&self, operation: Operation, resource: &Resource) -> bool {
-        operation == Operation::Create && asked(resource).is_some_and(|asked| asked.defaulted)
+        let has_defaults = |asked: &Asked| asked.defaulted && asked.kind.has_defaults();
+        operation == Operation::Create && asked(resource).is_some_and(has_defaults)
     }
 
     fn mutate<'a>(&'a self, request: &'a mut Request<'_>) -> BoxFuture<'a, Result<(), Refusal>> {

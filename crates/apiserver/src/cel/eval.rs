@@ -50,12 +50,15 @@ pub(super) fn evaluate<'a>(
     scope: Vec<(&'a str, Outcome<'a>)>,
     budget: &mut Budget,
 ) -> Outcome<'a> {
-    Evaluator { scope, budget }.eval(expr)
+    let has_dotted = scope.iter().any(|(name, _)| name.contains('.'));
+    Evaluator { scope, has_dotted, budget }.eval(expr)
 }
 
 struct Evaluator<'a, 'b> {
     /// What cannot be read is an error where it is used, and only there.
     scope: Vec<(&'a str, Outcome<'a>)>,
+    /// Whether a variable has a dot in its name.
+    has_dotted: bool,
     budget: &'b mut Budget,
 }
 
@@ -115,8 +118,8 @@ impl<'a> Evaluator<'a, '_> {
         if let Some(named) = dotted(operand).and_then(|prefix| Type::named(&format!("{prefix}.{field}"))) {
             return Ok(Value::Type(named));
         }
-        // A variable may have a dot in its name.
-        if let Kind::Ident(outer) = &operand.kind
+        if self.has_dotted
+            && let Kind::Ident(outer) = &operand.kind
             && let Some((_, value)) = self.scope.iter().find(|(name, _)| is_dotted(name, outer, field))
         {
             return value.clone();
@@ -238,9 +241,26 @@ impl<'a> Evaluator<'a, '_> {
 
     fn fold(&mut self, fold: &'a Fold) -> Outcome<'a> {
         let outside = self.scope.len();
+        // Most macros ask whether something holds of the items of a list: for that nothing is put together.
+        if let (Step::All | Step::Exists, None) = (fold.step, &fold.second) {
+            let result = self.eval(&fold.range).and_then(|range| match &range {
+                Value::List(list) => {
+                    self.budget.spend(list.len())?;
+                    self.decide(fold, list.items().map(|item| (Value::Null, item)), fold.step == Step::Exists)
+                }
+                Value::Map(map) => {
+                    self.budget.spend(map.len())?;
+                    let keys = map.entries().map(|(key, _)| (Value::Null, Ok(key)));
+                    self.decide(fold, keys, fold.step == Step::Exists)
+                }
+                _ => Err(Error::NoOverload),
+            });
+            self.scope.truncate(outside);
+            return result;
+        }
         let result = self.range(fold).and_then(|pairs| match fold.step {
-            Step::All => self.decide(fold, pairs, false),
-            Step::Exists => self.decide(fold, pairs, true),
+            Step::All => self.decide(fold, pairs.into_iter(), false),
+            Step::Exists => self.decide(fold, pairs.into_iter(), true),
             Step::ExistsOne => self.count(fold, pairs),
             Step::Collect | Step::Filter => self.collect(fold, pairs),
             Step::TransformMap | Step::TransformEntry => self.transform(fold, pairs),
@@ -265,7 +285,7 @@ impl<'a> Evaluator<'a, '_> {
     fn decide(
         &mut self,
         fold: &'a Fold,
-        pairs: Vec<(Value<'a>, Outcome<'a>)>,
+        pairs: impl Iterator<Item = (Value<'a>, Outcome<'a>)>,
         decisive: bool,
     ) -> Outcome<'a> {
         let (outside, mut failed) = (self.scope.len(), None);

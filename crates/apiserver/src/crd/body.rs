@@ -45,15 +45,14 @@ impl Custom {
         };
         self.expect_type(&object, body)?;
         let cannot = |why: String| Refusal::bad_request(self.cannot_be_handled(&why));
-        let mut read = match self.decoded(query, object.clone(), &repeated, cannot) {
-            // What is repeated in YAML comes after what is unknown.
-            Err(_) if !of_yaml.is_empty() && query.get("fieldValidation") == Some("Strict") => {
-                let also = format!("yaml: unmarshal errors:\n  {}", of_yaml.join("\n  "));
-                let with = |why: String| cannot(format!("{why}, {also}"));
-                return self.decoded(query, object, &repeated, with);
+        // What is repeated in YAML comes after what is unknown.
+        let also = match query.get("fieldValidation") {
+            Some("Strict") if !of_yaml.is_empty() => {
+                format!(", yaml: unmarshal errors:\n  {}", of_yaml.join("\n  "))
             }
-            read => read?,
+            _ => String::new(),
         };
+        let mut read = self.decoded(query, object, &repeated, |why| cannot(why + &also))?;
         read.warnings.splice(0..0, crate::body::told_of_yaml(query, of_yaml, cannot)?);
         Ok(read)
     }
@@ -127,7 +126,7 @@ impl Custom {
             let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(sent));
             return Err(Refusal::bad_request(wire::unrecognized(kind, &why, sent).replace(PARSE_ERROR, "")));
         }
-        let (given, expected) = (said("apiVersion").as_str().unwrap_or(""), version.api_version());
+        let (given, expected) = (said("apiVersion").as_str().unwrap_or(""), version.said_as.as_str());
         let given = if given == "/" { "" } else { given };
         if given != expected {
             return Err(Refusal::bad_request(format!(

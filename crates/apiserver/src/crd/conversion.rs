@@ -95,7 +95,7 @@ impl Conversion {
             How::Here(converter) => {
                 let each = objects.iter().map(|object| {
                     let of = kind_of(object);
-                    let converted = converter.convert(object, &to.api_version());
+                    let converted = converter.convert(object, &to.said_as);
                     converted.map_err(|why| Refusal::unknown(format!("conversion of {of} failed: {why}")))
                 });
                 each.collect()
@@ -150,7 +150,7 @@ fn converted(sent: &[Value], answer: &Value, uid: &str, to: &Version) -> Result<
             let got = object::text(object, &[field]);
             (got != expected).then(|| format!("(expected {expected}, received {got})"))
         };
-        if let Some(which) = differs("apiVersion", &to.api_version()) {
+        if let Some(which) = differs("apiVersion", &to.said_as) {
             return Err(invalid(format!("invalid groupVersion {which}")));
         }
         if let Some(which) = differs("kind", object::text(sent, &["kind"])) {

@@ -6,6 +6,8 @@ use std::{cell::RefCell, fmt};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+use super::at::At;
+
 /// A value and the paths of its duplicate fields, as strict field validation names them, in the order of the text. Of a
 /// duplicate the last one counts.
 pub fn json(body: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
@@ -72,21 +74,14 @@ fn mended(body: &[u8]) -> Option<String> {
 pub fn exactly(body: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
     let duplicates = RefCell::new(Vec::new());
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let value = Node { path: String::new(), duplicates: &duplicates }.deserialize(&mut deserializer)?;
+    let value = Node { at: At::ROOT, duplicates: &duplicates }.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok((value, duplicates.into_inner()))
 }
 
 struct Node<'a> {
-    path: String,
+    at: At<'a>,
     duplicates: &'a RefCell<Vec<String>>,
-}
-
-impl Node<'_> {
-    fn child(&self, name: &str) -> Self {
-        let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
-        Node { path, duplicates: self.duplicates }
-    }
 }
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
@@ -135,8 +130,9 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut found = Vec::new();
-        let at = |index: usize| Node { path: format!("{}[{index}]", self.path), duplicates: self.duplicates };
-        while let Some(item) = items.next_element_seed(at(found.len()))? {
+        loop {
+            let node = Node { at: self.at.item(found.len()), duplicates: self.duplicates };
+            let Some(item) = items.next_element_seed(node)? else { break };
             found.push(item);
         }
         Ok(Value::Array(found))
@@ -145,15 +141,16 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut found = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
-            let node = self.child(&name);
+            let node = Node { at: self.at.field(&name), duplicates: self.duplicates };
             if found.contains_key(&name) {
                 let mut duplicates = self.duplicates.borrow_mut();
                 if duplicates.len() >= MAX_DUPLICATES {
                     return Err(A::Error::custom("too many duplicate fields"));
                 }
-                duplicates.push(node.path.clone());
+                duplicates.push(node.at.dotted());
             }
-            found.insert(name, fields.next_value_seed(node)?);
+            let value = fields.next_value_seed(node)?;
+            found.insert(name, value);
         }
         Ok(Value::Object(found))
     }

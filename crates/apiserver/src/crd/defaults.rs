@@ -35,10 +35,12 @@ pub(crate) fn drop_nulls(value: &mut Value, schema: Option<&Schema>) {
 
 /// Fills in what is missing, and nothing else.
 pub(crate) fn fill(value: &mut Value, schema: &Schema) {
+    if !schema.below.defaults {
+        return;
+    }
     match value {
         Value::Object(fields) => {
-            for (name, property) in &schema.properties {
-                let Some(default) = &property.default else { continue };
+            for (name, property, default) in schema.defaulted() {
                 match fields.get_mut(name) {
                     None => {
                         fields.insert(name.clone(), default.clone());

@@ -41,7 +41,13 @@ const KNOWN: [&str; 26] = [
 
 /// Whether values are checked against the format.
 pub fn is_known(format: &str) -> bool {
-    KNOWN.contains(&normal(format).as_str())
+    checked(format).is_some()
+}
+
+/// The format as [`is_of`] knows it, if values are checked against it.
+pub fn checked(format: &str) -> Option<&'static str> {
+    let normal = normal(format);
+    KNOWN.into_iter().find(|known| *known == normal)
 }
 
 fn normal(format: &str) -> String {
@@ -57,7 +63,12 @@ macro_rules! pattern {
 
 /// Whether `text` has the format; everything has a format that is not known.
 pub fn matches(format: &str, text: &str) -> bool {
-    match normal(format).as_str() {
+    is_of(&normal(format), text)
+}
+
+/// Whether `text` has a format of [`checked`].
+pub fn is_of(checked: &str, text: &str) -> bool {
+    match checked {
         "bsonobjectid" => text.len() == 24 && text.bytes().all(|b| b.is_ascii_hexdigit()),
         "uri" => is_request_uri(text),
         "email" => is_email(text),
@@ -214,6 +225,9 @@ fn is_base64(text: &str) -> bool {
 
 /// `2006-01-02T15:04:05`, a fraction, and a zone, in either case.
 fn is_date_time(text: &str) -> bool {
+    if is_plain_time(text) {
+        return true;
+    }
     let Some((day, clock)) = text.split_once(['T', 't']) else { return false };
     let shaped = pattern!(r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$");
     let Some(parts) =
@@ -223,6 +237,26 @@ fn is_date_time(text: &str) -> bool {
     };
     let [Ok(hours), Ok(minutes), Ok(seconds)] = parts else { return false };
     cel::date(day).is_some() && hours <= 23 && minutes <= 59 && seconds <= 59
+}
+
+/// Whether a text is a time as Kubernetes itself writes it, `2006-01-02T15:04:05Z`, on a day that every month has. Nearly
+/// all are; the others have to be looked at more closely.
+pub(super) fn is_plain_time(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let is_shaped = bytes.len() == 20
+        && bytes.iter().zip(b"dddd-dd-ddTdd:dd:ddZ").all(|(byte, like)| match like {
+            b'd' => byte.is_ascii_digit(),
+            other => byte == other,
+        });
+    let is_within = |at: usize, least: &str, most: &str| {
+        text.get(at..at + 2).is_some_and(|digits| least <= digits && digits <= most)
+    };
+    is_shaped
+        && is_within(5, "01", "12")
+        && is_within(8, "01", "28")
+        && is_within(11, "00", "23")
+        && is_within(14, "00", "59")
+        && is_within(17, "00", "59")
 }
 
 /// Reads `1h30m` as Go does, or `22 days` as Scala does, in nanoseconds.

@@ -145,14 +145,14 @@ impl Kind {
     /// The version that an object says it is in; one that is gone was stored before it went, as the others are now.
     fn version_of(&self, object: &Value) -> usize {
         let said = object::text(object, &["apiVersion"]);
-        let found = self.versions.iter().position(|served| served.version.api_version() == said);
+        let found = self.versions.iter().position(|served| served.version.said_as == said);
         found.unwrap_or(self.storage)
     }
 
     /// Objects in another version.
     async fn convert(&self, objects: Vec<Value>, to: usize) -> Result<Vec<Value>, Refusal> {
         let to = &self.versions[to].version;
-        let wanted = to.api_version();
+        let wanted = to.said_as.as_str();
         let others: Vec<usize> =
             (0..objects.len()).filter(|i| object::text(&objects[*i], &["apiVersion"]) != wanted).collect();
         if others.is_empty() {
@@ -223,7 +223,7 @@ impl Custom {
 
     /// Stored bytes, each with the revision it was written at, as clients of this version see them.
     pub async fn shown(&self, stored: Vec<(Revision, Bytes)>) -> Result<Vec<Bytes>, Refusal> {
-        let prefix = object::prefix(&self.version().api_version());
+        let prefix = object::prefix(&self.version().said_as);
         let mut shown: Vec<Bytes> = Vec::with_capacity(stored.len());
         let mut others = Vec::new();
         for (i, (revision, bytes)) in stored.into_iter().enumerate() {
@@ -246,7 +246,7 @@ impl Custom {
 
     /// A stored object as clients of this version see it.
     pub(crate) async fn read_stored(&self, stored: &Object) -> Result<Value, Refusal> {
-        let prefix = object::prefix(&self.version().api_version());
+        let prefix = object::prefix(&self.version().said_as);
         let object = object::read(stored);
         if self.is_in_form(&prefix, stored.revision, &stored.value) {
             return Ok(object);
@@ -274,7 +274,7 @@ impl Custom {
         object: &'a Value,
     ) -> Result<(Cow<'a, Value>, Vec<(String, String)>), Refusal> {
         let storage = self.kind.storage();
-        let object = if object::text(object, &["apiVersion"]) == storage.api_version() {
+        let object = if object::text(object, &["apiVersion"]) == storage.said_as {
             Cow::Borrowed(object)
         } else {
             let mut converted = self.kind.convert(vec![object.clone()], self.kind.storage).await?;
@@ -292,7 +292,7 @@ impl Custom {
 
 impl apply::Versions for Custom {
     fn type_in(&self, version: &str) -> Option<(&apply::Schema, TypeId)> {
-        let found = self.kind.versions.iter().find(|served| served.version.api_version() == version)?;
+        let found = self.kind.versions.iter().find(|served| served.version.said_as == version)?;
         Some((&found.types, found.root))
     }
 

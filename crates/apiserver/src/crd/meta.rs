@@ -15,7 +15,7 @@ use rules::{
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
-use super::{go::shown, schema::Schema};
+use super::{canonical::is_canonical, go::shown, schema::Schema};
 
 /// What to do with metadata of the wrong type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,17 @@ pub fn coerce(
     coercer.visit(value, schema, root || schema.embedded, &Path::root())?;
     coercer.unknown.sort_unstable();
     Ok(coercer.unknown)
+}
+
+/// Brings metadata itself into canonical form, and returns the paths of unknown fields, sorted.
+pub(super) fn coerce_own(metadata: &mut Value, malformed: Malformed) -> Result<Vec<String>, Error> {
+    if is_canonical(metadata) {
+        return Ok(Vec::new());
+    }
+    let mut object = Value::Object(Map::from_iter([("metadata".to_owned(), metadata.take())]));
+    let unknown = coerce(&mut object, &Schema::default(), true, malformed)?;
+    *metadata = object["metadata"].take();
+    Ok(unknown)
 }
 
 struct Coercer {
@@ -91,6 +102,9 @@ impl Coercer {
             }
         }
         let Some(metadata) = fields.get_mut("metadata") else { return Ok(()) };
+        if is_canonical(metadata) {
+            return Ok(());
+        }
         let path = path.child("metadata");
         let (canonical, unknown) = match canonical(metadata) {
             Ok(found) => found,
@@ -279,10 +293,11 @@ fn kind(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
-    use crate::crd::tests::schema;
+    use crate::crd::tests::{any_json, schema};
 
     fn check(mut value: Value, malformed: Malformed, expected: Result<(Value, &[&str]), &str>) {
         let schema = schema(json!({"type": "object", "properties": {
@@ -324,6 +339,93 @@ mod tests {
                 &["e.metadata.z"],
             )),
         );
+    }
+
+    /// Metadata of which much is as it should be.
+    fn any_metadata() -> impl Strategy<Value = Value> {
+        let text = || prop_oneof![4 => "[a-z]{1,3}", 1 => "[a-z]{0,1}"].prop_map(Value::from);
+        let time = prop_oneof![
+            4 => "20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]Z",
+            1 => "20[0-9]{2}-01-01T00:00:00(\\.[0-9]{1,9}Z|[+]0[0-2]:00|z)?",
+        ];
+        let time = time.prop_map(Value::from).boxed();
+        let number = prop_oneof![(-1_i64..3).prop_map(Value::from), Just(json!(1.5)), Just(json!(u64::MAX))];
+        let other = prop_oneof![9 => Just(None), 1 => any_json().prop_map(Some)];
+        let wild = move |usual: BoxedStrategy<Value>| {
+            (usual, other.clone()).prop_map(|(usual, other)| other.unwrap_or(usual)).boxed()
+        };
+        let named = |fields: Vec<(&'static str, BoxedStrategy<Value>)>| {
+            let fields: Vec<_> = fields
+                .into_iter()
+                .map(|(name, value)| prop::option::weighted(0.7, value).prop_map(move |value| (name, value)))
+                .collect();
+            fields.prop_map(|fields| {
+                let given = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+                Value::Object(given.collect())
+            })
+        };
+        let map = prop::collection::btree_map("[a-z]{1,2}", wild(text().boxed()), 0..3)
+            .prop_map(|map| Value::Object(map.into_iter().collect()))
+            .boxed();
+        let list =
+            |item: BoxedStrategy<Value>| prop::collection::vec(item, 0..3).prop_map(Value::from).boxed();
+        let flag = any::<bool>().prop_map(Value::from).boxed();
+        let owner = named(vec![
+            ("apiVersion", wild(text().boxed())),
+            ("kind", text().boxed()),
+            ("name", text().boxed()),
+            ("uid", text().boxed()),
+            ("controller", wild(flag.clone())),
+            ("blockOwnerDeletion", flag),
+        ]);
+        let whole_owner = Just(json!({"apiVersion": "v1", "kind": "K", "name": "n", "uid": ""}));
+        let entry = named(vec![
+            ("manager", wild(text().boxed())),
+            ("operation", text().boxed()),
+            ("time", time.clone()),
+            ("fieldsType", text().boxed()),
+            ("fieldsV1", any_json().boxed()),
+            ("subresource", text().boxed()),
+        ]);
+        named(vec![
+            ("name", wild(text().boxed())),
+            ("namespace", text().boxed()),
+            ("generateName", text().boxed()),
+            ("uid", text().boxed()),
+            ("labels", map.clone()),
+            ("annotations", wild(map)),
+            ("creationTimestamp", wild(time.clone())),
+            ("deletionTimestamp", time),
+            ("generation", number.clone().boxed()),
+            ("deletionGracePeriodSeconds", number.boxed()),
+            ("finalizers", list(wild(text().boxed()))),
+            ("ownerReferences", list(prop_oneof![3 => whole_owner, 1 => owner].boxed())),
+            ("managedFields", list(entry.boxed())),
+        ])
+    }
+
+    proptest! {
+        #[test]
+        fn canonical_metadata_is_as_it_would_be_written(metadata in any_metadata()) {
+            let alone = metadata.as_object().into_iter().flatten();
+            let alone = alone.map(|(name, value)| Value::Object(single(name, value)));
+            for metadata in alone.chain([metadata.clone()]).filter(is_canonical) {
+                let (written, unknown) = canonical(&metadata).expect("metadata");
+                prop_assert_eq!(&Value::Object(written), &metadata);
+                prop_assert_eq!(unknown, Vec::<String>::new());
+            }
+        }
+
+        #[test]
+        fn what_is_written_is_canonical(metadata in any_metadata()) {
+            if let Ok((written, _)) = canonical(&metadata) {
+                let written = Value::Object(written);
+                let has_no_fields = |entry: &Value| entry.get("fieldsV1").is_some_and(|fields| !fields.is_object());
+                let entries = written.get("managedFields").and_then(Value::as_array);
+                let is_odd = entries.is_some_and(|entries| entries.iter().any(has_no_fields));
+                prop_assert!(is_odd || is_canonical(&written), "{written}");
+            }
+        }
     }
 
     #[test]

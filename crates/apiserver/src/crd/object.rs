@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     correlate::Correlated,
-    defaults, lists,
+    defaults, form, lists,
     meta::{self, Malformed},
     prune::prune,
     rules::not_checked,
@@ -30,15 +30,36 @@ impl Version {
     /// Brings an object from a client into the form it is judged and stored in. Returns the paths of fields that were
     /// not known, as strict field validation names them.
     pub fn decode(&self, object: &mut Value) -> Result<Vec<String>, Error> {
-        let unknown = self.normalize(object, Malformed::Refuse)?;
-        defaults::apply(object, &self.schema);
-        Ok(unknown)
+        self.formed(object, Malformed::Refuse)
     }
 
     /// The same for an object from the store, which is never refused.
     pub fn read(&self, object: &mut Value) {
-        self.conform(object);
-        defaults::apply(object, &self.schema);
+        // Nothing is refused where malformed metadata is dropped.
+        let _ = self.formed(object, Malformed::Drop);
+    }
+
+    /// An object with its defaults and without what nobody knows.
+    fn formed(&self, object: &mut Value, malformed: Malformed) -> Result<Vec<String>, Error> {
+        if self.schema.below.embedded {
+            let unknown = self.normalize(object, malformed)?;
+            defaults::apply(object, &self.schema);
+            return Ok(unknown);
+        }
+        let mut metadata = object.as_object_mut().and_then(|fields| fields.remove_entry("metadata"));
+        let mut unknown = match &mut metadata {
+            Some((_, metadata)) => {
+                canonical_numbers(metadata);
+                meta::coerce_own(metadata, malformed)?
+            }
+            None => Vec::new(),
+        };
+        unknown.append(&mut form::bring(object, &self.schema));
+        if let (Some(fields), Some((name, mut metadata))) = (object.as_object_mut(), metadata) {
+            form::bring_metadata(&mut metadata, &self.schema);
+            fields.insert(name, metadata);
+        }
+        Ok(unknown)
     }
 
     /// An object with what its schema says stands where nothing does, and without metadata that is none.
@@ -91,6 +112,7 @@ impl Version {
         let (Some(fields), Some(old)) = (object.as_object_mut(), old.as_object()) else { return };
         if self.has_status {
             match old.get("status") {
+                same if same == fields.get("status") => {}
                 Some(status) => drop(fields.insert("status".to_owned(), status.clone())),
                 None => drop(fields.remove("status")),
             }
@@ -112,23 +134,36 @@ impl Version {
                 None => drop(fields.remove(name)),
             }
         }
-        let mut object = old.clone();
-        if let Some(fields) = object.as_object_mut() {
-            replace(fields, "status", body.get("status"));
+        fn but_for(object: &Value, left_out: &[&str]) -> Value {
+            let Value::Object(fields) = object else { return object.clone() };
+            let stay = fields.iter().filter(|(name, _)| !left_out.contains(&name.as_str()));
+            Value::Object(stay.map(|(name, value)| (name.clone(), value.clone())).collect())
         }
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            replace(metadata, "managedFields", body.pointer("/metadata/managedFields"));
+        let mut object = but_for(old, &["metadata", "status"]);
+        let Some(fields) = object.as_object_mut() else { return object };
+        replace(fields, "status", body.get("status"));
+        if let Some(metadata) = old.get("metadata") {
+            let mut metadata = but_for(metadata, &["managedFields"]);
+            if let Some(metadata) = metadata.as_object_mut() {
+                replace(metadata, "managedFields", body.pointer("/metadata/managedFields"));
+            }
+            fields.insert("metadata".to_owned(), metadata);
         }
         object
     }
 
     /// Every error of a new object.
     pub fn validate_create(&self, object: &Value) -> Errors {
+        self.validate_new(object, &object_meta(object))
+    }
+
+    /// The same, where the metadata of the object is at hand.
+    pub(super) fn validate_new(&self, object: &Value, metadata: &ObjectMeta) -> Errors {
         let wrong_type = self.validate_type(object);
         if !wrong_type.is_empty() {
             return wrong_type;
         }
-        let mut errors = self.validate_metadata(object);
+        let mut errors = self.validate_metadata(metadata);
         errors.extend(value::validate(object, &self.schema, None));
         errors.extend(self.scale.iter().flat_map(|scale| scale::validate(object, scale, true)));
         errors.extend(meta::validate(object, &self.schema, false, &Path::root()));
@@ -140,11 +175,22 @@ impl Version {
     /// Every error of a changed object that is not in a part that did not change. Rules that hold no longer in such parts
     /// are told in `warnings`.
     pub fn validate_update(&self, object: &Value, old: &Value, warnings: &mut Vec<String>) -> Errors {
+        self.validate_changed(object, old, (&object_meta(object), &object_meta(old)), warnings)
+    }
+
+    /// The same, where the metadata of both objects is at hand.
+    pub(super) fn validate_changed(
+        &self,
+        object: &Value,
+        old: &Value,
+        (metadata, old_metadata): (&ObjectMeta, &ObjectMeta),
+        warnings: &mut Vec<String>,
+    ) -> Errors {
         let wrong_type = self.validate_type(object);
         if !wrong_type.is_empty() {
             return wrong_type;
         }
-        let mut errors = validate_metadata_update(object, old);
+        let mut errors = rules_meta::validate_update(metadata, old_metadata, &Path::new("metadata"));
         let correlated = Correlated::new(object, old, &self.schema);
         errors.extend(value::validate_update(object, &self.schema, Some(correlated), None));
         errors.extend(self.scale.iter().flat_map(|scale| scale::validate(object, scale, true)));
@@ -154,13 +200,15 @@ impl Version {
         errors
     }
 
-    /// Every error of a changed status, and warnings as of any change.
+    /// Every error of a changed status, and warnings as of any change. But for who manages its fields, the metadata is that of
+    /// the old object.
     pub fn validate_status_update(&self, object: &Value, old: &Value, warnings: &mut Vec<String>) -> Errors {
         let wrong_type = self.validate_type(object);
         if !wrong_type.is_empty() {
             return wrong_type;
         }
-        let mut errors = validate_metadata_update(object, old);
+        let metadata = object_meta(object);
+        let mut errors = rules_meta::validate_update(&metadata, &metadata, &Path::new("metadata"));
         if let (Some(status), Some(schema)) = (object.get("status"), self.schema.properties.get("status")) {
             let correlated = Correlated::new(object, old, &self.schema).field("status");
             errors.extend(value::validate_update(status, schema, correlated, Some(&Path::new("status"))));
@@ -201,7 +249,7 @@ impl Version {
 
     fn validate_type(&self, object: &Value) -> Errors {
         let mut errors = Errors::new();
-        for (name, expected) in [("kind", self.names.kind.clone()), ("apiVersion", self.api_version())] {
+        for (name, expected) in [("kind", self.names.kind.as_str()), ("apiVersion", self.said_as.as_str())] {
             let found = object.get(name).and_then(Value::as_str).unwrap_or_default();
             if found != expected {
                 errors.push(Path::new(name).invalid(found, format!("must be {expected}")));
@@ -210,12 +258,12 @@ impl Version {
         errors
     }
 
-    fn validate_metadata(&self, object: &Value) -> Errors {
+    fn validate_metadata(&self, metadata: &ObjectMeta) -> Errors {
         let path = Path::new("metadata");
-        let mut metadata = object_meta(object);
         if self.namespaced {
-            return rules_meta::validate(&metadata, names::dns_subdomain, &path);
+            return rules_meta::validate(metadata, names::dns_subdomain, &path);
         }
+        let mut metadata = metadata.clone();
         let given = metadata.namespace.replace("none".to_owned()).filter(|namespace| !namespace.is_empty());
         let mut errors = rules_meta::validate(&metadata, names::dns_subdomain, &path);
         if given.is_some() {
@@ -255,10 +303,6 @@ impl Version {
     }
 }
 
-fn validate_metadata_update(object: &Value, old: &Value) -> Errors {
-    rules_meta::validate_update(&object_meta(object), &object_meta(old), &Path::new("metadata"))
-}
-
 fn object_meta(object: &Value) -> ObjectMeta {
     // Decoding made sure that it can be read.
     object
@@ -275,7 +319,7 @@ fn set_generation(fields: &mut Map<String, Value>, generation: i64) {
 }
 
 /// Numbers as Go would write them back: whole ones without a fraction, and those beyond 64 bits as doubles.
-fn canonical_numbers(value: &mut Value) {
+pub(super) fn canonical_numbers(value: &mut Value) {
     match value {
         Value::Number(number) => {
             let Some(double) = number.as_f64().filter(|_| !number.is_i64()) else { return };

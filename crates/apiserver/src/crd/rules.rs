@@ -11,6 +11,7 @@ use rules::field::{self, Error, Errors, Kind, Path};
 use serde_json::Value;
 
 use super::{
+    at::{At, Found},
     correlate::{Correlated, same_key},
     extent::Extent,
     field_path,
@@ -45,6 +46,8 @@ pub struct Rules {
 struct Compiled {
     rule: Rule,
     program: Program,
+    /// Whether it is about the change itself.
+    is_transition: bool,
     message: Option<Program>,
     /// What both can cost at most.
     costs: (u64, Option<u64>),
@@ -159,6 +162,7 @@ fn compile(rule: &Rule, this: &Type, schema: &Schema, extent: &Extent) -> Result
     let field_path = field_path::resolve(&rule.field_path, schema, true).ok().map(|(path, _)| path);
     Ok(Compiled {
         rule: rule.clone(),
+        is_transition: uses_old_self,
         program,
         message,
         costs: (cost, message_cost),
@@ -179,7 +183,7 @@ pub fn judge(schema: &Schema, root: bool) -> Judged {
         let compiled = this.as_ref().ok_or_else(no_type);
         let compiled = compiled.and_then(|this| compile(rule, this, schema, &extent));
         compiled.map(|compiled| Accepted {
-            uses_old_self: compiled.program.uses("oldSelf"),
+            uses_old_self: compiled.is_transition,
             cost: compiled.costs.0,
             message_cost: compiled.costs.1,
         })
@@ -224,15 +228,15 @@ impl Rules {
         path: &Path,
         warnings: &mut Vec<String>,
     ) -> Errors {
-        let correlated = old.map(|old| Correlated::new(value, old, schema));
         let mut run = Run {
+            correlated: old.map(|old| Correlated::new(value, old, schema)),
+            path,
             errors: Errors::new(),
             kept: Vec::new(),
             budget: Budget::new(PER_OBJECT),
             exhausted: false,
         };
-        let place = Place { current: correlated, parent: None, root: true };
-        run.visit(self, schema, value, old, place, path);
+        run.visit(self, schema, value, old, &At::ROOT);
         warnings.extend(run.kept);
         run.errors
     }
@@ -244,35 +248,11 @@ impl Rules {
     }
 }
 
-/// Where a walk stands in the old object: at the same place, or below the nearest one that could be told.
-#[derive(Clone, Copy)]
-struct Place<'a> {
-    current: Option<Correlated<'a>>,
-    parent: Option<Correlated<'a>>,
-    root: bool,
-}
-
-impl<'a> Place<'a> {
-    fn is_unchanged(self) -> bool {
-        self.current.or(self.parent).is_some_and(Correlated::is_unchanged)
-    }
-
-    fn step(self, next: impl FnOnce(Correlated<'a>) -> Option<Correlated<'a>>) -> Place<'a> {
-        match self.current {
-            None => Place { root: false, ..self },
-            Some(current) => Place { current: next(current), parent: Some(current), root: false },
-        }
-    }
-
-    fn field(self, name: &str) -> Place<'a> {
-        if self.root && matches!(name, "apiVersion" | "kind") {
-            return Place { current: None, parent: None, root: false };
-        }
-        self.step(|current| current.field(name))
-    }
-}
-
-struct Run {
+struct Run<'a> {
+    /// What the object was before.
+    correlated: Option<Correlated<'a>>,
+    /// Where the object stands.
+    path: &'a Path,
     errors: Errors,
     /// What is wrong and stays as it was.
     kept: Vec<String>,
@@ -280,39 +260,35 @@ struct Run {
     exhausted: bool,
 }
 
-impl Run {
-    fn visit(
-        &mut self,
-        rules: &Rules,
-        schema: &Schema,
-        value: &Value,
-        old: Option<&Value>,
-        place: Place<'_>,
-        path: &Path,
-    ) {
+impl Run<'_> {
+    fn visit(&mut self, rules: &Rules, schema: &Schema, value: &Value, old: Option<&Value>, at: &At<'_>) {
         if value.is_null() || self.exhausted {
             return;
         }
         let old = old.filter(|old| !old.is_null());
         for compiled in &rules.own {
-            self.run(compiled, rules, value, old, place, path);
+            self.run(compiled, rules, value, old, at);
             if self.exhausted {
                 return;
             }
         }
         match value {
             Value::Object(fields) => {
+                if rules.additional.is_none() && rules.properties.is_empty() {
+                    return;
+                }
                 let old = old.and_then(Value::as_object);
                 for (name, value) in fields {
-                    let old = old.and_then(|old| old.get(name));
                     if let (Some(inner), Additional::Schema(schema)) = (&rules.additional, &schema.additional)
                     {
-                        self.visit(inner, schema, value, old, place.field(name), &path.key(name));
+                        let old = old.and_then(|old| old.get(name));
+                        self.visit(inner, schema, value, old, &at.entry(name));
                     }
-                    if let (Some(inner), Some(schema)) =
-                        (rules.properties.get(name), schema.properties.get(name))
+                    if let Some(inner) = rules.properties.get(name)
+                        && let Some(schema) = schema.properties.get(name)
                     {
-                        self.visit(inner, schema, value, old, place.field(name), &path.child(name));
+                        let old = old.and_then(|old| old.get(name));
+                        self.visit(inner, schema, value, old, &at.field(name));
                     }
                 }
             }
@@ -321,42 +297,40 @@ impl Run {
                 let old = old.and_then(Value::as_array);
                 for (index, item) in items.iter().enumerate() {
                     let old = old.and_then(|old| same_key(old, item, schema));
-                    let place = place.step(|current| current.item(index));
-                    self.visit(inner, item_schema, item, old, place, &path.index(index));
+                    self.visit(inner, item_schema, item, old, &at.item(index));
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
 
-    fn run(
-        &mut self,
-        compiled: &Compiled,
-        rules: &Rules,
-        value: &Value,
-        old: Option<&Value>,
-        place: Place<'_>,
-        path: &Path,
-    ) {
-        let Compiled { rule, program, .. } = compiled;
-        let transition = program.uses("oldSelf");
+    fn run(&mut self, compiled: &Compiled, rules: &Rules, value: &Value, old: Option<&Value>, at: &At<'_>) {
+        let Compiled { rule, program, is_transition, .. } = compiled;
         let optional = rule.optional_old_self == Some(true);
-        if transition && old.is_none() && !optional {
+        if *is_transition && old.is_none() && !optional {
             return;
         }
-        let variables = variables(rules, value, old, optional);
-        match self.evaluate(program, variables.clone()) {
+        // What a rule does not look at need not be there.
+        let seen = old.filter(|_| *is_transition);
+        match self.evaluate(program, variables(rules, value, seen, optional && *is_transition)) {
             Ok(cel::Value::Bool(true)) => {}
             Ok(_) => {
-                let error = self.broken(compiled, rules, value, variables, path);
-                if transition || !place.is_unchanged() {
+                let variables = variables(rules, value, old, optional);
+                let error = self.broken(compiled, rules, value, variables, at);
+                if *is_transition || !self.is_unchanged(at) {
                     self.errors.push(error);
                 } else {
                     self.kept.push(error.to_string());
                 }
             }
-            Err(error) => self.failed(&error, rules, rule, path),
+            Err(error) => self.failed(&error, rules, rule, at),
         }
+    }
+
+    /// Whether nothing changed here, or at the nearest place above of which it can be told.
+    fn is_unchanged(&self, at: &At<'_>) -> bool {
+        let Found { here, above } = at.correlated(self.correlated);
+        here.or(above).is_some_and(Correlated::is_unchanged)
     }
 
     fn evaluate<'a>(
@@ -371,7 +345,7 @@ impl Run {
         outcome
     }
 
-    fn failed(&mut self, error: &cel::Error, rules: &Rules, rule: &Rule, path: &Path) {
+    fn failed(&mut self, error: &cel::Error, rules: &Rules, rule: &Rule, at: &At<'_>) {
         let name = rule_name(rule);
         let detail = match error {
             cel::Error::NoOverload => format!(
@@ -385,7 +359,7 @@ impl Run {
             }
             cel::Error::Failed(_) => format!("{error} evaluating rule: {name}"),
         };
-        self.errors.push(path.invalid(rules.type_name, detail));
+        self.errors.push(at.below(self.path).invalid(rules.type_name, detail));
     }
 
     /// The error of a rule that does not hold.
@@ -395,9 +369,12 @@ impl Run {
         rules: &Rules,
         value: &Value,
         variables: Vec<(&str, cel::Outcome<'_>)>,
-        path: &Path,
+        at: &At<'_>,
     ) -> Error {
-        let path = compiled.field_path.as_ref().map_or_else(|| path.clone(), |field| path.child(field));
+        let mut path = at.below(self.path);
+        if let Some(field) = &compiled.field_path {
+            path = path.child(field);
+        }
         let computed =
             compiled.message.as_ref().and_then(|message| match self.evaluate(message, variables) {
                 Ok(cel::Value::String(text)) => usable_message(&text),

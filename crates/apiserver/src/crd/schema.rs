@@ -15,7 +15,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde_json::Value;
 
-use super::pattern::Pattern;
+use super::{formats, pattern::Pattern};
 
 /// What a value must be, node by node.
 #[derive(Debug, Clone, Default)]
@@ -25,12 +25,16 @@ pub struct Schema {
     pub r#type: Option<Type>,
     /// The format of a string.
     pub format: Option<String>,
+    /// The same, if values are held against it.
+    pub checked_format: Option<&'static str>,
     /// Whether `null` is a value.
     pub nullable: bool,
     /// What stands here when nothing does.
     pub default: Option<Value>,
     /// The fields of a structure.
     pub properties: BTreeMap<String, Schema>,
+    /// Whether any of them has a default.
+    pub has_defaults: bool,
     /// What the values of a map must be.
     pub additional: Additional,
     /// What the items of a list must be.
@@ -66,6 +70,8 @@ pub struct Below {
     pub embedded: bool,
     /// Lists that hold every item, or every key, once.
     pub unique: bool,
+    /// Defaults, of nodes below only.
+    pub defaults: bool,
 }
 
 /// The types of JSON values.
@@ -164,6 +170,12 @@ impl Schema {
         }
     }
 
+    /// The fields that have defaults, with these.
+    pub fn defaulted(&self) -> impl Iterator<Item = (&String, &Schema, &Value)> {
+        let properties = self.has_defaults.then_some(&self.properties).into_iter().flatten();
+        properties.filter_map(|(name, property)| Some((name, property, property.default.as_ref()?)))
+    }
+
     /// The type as it is named in JSON.
     pub fn type_name(&self) -> &'static str {
         self.r#type.map_or("", Type::name)
@@ -221,6 +233,7 @@ impl Compiler {
         let mut schema = Schema {
             r#type: props.type_.as_deref().and_then(Type::named),
             format: props.format.clone().filter(|format| !format.is_empty()),
+            checked_format: props.format.as_deref().and_then(formats::checked),
             nullable: props.nullable == Some(true),
             default: props
                 .default
@@ -258,12 +271,17 @@ impl Compiler {
             bounds: self.bounds(props),
             combined: self.combined(props),
             rules: props.x_kubernetes_validations.iter().flatten().map(rule).collect(),
+            has_defaults: false,
             below: Below::default(),
         };
-        schema.below = Below {
-            embedded: schema.embedded || schema.children().any(|child| child.below.embedded),
-            unique: schema.list_type != ListType::Atomic || schema.children().any(|child| child.below.unique),
+        schema.has_defaults = schema.properties.values().any(|property| property.default.is_some());
+        let any = |is: fn(&Schema) -> bool| schema.children().any(is);
+        let below = Below {
+            embedded: schema.embedded || any(|child| child.below.embedded),
+            unique: schema.list_type != ListType::Atomic || any(|child| child.below.unique),
+            defaults: any(|child| child.default.is_some() || child.below.defaults),
         };
+        schema.below = below;
         schema
     }
 

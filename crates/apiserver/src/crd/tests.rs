@@ -301,7 +301,7 @@ fn selectable_fields_3_31() {
     assert_eq!(values, [("spec.b", ""), ("spec.color", "red"), ("spec.n", "1")]);
 }
 
-fn any_json() -> impl Strategy<Value = Value> {
+pub(crate) fn any_json() -> impl Strategy<Value = Value> {
     let names = prop::sample::select(vec![
         "type",
         "properties",

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use types::go::quote;
 
 use super::{
+    at::At,
     correlate::Correlated,
     formats,
     go::{float, shown},
@@ -13,7 +14,7 @@ use super::{
 
 /// Every error of a new value. `path` is put in front of the paths found.
 pub fn validate(value: &Value, schema: &Schema, path: Option<&Path>) -> Errors {
-    errors(judge(value, schema, "", None), path)
+    errors(Judge { old: None, is_silent: false }.judge(value, schema, &At::ROOT), path)
 }
 
 /// Every error of a changed value that is not in a part that did not change.
@@ -23,7 +24,7 @@ pub(crate) fn validate_update(
     old: Option<Correlated<'_>>,
     path: Option<&Path>,
 ) -> Errors {
-    errors(ratcheted(value, schema, "", old), path)
+    errors(Judge { old, is_silent: false }.ratcheted(value, schema, &At::ROOT), path)
 }
 
 fn errors(found: Found, path: Option<&Path>) -> Errors {
@@ -44,6 +45,8 @@ fn errors(found: Found, path: Option<&Path>) -> Errors {
 #[derive(Debug, Default)]
 struct Found {
     faults: Vec<Fault>,
+    /// Whether there are faults that nobody wants to hear of.
+    has_more: bool,
     checks: usize,
 }
 
@@ -56,11 +59,17 @@ impl Found {
 
     fn merge(&mut self, other: Found) {
         self.checks += other.checks;
+        self.has_more |= other.has_more;
         other.faults.into_iter().for_each(|fault| self.add(fault));
     }
 
     fn is_valid(&self) -> bool {
-        self.faults.is_empty()
+        self.faults.is_empty() && !self.has_more
+    }
+
+    fn forgive(&mut self) {
+        self.faults.clear();
+        self.has_more = false;
     }
 }
 
@@ -85,6 +94,12 @@ enum What {
 }
 
 impl Fault {
+    /// A fault at a place; `message` goes on from its path.
+    fn at(at: &At<'_>, what: What, message: impl FnOnce(&str) -> String) -> Fault {
+        let at = at.dotted();
+        Fault { message: message(&at), at, what }
+    }
+
     fn error(&self, path: String) -> field::Error {
         let size = |size: i64| usize::try_from(size).unwrap_or(0);
         let detail = self.message.clone();
@@ -107,249 +122,359 @@ impl Fault {
     }
 }
 
-/// Judges a value, unless it is invalid and unchanged: then it was accepted before, and stays.
-fn ratcheted(value: &Value, schema: &Schema, path: &str, old: Option<Correlated<'_>>) -> Found {
-    let mut found = judge(value, schema, path, old);
-    if !found.is_valid() && old.is_some_and(Correlated::is_unchanged) {
-        found.faults.clear();
-    }
-    found
+/// One judgement of a value. What it was before is looked for only where something is wrong, and what is wrong is put into
+/// words only if somebody will hear them: most values are right.
+#[derive(Clone, Copy)]
+struct Judge<'a> {
+    old: Option<Correlated<'a>>,
+    /// Only whether the value is right is asked.
+    is_silent: bool,
 }
 
-fn judge(value: &Value, schema: &Schema, path: &str, old: Option<Correlated<'_>>) -> Found {
-    let mut found = Found::default();
-    if value.is_null() {
-        let types = expected_types(schema);
-        if types.is_empty() || schema.nullable {
-            found.checks += 1;
+impl Judge<'_> {
+    fn add(self, found: &mut Found, fault: impl FnOnce() -> Fault) {
+        if self.is_silent {
+            found.has_more = true;
         } else {
-            found.add(wrong_type(path, &types.join(","), "null"));
+            found.add(fault());
         }
-        check_enum(value, schema, path, &mut found);
-        return found;
     }
-    if schema.r#type.is_some() || schema.int_or_string || known_format(schema).is_some() {
-        check_type(value, schema, path, &mut found);
-        found.checks += 1;
+
+    /// Judges a value, unless it is invalid and unchanged: then it was accepted before, and stays.
+    fn ratcheted(self, value: &Value, schema: &Schema, at: &At<'_>) -> Found {
+        let mut found = self.judge(value, schema, at);
+        if !found.is_valid() && at.correlated(self.old).here.is_some_and(Correlated::is_unchanged) {
+            found.forgive();
+        }
+        found
     }
-    if let Some(combined) = &schema.combined {
-        found.merge(combined_schemas(value, combined, path, old));
-    }
-    found.checks += 2;
-    match value {
-        Value::String(text) => {
-            if let Some(bounds) = &schema.bounds {
-                text_bounds(text, bounds, path, &mut found);
+
+    fn judge(self, value: &Value, schema: &Schema, at: &At<'_>) -> Found {
+        let mut found = Found::default();
+        if value.is_null() {
+            let types = expected_types(schema);
+            if types.is_empty() || schema.nullable {
+                found.checks += 1;
+            } else {
+                self.add(&mut found, || wrong_type(at, &types.join(","), "null"));
             }
+            self.check_enum(value, schema, at, &mut found);
+            return found;
+        }
+        if schema.r#type.is_some() || schema.int_or_string || schema.checked_format.is_some() {
+            self.check_type(value, schema, at, &mut found);
             found.checks += 1;
-            if let Some(format) = known_format(schema) {
-                if !formats::matches(format, text) {
-                    found.add(wrong_type(path, format, text));
+        }
+        if let Some(combined) = &schema.combined {
+            found.merge(self.combined_schemas(value, combined, at));
+        }
+        found.checks += 2;
+        match value {
+            Value::String(text) => {
+                if let Some(bounds) = &schema.bounds {
+                    self.text_bounds(text, bounds, at, &mut found);
                 }
                 found.checks += 1;
+                if let (Some(checked), Some(format)) = (&schema.checked_format, &schema.format) {
+                    if !formats::is_of(checked, text) {
+                        self.add(&mut found, || wrong_type(at, format, text));
+                    }
+                    found.checks += 1;
+                }
             }
-        }
-        Value::Number(number) => {
-            if let Some(bounds) = &schema.bounds {
-                number_bounds(number, bounds, path, &mut found);
+            Value::Number(number) => {
+                if let Some(bounds) = &schema.bounds {
+                    self.number_bounds(number, bounds, at, &mut found);
+                }
+                found.checks += 2;
             }
-            found.checks += 2;
+            Value::Array(items) => {
+                self.check_items(items, schema, at, &mut found);
+                found.checks += 2;
+            }
+            Value::Object(_) | Value::Bool(_) | Value::Null => {}
         }
-        Value::Array(items) => {
-            check_items(items, schema, path, old, &mut found);
-            found.checks += 2;
-        }
-        Value::Object(_) | Value::Bool(_) | Value::Null => {}
-    }
-    check_enum(value, schema, path, &mut found);
-    found.checks += 1;
-    if let Value::Object(fields) = value {
-        check_fields(fields, schema, path, old, &mut found);
+        self.check_enum(value, schema, at, &mut found);
         found.checks += 1;
+        if let Value::Object(fields) = value {
+            self.check_fields(fields, schema, at, &mut found);
+            found.checks += 1;
+        }
+        found.checks += 1;
+        found
     }
-    found.checks += 1;
-    found
-}
 
-fn check_type(value: &Value, schema: &Schema, path: &str, found: &mut Found) {
-    let types = expected_types(schema);
-    let (actual, actual_format) = match value {
-        Value::Bool(_) => ("boolean", ""),
-        Value::Number(number) if number.is_f64() || number.as_i64().is_none() => ("number", "float64"),
-        Value::Number(_) => ("integer", "int64"),
-        Value::String(_) => ("string", ""),
-        Value::Array(_) => ("array", ""),
-        Value::Object(_) | Value::Null => ("object", ""),
-    };
-    let whole = actual == "number" && types.contains(&"integer") && value.as_f64().is_some_and(is_whole);
-    let fits = types.contains(&actual) || whole || (actual == "integer" && types.contains(&"number"));
-    let numeric = types.contains(&"number") || types.contains(&"integer");
-    let has_text = matches!(value, Value::String(_) | Value::Array(_));
-    match known_format(schema) {
-        Some(format) if !has_text && !fits => found.add(wrong_type(path, format, actual_format)),
-        Some(_) if has_text && !numeric => found.checks += 1,
-        _ if !fits => found.add(wrong_type(path, &types.join(","), actual)),
-        _ => found.checks += 1,
-    }
-}
-
-fn check_enum(value: &Value, schema: &Schema, path: &str, found: &mut Found) {
-    if schema.r#enum.is_empty() || schema.r#enum.iter().any(|allowed| same(value, allowed)) {
-        return;
-    }
-    found.add(Fault {
-        at: path.to_owned(),
-        message: format!("{path} in body should be one of {:?}", schema.r#enum),
-        what: What::Enum(value.clone(), schema.r#enum.clone()),
-    });
-}
-
-fn check_items(items: &[Value], schema: &Schema, path: &str, old: Option<Correlated<'_>>, found: &mut Found) {
-    if let Some(inner) = &schema.items {
-        for (index, item) in items.iter().enumerate() {
-            let old = old.and_then(|old| old.item(index));
-            found.merge(ratcheted(item, inner, &format!("{path}[{index}]"), old));
+    fn check_type(self, value: &Value, schema: &Schema, at: &At<'_>, found: &mut Found) {
+        let types = expected_types(schema);
+        let (actual, actual_format) = match value {
+            Value::Bool(_) => ("boolean", ""),
+            Value::Number(number) if number.is_f64() || number.as_i64().is_none() => ("number", "float64"),
+            Value::Number(_) => ("integer", "int64"),
+            Value::String(_) => ("string", ""),
+            Value::Array(_) => ("array", ""),
+            Value::Object(_) | Value::Null => ("object", ""),
+        };
+        let whole = actual == "number" && types.contains(&"integer") && value.as_f64().is_some_and(is_whole);
+        let fits = types.contains(&actual) || whole || (actual == "integer" && types.contains(&"number"));
+        let numeric = types.contains(&"number") || types.contains(&"integer");
+        let has_text = matches!(value, Value::String(_) | Value::Array(_));
+        match known_format(schema) {
+            Some(format) if !has_text && !fits => {
+                self.add(found, || wrong_type(at, format, actual_format));
+            }
+            Some(_) if has_text && !numeric => found.checks += 1,
+            _ if !fits => self.add(found, || wrong_type(at, &types.join(","), actual)),
+            _ => found.checks += 1,
         }
     }
-    let Some(bounds) = &schema.bounds else { return };
-    if let Some(min) = bounds.min_items.filter(|min| len(items.len()) < *min) {
-        let message = format!("{path} in body should have at least {min} items");
-        found.add(Fault { at: path.to_owned(), message, what: What::Invalid(items.len().into()) });
-    }
-    if let Some(max) = bounds.max_items.filter(|max| len(items.len()) > *max) {
-        let message = format!("{path} in body should have at most {max} items");
-        found.add(Fault { at: path.to_owned(), message, what: What::TooMany(items.len(), max) });
-    }
-}
 
-fn check_fields(
-    fields: &Map<String, Value>,
-    schema: &Schema,
-    path: &str,
-    old: Option<Correlated<'_>>,
-    found: &mut Found,
-) {
-    if let Some(bounds) = &schema.bounds {
-        if let Some(min) = bounds.min_properties.filter(|min| len(fields.len()) < *min) {
-            let message = format!("{path} in body should have at least {min} properties");
-            found.add(Fault { at: path.to_owned(), message, what: What::Invalid(fields.len().into()) });
+    fn check_enum(self, value: &Value, schema: &Schema, at: &At<'_>, found: &mut Found) {
+        if schema.r#enum.is_empty() || schema.r#enum.iter().any(|allowed| same(value, allowed)) {
+            return;
         }
-        if let Some(max) = bounds.max_properties.filter(|max| len(fields.len()) > *max) {
-            let message = format!("{path} in body should have at most {max} properties");
-            found.add(Fault { at: path.to_owned(), message, what: What::TooMany(fields.len(), max) });
-        }
+        self.add(found, || {
+            let what = What::Enum(value.clone(), schema.r#enum.clone());
+            Fault::at(at, what, |path| format!("{path} in body should be one of {:?}", schema.r#enum))
+        });
     }
-    // The types of the root are the request's and not the object's: they cannot have changed.
-    let correlated = |name: &str| {
-        let fixed = path.is_empty() && matches!(name, "kind" | "apiVersion");
-        old.filter(|_| !fixed).and_then(|old| old.field(name))
-    };
-    let others = || fields.iter().filter(|(name, _)| !schema.properties.contains_key(*name));
-    match &schema.additional {
-        Additional::Allowed(false) => {
-            for (name, _) in others() {
-                let message = format!("{path}.{name} in body is a forbidden property");
-                found.add(Fault { at: path.to_owned(), message, what: What::Invalid(name.clone().into()) });
+
+    fn check_items(self, items: &[Value], schema: &Schema, at: &At<'_>, found: &mut Found) {
+        if let Some(inner) = &schema.items {
+            for (index, item) in items.iter().enumerate() {
+                found.merge(self.ratcheted(item, inner, &at.item(index)));
             }
         }
-        Additional::Schema(inner) => {
-            for (name, value) in others() {
-                found.merge(ratcheted(value, inner, &format!("{path}.{name}"), correlated(name)));
-            }
+        let Some(bounds) = &schema.bounds else { return };
+        if let Some(min) = bounds.min_items.filter(|min| len(items.len()) < *min) {
+            self.add(found, || {
+                let what = What::Invalid(items.len().into());
+                Fault::at(at, what, |path| format!("{path} in body should have at least {min} items"))
+            });
         }
-        Additional::Absent | Additional::Allowed(true) => {}
-    }
-    for (name, inner) in &schema.properties {
-        if let Some(value) = fields.get(name) {
-            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            found.merge(ratcheted(value, inner, &path, correlated(name)));
+        if let Some(max) = bounds.max_items.filter(|max| len(items.len()) > *max) {
+            self.add(found, || {
+                let what = What::TooMany(items.len(), max);
+                Fault::at(at, what, |path| format!("{path} in body should have at most {max} items"))
+            });
         }
     }
-    for name in schema.required.iter().filter(|name| !fields.contains_key(*name)) {
-        let at = format!("{path}.{name}");
-        found.add(Fault { message: format!("{at} in body is required"), at, what: What::Required });
-    }
-}
 
-fn combined_schemas(value: &Value, combined: &Combined, path: &str, old: Option<Correlated<'_>>) -> Found {
-    let mut found = Found::default();
-    let quoted = quote(path);
-    let schema_fault = |message: String| Fault { at: String::new(), message, what: What::Schema };
-    let by = |schema: &Schema| judge(value, schema, path, old);
-    if !combined.any_of.is_empty() {
-        let (mut best, mut valid): (Option<Found>, Option<Found>) = (None, None);
-        for schema in &combined.any_of {
-            let result = by(schema);
-            if result.is_valid() {
-                valid = Some(result);
-                break;
+    fn check_fields(self, fields: &Map<String, Value>, schema: &Schema, at: &At<'_>, found: &mut Found) {
+        if let Some(bounds) = &schema.bounds {
+            if let Some(min) = bounds.min_properties.filter(|min| len(fields.len()) < *min) {
+                self.add(found, || {
+                    let what = What::Invalid(fields.len().into());
+                    Fault::at(at, what, |path| {
+                        format!("{path} in body should have at least {min} properties")
+                    })
+                });
             }
-            if best.as_ref().is_none_or(|best| result.checks > best.checks) {
-                best = Some(result);
+            if let Some(max) = bounds.max_properties.filter(|max| len(fields.len()) > *max) {
+                self.add(found, || {
+                    let what = What::TooMany(fields.len(), max);
+                    Fault::at(at, what, |path| format!("{path} in body should have at most {max} properties"))
+                });
             }
         }
-        if valid.is_none() {
-            found.add(schema_fault(format!("{quoted} must validate at least one schema (anyOf)")));
+        let others = || fields.iter().filter(|(name, _)| !schema.properties.contains_key(*name));
+        match &schema.additional {
+            Additional::Allowed(false) => {
+                for (name, _) in others() {
+                    self.add(found, || {
+                        let what = What::Invalid(name.clone().into());
+                        Fault::at(at, what, |path| format!("{path}.{name} in body is a forbidden property"))
+                    });
+                }
+            }
+            Additional::Schema(inner) => {
+                for (name, value) in others() {
+                    found.merge(self.ratcheted(value, inner, &at.entry(name)));
+                }
+            }
+            Additional::Absent | Additional::Allowed(true) => {}
         }
-        found.merge(valid.or(best).unwrap_or_default());
+        // Both are in the order of names, and there are far more properties than fields.
+        if !schema.properties.is_empty() {
+            for (name, value) in fields {
+                if let Some(inner) = schema.properties.get(name) {
+                    found.merge(self.ratcheted(value, inner, &at.field(name)));
+                }
+            }
+        }
+        for name in schema.required.iter().filter(|name| !fields.contains_key(*name)) {
+            self.add(found, || {
+                let at = format!("{}.{name}", at.dotted());
+                Fault { message: format!("{at} in body is required"), at, what: What::Required }
+            });
+        }
     }
-    if !combined.one_of.is_empty() {
-        let (mut best, mut first, mut valid): (Option<Found>, Option<Found>, usize) = (None, None, 0);
-        for schema in &combined.one_of {
-            let result = by(schema);
-            if result.is_valid() {
-                valid += 1;
-                best = None;
-                first = first.or(Some(result));
-            } else if valid == 0 && best.as_ref().is_none_or(|best| result.checks > best.checks) {
-                best = Some(result);
+
+    fn combined_schemas(self, value: &Value, combined: &Combined, at: &At<'_>) -> Found {
+        let mut found = Found::default();
+        let schema_fault = |message: &str| {
+            let message = format!("{} {message}", quote(&at.dotted()));
+            Fault { at: String::new(), message, what: What::Schema }
+        };
+        let by = |schema: &Schema| self.judge(value, schema, at);
+        // Most values fit a schema that is not the first one: why they do not fit the others is nobody's business.
+        let silently = |schema: &Schema| Judge { is_silent: true, ..self }.judge(value, schema, at);
+        if !combined.any_of.is_empty() {
+            let valid = combined.any_of.iter().map(silently).find(Found::is_valid);
+            if valid.is_none() {
+                self.add(&mut found, || schema_fault("must validate at least one schema (anyOf)"));
+            }
+            found.merge(valid.unwrap_or_else(|| furthest(combined.any_of.iter().map(by))));
+        }
+        if !combined.one_of.is_empty() {
+            let mut valid = combined.one_of.iter().map(silently).filter(Found::is_valid);
+            let (first, others) = (valid.next(), valid.count());
+            match (first, others) {
+                (Some(first), 0) => found.merge(first),
+                (Some(_), others) => {
+                    let valid = others + 1;
+                    self.add(&mut found, || {
+                        schema_fault(&format!(
+                            "must validate one and only one schema (oneOf). Found {valid} valid alternatives"
+                        ))
+                    });
+                }
+                (None, _) => {
+                    self.add(&mut found, || {
+                        schema_fault("must validate one and only one schema (oneOf). Found none valid")
+                    });
+                    found.merge(furthest(combined.one_of.iter().map(by)));
+                }
             }
         }
-        if valid == 1 {
-            found.merge(first.unwrap_or_default());
-        } else {
-            let how = if valid == 0 {
-                "Found none valid".to_owned()
-            } else {
-                format!("Found {valid} valid alternatives")
+        if !combined.all_of.is_empty() {
+            let mut valid = 0;
+            for schema in &combined.all_of {
+                let result = by(schema);
+                valid += usize::from(result.is_valid());
+                found.merge(result);
+            }
+            if valid != combined.all_of.len() {
+                let none = if valid == 0 { ". None validated" } else { "" };
+                self.add(&mut found, || {
+                    schema_fault(&format!("must validate all the schemas (allOf){none}"))
+                });
+            }
+        }
+        if combined.not.as_ref().is_some_and(|schema| silently(schema).is_valid()) {
+            self.add(&mut found, || schema_fault("must not validate the schema (not)"));
+        }
+        found
+    }
+
+    fn text_bounds(self, text: &str, bounds: &Bounds, at: &At<'_>, found: &mut Found) {
+        if bounds.max_length.is_some() || bounds.min_length.is_some() {
+            let characters = len(text.chars().count());
+            if let Some(max) = bounds.max_length.filter(|max| characters > *max) {
+                return self.add(found, || {
+                    let what = What::TooLong(max);
+                    Fault::at(at, what, |path| format!("{path} in body should be at most {max} chars long"))
+                });
+            }
+            if let Some(min) = bounds.min_length.filter(|min| characters < *min) {
+                return self.add(found, || {
+                    let what = What::Invalid(text.into());
+                    Fault::at(at, what, |path| format!("{path} in body should be at least {min} chars long"))
+                });
+            }
+        }
+        let Some(pattern) = &bounds.pattern else { return };
+        let verdict = pattern.is_match(text);
+        if verdict == Ok(true) {
+            return;
+        }
+        self.add(found, || {
+            let failed = match verdict {
+                Ok(_) => pattern.text().to_owned(),
+                Err(why) => format!("{}, but pattern is invalid: {why}", pattern.text()),
             };
-            found.add(schema_fault(format!("{quoted} must validate one and only one schema (oneOf). {how}")));
-            found.merge(best.unwrap_or_default());
+            let what = What::Invalid(text.into());
+            Fault::at(at, what, |path| format!("{path} in body should match '{failed}'"))
+        });
+    }
+
+    fn number_bounds(self, value: &serde_json::Number, bounds: &Bounds, at: &At<'_>, found: &mut Found) {
+        let double = value.as_f64().unwrap_or(f64::NAN);
+        let integer = value.as_i64();
+        // An integer is held against bounds without their fraction, as Go converts them.
+        let shown = |bound: f64| if integer.is_some() { i64_of(bound).to_string() } else { float(bound) };
+        let cmp = |bound: f64| match integer {
+            Some(integer) => Some(integer.cmp(&i64_of(bound))),
+            None => double.partial_cmp(&bound),
+        };
+        let fault = |what: &str| {
+            let number = What::Invalid(Value::Number(value.clone()));
+            Fault::at(at, number, |path| format!("{path} in body {what}"))
+        };
+        if let Some(factor) = bounds.multiple_of {
+            let positive = if integer.is_some() { i64_of(factor) > 0 } else { factor > 0.0 };
+            let multiple = match integer {
+                Some(integer) if positive => integer % i64_of(factor) == 0,
+                _ if factor < 1.0 => is_whole(1.0 / factor * double),
+                _ => is_whole(double / factor),
+            };
+            if !positive {
+                self.add(found, || {
+                    let factor =
+                        if integer.is_some() { Value::from(i64_of(factor)) } else { Value::from(factor) };
+                    let declared = |path: &str| {
+                        format!("factor MultipleOf declared for {path} must be positive: {factor}")
+                    };
+                    Fault::at(at, What::Invalid(factor.clone()), declared)
+                });
+            } else if !multiple {
+                self.add(found, || fault(&format!("should be a multiple of {}", shown(factor))));
+            }
+        }
+        if let Some(min) = bounds.minimum {
+            let below =
+                cmp(min).is_some_and(|order| order.is_lt() || (bounds.exclusive_minimum && order.is_eq()));
+            if below {
+                let how = if bounds.exclusive_minimum { "greater than" } else { "greater than or equal to" };
+                self.add(found, || fault(&format!("should be {how} {}", shown(min))));
+            }
+        }
+        if let Some(max) = bounds.maximum {
+            let above =
+                cmp(max).is_some_and(|order| order.is_gt() || (bounds.exclusive_maximum && order.is_eq()));
+            if above {
+                let how = if bounds.exclusive_maximum { "less than" } else { "less than or equal to" };
+                self.add(found, || fault(&format!("should be {how} {}", shown(max))));
+            }
         }
     }
-    if !combined.all_of.is_empty() {
-        let mut valid = 0;
-        for schema in &combined.all_of {
-            let result = by(schema);
-            valid += usize::from(result.is_valid());
-            found.merge(result);
-        }
-        if valid != combined.all_of.len() {
-            let none = if valid == 0 { ". None validated" } else { "" };
-            found.add(schema_fault(format!("{quoted} must validate all the schemas (allOf){none}")));
-        }
-    }
-    if combined.not.as_ref().is_some_and(|schema| by(schema).is_valid()) {
-        found.add(schema_fault(format!("{quoted} must not validate the schema (not)")));
-    }
-    found
 }
 
-fn expected_types(schema: &Schema) -> Vec<&'static str> {
+/// Of several failures the one that got furthest, and the first of those.
+fn furthest(all: impl Iterator<Item = Found>) -> Found {
+    let further = |best: Found, next: Found| if next.checks > best.checks { next } else { best };
+    all.reduce(further).unwrap_or_default()
+}
+
+fn expected_types(schema: &Schema) -> &'static [&'static str] {
     match (schema.int_or_string, schema.r#type) {
-        (true, _) => vec!["integer", "string"],
-        (false, Some(r#type)) => vec![Type::name(r#type)],
-        (false, None) => Vec::new(),
+        (true, _) => &["integer", "string"],
+        (false, Some(Type::Array)) => &["array"],
+        (false, Some(Type::Boolean)) => &["boolean"],
+        (false, Some(Type::Integer)) => &["integer"],
+        (false, Some(Type::Number)) => &["number"],
+        (false, Some(Type::Object)) => &["object"],
+        (false, Some(Type::String)) => &["string"],
+        (false, None) => &[],
     }
 }
 
 fn known_format(schema: &Schema) -> Option<&str> {
-    schema.format.as_deref().filter(|format| formats::is_known(format))
+    schema.format.as_deref().filter(|_| schema.checked_format.is_some())
 }
 
-fn wrong_type(path: &str, expected: &str, found: &str) -> Fault {
-    let message = format!("{path} in body must be of type {expected}: {}", quote(found));
-    Fault { at: path.to_owned(), message, what: What::Type(found.to_owned()) }
+fn wrong_type(at: &At<'_>, expected: &str, found: &str) -> Fault {
+    let told = |path: &str| format!("{path} in body must be of type {expected}: {}", quote(found));
+    Fault::at(at, What::Type(found.to_owned()), told)
 }
 
 fn len(len: usize) -> i64 {
@@ -375,78 +500,6 @@ fn same(value: &Value, allowed: &Value) -> bool {
 #[expect(clippy::cast_possible_truncation, reason = "Go truncates here too")]
 fn i64_of(value: f64) -> i64 {
     value as i64
-}
-
-fn text_bounds(text: &str, bounds: &Bounds, path: &str, found: &mut Found) {
-    let characters = len(text.chars().count());
-    let at = path.to_owned();
-    if let Some(max) = bounds.max_length.filter(|max| characters > *max) {
-        let message = format!("{path} in body should be at most {max} chars long");
-        return found.add(Fault { at, message, what: What::TooLong(max) });
-    }
-    if let Some(min) = bounds.min_length.filter(|min| characters < *min) {
-        let message = format!("{path} in body should be at least {min} chars long");
-        return found.add(Fault { at, message, what: What::Invalid(text.into()) });
-    }
-    let Some(pattern) = &bounds.pattern else { return };
-    let failed = match pattern.is_match(text) {
-        Ok(true) => return,
-        Ok(false) => pattern.text().to_owned(),
-        Err(why) => format!("{}, but pattern is invalid: {why}", pattern.text()),
-    };
-    let message = format!("{path} in body should match '{failed}'");
-    found.add(Fault { at, message, what: What::Invalid(text.into()) });
-}
-
-fn number_bounds(value: &serde_json::Number, bounds: &Bounds, path: &str, found: &mut Found) {
-    let double = value.as_f64().unwrap_or(f64::NAN);
-    let integer = value.as_i64();
-    // An integer is held against bounds without their fraction, as Go converts them.
-    let shown = |bound: f64| if integer.is_some() { i64_of(bound).to_string() } else { float(bound) };
-    let cmp = |bound: f64| match integer {
-        Some(integer) => Some(integer.cmp(&i64_of(bound))),
-        None => double.partial_cmp(&bound),
-    };
-    if let Some(factor) = bounds.multiple_of {
-        let positive = if integer.is_some() { i64_of(factor) > 0 } else { factor > 0.0 };
-        let multiple = match integer {
-            Some(integer) if positive => integer % i64_of(factor) == 0,
-            _ if factor < 1.0 => is_whole(1.0 / factor * double),
-            _ => is_whole(double / factor),
-        };
-        if !positive {
-            let factor = if integer.is_some() { Value::from(i64_of(factor)) } else { Value::from(factor) };
-            let message = format!("factor MultipleOf declared for {path} must be positive: {factor}");
-            found.add(Fault { at: path.to_owned(), message, what: What::Invalid(factor) });
-        } else if !multiple {
-            let message = format!("{path} in body should be a multiple of {}", shown(factor));
-            found.add(Fault {
-                at: path.to_owned(),
-                message,
-                what: What::Invalid(Value::Number(value.clone())),
-            });
-        }
-    }
-    let mut add = |what: String| {
-        let message = format!("{path} in body {what}");
-        found.add(Fault { at: path.to_owned(), message, what: What::Invalid(Value::Number(value.clone())) });
-    };
-    if let Some(min) = bounds.minimum {
-        let below =
-            cmp(min).is_some_and(|order| order.is_lt() || (bounds.exclusive_minimum && order.is_eq()));
-        if below {
-            let how = if bounds.exclusive_minimum { "greater than" } else { "greater than or equal to" };
-            add(format!("should be {how} {}", shown(min)));
-        }
-    }
-    if let Some(max) = bounds.maximum {
-        let above =
-            cmp(max).is_some_and(|order| order.is_gt() || (bounds.exclusive_maximum && order.is_eq()));
-        if above {
-            let how = if bounds.exclusive_maximum { "less than" } else { "less than or equal to" };
-            add(format!("should be {how} {}", shown(max)));
-        }
-    }
 }
 
 #[cfg(test)]

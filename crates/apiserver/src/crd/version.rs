@@ -33,6 +33,8 @@ pub struct Version {
     pub names: Names,
     /// The version's name: `v1`.
     pub version: String,
+    /// `group/version`, as it stands in an object.
+    pub(crate) said_as: String,
     /// Whether objects live in namespaces.
     pub namespaced: bool,
     /// Whether requests to it are answered.
@@ -91,6 +93,7 @@ impl Version {
         };
         Version {
             deprecation: (version.deprecated == Some(true)).then(warning),
+            said_as: format!("{}/{}", names.group, version.name),
             names,
             version: version.name.clone(),
             namespaced: spec.scope == "Namespaced",
@@ -107,7 +110,7 @@ impl Version {
 
     /// `group/version`, as it stands in an object.
     pub fn api_version(&self) -> String {
-        format!("{}/{}", self.names.group, self.version)
+        self.said_as.clone()
     }
 
     /// What a field selector sees of an object: the selectable fields, empty where absent.

@@ -8,22 +8,28 @@ mod custom;
 mod gates;
 pub mod job;
 pub mod queues;
+mod sparse;
 mod topology;
 pub mod workload;
 
 use k8s_openapi::api::batch::v1::Job;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use types::kueue::{ClusterQueue, Cohort, ResourceFlavor, Workload};
 
 use crate::field::{self, Errors};
 use crate::framework::custom::Shape;
+use crate::workload::ELASTIC_JOB;
 
 /// Who dispatches Jobs to other clusters: the value of `managedBy`, and the controller of admission checks.
 pub const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
 /// Keeps objects from vanishing that others rely on.
 pub const IN_USE: &str = "kueue.x-k8s.io/resource-in-use";
+
+/// Who manages which fields, at which no rule looks.
+const MANAGERS: &[&str] = &["metadata", "managedFields"];
+/// A Job but for what its pods are and how it fares.
+const BESIDE_PODS: &[&[&str]] = &[MANAGERS, &["spec", "template", "spec"], &["status"]];
 
 /// A kind that webhooks have a say in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +46,16 @@ pub enum Kind {
     ResourceFlavor,
     /// A unit of work.
     Workload,
+}
+
+impl Kind {
+    /// Whether new objects may get something that they do not say. A Workload is asked about and stays as it is.
+    pub fn has_defaults(self) -> bool {
+        match self {
+            Kind::Job | Kind::Custom(_) | Kind::ClusterQueue | Kind::ResourceFlavor => true,
+            Kind::Cohort | Kind::Workload => false,
+        }
+    }
 }
 
 /// A write that is being asked about.
@@ -63,7 +79,7 @@ pub struct Unreadable(#[from] serde_json::Error);
 /// What the webhooks make of a new object.
 pub fn default(review: &Review<'_>) -> Result<Value, Unreadable> {
     match review.kind {
-        Kind::Job => changed::<Job>(review, |job| job::default(job, &review.around)),
+        Kind::Job => default_job(review),
         Kind::Custom(shape) => custom::default(shape, review),
         Kind::ClusterQueue | Kind::ResourceFlavor => {
             let mut object = review.object.clone();
@@ -86,10 +102,13 @@ pub fn default(review: &Review<'_>) -> Result<Value, Unreadable> {
 pub fn validate(review: &Review<'_>) -> Result<(Errors, Vec<String>), Unreadable> {
     let errors = match review.kind {
         Kind::Job => {
-            let new: Job = read(review.object)?;
+            let new: Job = sparse::read(review.object, BESIDE_PODS)?;
             match review.old {
                 None => job::create(&new),
-                Some(old) => job::update(&new, &read(old)?, review.around.has_default_queue),
+                Some(old) => {
+                    let old = sparse::read(old, BESIDE_PODS)?;
+                    job::update(&new, &old, review.around.has_default_queue)
+                }
             }
         }
         Kind::Custom(shape) => custom::validate(shape, review)?,
@@ -100,10 +119,14 @@ pub fn validate(review: &Review<'_>) -> Result<(Errors, Vec<String>), Unreadable
         Kind::Cohort => queues::cohort(&read::<Cohort>(review.object)?),
         Kind::ResourceFlavor => queues::resource_flavor(&read::<ResourceFlavor>(review.object)?),
         Kind::Workload => {
-            let new: Workload = read(review.object)?;
+            let new: Workload = sparse::read(review.object, &[MANAGERS])?;
             let errors = match review.old {
                 None => workload::create(&new),
-                Some(old) => workload::update(&new, &read(old)?),
+                // Nearly all writes are of the status, and most of a Workload is its pod templates.
+                Some(old) if old.get("spec") == review.object.get("spec") => {
+                    workload::update_beside_spec(&new, &sparse::read(old, &[MANAGERS, &["spec"]])?)
+                }
+                Some(old) => workload::update(&new, &sparse::read(old, &[MANAGERS])?),
             };
             return Ok((errors, workload::warnings(&new)));
         }
@@ -125,16 +148,19 @@ fn read<T: DeserializeOwned>(object: &Value) -> Result<T, Unreadable> {
 }
 
 /// Changes only what the rule changes: what this version of a type does not know stays.
-fn changed<T: DeserializeOwned + Serialize + Clone>(
-    review: &Review<'_>,
-    change: impl FnOnce(&mut T),
-) -> Result<Value, Unreadable> {
-    let before: T = read(review.object)?;
+fn default_job(review: &Review<'_>) -> Result<Value, Unreadable> {
+    let annotations = review.object.pointer("/metadata/annotations");
+    let may_be_elastic = annotations.is_some_and(|all| all.get(ELASTIC_JOB).is_some());
+    // Only the pods of elastic Jobs get something.
+    let without: &[&[&str]] = if may_be_elastic { &[MANAGERS] } else { BESIDE_PODS };
+    let before: Job = sparse::read(review.object, without)?;
     let mut after = before.clone();
-    change(&mut after);
-    let (before, after) = (serde_json::to_value(before)?, serde_json::to_value(after)?);
+    job::default(&mut after, &review.around);
     let mut object = review.object.clone();
-    overlay(&mut object, &before, &after);
+    if before != after {
+        let (before, after) = (serde_json::to_value(before)?, serde_json::to_value(after)?);
+        overlay(&mut object, &before, &after);
+    }
     Ok(object)
 }
 

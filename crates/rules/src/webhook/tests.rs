@@ -667,3 +667,41 @@ fn ta_9_what_a_template_asks_for_can_be_read() {
     assert!(said(json!({ "group-name": "g" })).contains("may not be set when neither"));
     assert!(said(json!({ "group-name": "7", "required-topology": "a" })).contains("must not be a number"));
 }
+
+/// A Workload is read in parts, and its old spec only if it changed.
+#[test]
+fn a_workload_is_judged_as_if_it_were_read_whole() {
+    let quota = json!([{ "type": "QuotaReserved", "status": "True", "reason": "r", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
+    let metadata = json!({
+        "name": "w", "namespace": "n", "annotations": { "kueue.x-k8s.io/admission-gated-by": "a/b" },
+        "managedFields": [{ "manager": "m", "operation": "Update", "fieldsV1": { "f:spec": {} } }],
+    });
+    let pod_set = |count: i32, cpu: &str| {
+        let container = json!({ "name": "c", "resources": { "requests": { "cpu": cpu } } });
+        json!({ "name": "main", "count": count, "template": { "spec": { "containers": [container] } } })
+    };
+    let specs = [
+        json!({ "podSets": [pod_set(1, "1")] }),
+        json!({ "podSets": [pod_set(2, "1")] }),
+        json!({ "podSets": [pod_set(1, "-1")] }),
+    ];
+    let statuses = [
+        json!(null),
+        json!({}),
+        json!({ "conditions": quota }),
+        json!({ "conditions": quota, "admission": { "clusterQueue": "q", "podSetAssignments": [{ "name": "main", "count": 1 }] } }),
+        json!({ "reclaimablePods": [{ "name": "main", "count": 2 }] }),
+        json!({ "clusterName": "east" }),
+    ];
+    let workload = |spec: &Value, status: &Value| json!({ "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": metadata, "spec": spec, "status": status });
+    let all: Vec<Value> =
+        specs.iter().flat_map(|spec| statuses.iter().map(move |status| workload(spec, status))).collect();
+    for new in &all {
+        for old in &all {
+            let whole = workload::update(&read(new).expect("a Workload"), &read(old).expect("a Workload"));
+            let whole: Vec<String> = whole.iter().map(ToString::to_string).collect();
+            let whole: Vec<&str> = whole.iter().map(String::as_str).collect();
+            check(Kind::Workload, new, Some(old), &whole);
+        }
+    }
+}

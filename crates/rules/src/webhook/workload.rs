@@ -26,11 +26,23 @@ pub fn create(new: &Workload) -> Errors {
 
 /// A changed Workload, whichever part of it was written.
 pub fn update(new: &Workload, old: &Workload) -> Errors {
-    let mut errors = validate(new, Some(old));
-    let (spec, status) = (Path::new("spec"), Path::new("status"));
+    let (mut errors, status) = (validate(new, Some(old)), Path::new("status"));
     if has_quota(old) {
-        errors.extend(same_pod_sets(new, old, &spec.child("podSets")));
+        errors.extend(same_pod_sets(new, old, &Path::new("spec").child("podSets")));
     }
+    errors.extend(update_but_for_pod_sets(new, old, &status));
+    errors
+}
+
+/// The same of a Workload whose spec did not change. That of the old one is not looked at.
+pub fn update_beside_spec(new: &Workload, old: &Workload) -> Errors {
+    let mut errors = validate(new, Some(old));
+    errors.extend(update_but_for_pod_sets(new, old, &Path::new("status")));
+    errors
+}
+
+fn update_but_for_pod_sets(new: &Workload, old: &Workload, status: &Path) -> Errors {
+    let mut errors = Errors::new();
     if has_quota(new) && has_quota(old) {
         errors.extend(reclaimed_grows(new, old, &status.child("reclaimablePods")));
     }
