@@ -5,12 +5,13 @@
 //! graph. Whether an owner that the graph does not know exists is asked of the cluster, at the last moment.
 
 mod apply;
+mod metadata;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use kube::api::{Api, DynamicObject, PartialObjectMeta};
+use kube::api::Api;
 use reconcile::{Cache, Next, Queue, Tasks};
 use rules::garbage::{Graph, Object};
 use tokio::sync::Notify;
@@ -19,6 +20,8 @@ use tracing::{debug, warn};
 use crate::Run;
 use crate::context::Context;
 use crate::discovery::{Discovered, Served, discover};
+
+use metadata::Metadata;
 
 /// Events are told under this name.
 const SOURCE: &str = "garbage-collector-controller";
@@ -55,9 +58,6 @@ struct Watched {
     /// The watch ends with it.
     _task: Tasks,
 }
-
-/// All that is to be known of an object.
-type Metadata = PartialObjectMeta<DynamicObject>;
 
 /// Says what the controller watches, and returns its work.
 pub(crate) fn prepare(context: &Context) -> Run {
@@ -152,15 +152,15 @@ impl Collector {
             .on_change(move |change| match (change.old, change.new) {
                 (_, Some(new)) => {
                     // Another object may have taken the name of one that went unseen.
-                    if let Some(old) = change.old.filter(|old| old.metadata.uid != new.metadata.uid) {
-                        this.gone(old.metadata.uid.as_deref().unwrap_or_default());
+                    if let Some(old) = change.old.filter(|old| old.0.uid != new.0.uid) {
+                        this.gone(old.0.uid.as_deref().unwrap_or_default());
                     }
                     let (group, version, kind) = (&resource.group, &resource.version, &resource.kind);
-                    if let Some(object) = Object::read(group, version, kind, &new.metadata) {
+                    if let Some(object) = Object::read(group, version, kind, &new.0) {
                         this.seen(object);
                     }
                 }
-                (Some(old), None) => this.gone(old.metadata.uid.as_deref().unwrap_or_default()),
+                (Some(old), None) => this.gone(old.0.uid.as_deref().unwrap_or_default()),
                 (None, None) => {}
             })
             // The kind may be gone; then its watch ends.

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, ObjectMeta, Patch};
 use kube::{Client, Resource};
-use reconcile::{Clock, Tasks};
+use reconcile::{Clock, Tasks, create_unread};
 use rules::events::{Lately, News, Subject, Telling};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -78,7 +78,7 @@ async fn write(client: Client, mut told: mpsc::Receiver<Told>) {
         // Unique among the events about one object: their times are, or they are the same event.
         let name = rules::events::name(about.name.as_deref().unwrap_or_default(), at.as_nanosecond());
         let namespace = about.namespace.clone().unwrap_or_else(|| "default".to_owned());
-        let events: Api<Event> = Api::namespaced(client.clone(), &namespace);
+        let post = api::post();
         let (kind, reason) = (news.kind.clone(), news.reason.clone());
         let new = |message: String, name: &str| Event {
             metadata: ObjectMeta {
@@ -99,14 +99,15 @@ async fn write(client: Client, mut told: mpsc::Receiver<Told>) {
         };
         let result = match lately.tell(&subject, news, &name, at) {
             Telling::Never => continue,
-            Telling::New(message) => events.create(&api::post(), &new(message, &name)).await.map(drop),
+            Telling::New(message) => create_unread(&client, &namespace, &post, &new(message, &name)).await,
             Telling::Again { name, count, message, .. } => {
                 let change = json!({"count": count, "lastTimestamp": Time(at), "message": &message});
+                let events: Api<Event> = Api::namespaced(client.clone(), &namespace);
                 let again = events.patch(&name, &api::patch(), &Patch::Merge(change)).await;
                 match again {
                     Err(error) if api::is_not_found(&error) => {
                         lately.forget(&name);
-                        events.create(&api::post(), &new(message, &name)).await.map(drop)
+                        create_unread(&client, &namespace, &post, &new(message, &name)).await
                     }
                     other => other.map(drop),
                 }

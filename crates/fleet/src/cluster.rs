@@ -153,6 +153,11 @@ impl Cluster {
         Client::new(self.api.clone(), "default")
     }
 
+    /// The same for who keeps what it watches and decides by no manager of fields: it is not told of them.
+    pub(crate) fn lean_client(&self) -> Client {
+        Client::new(WithoutManagers(self.api.clone()), "default")
+    }
+
     /// A kubeconfig for its first user, in which cluster, user and context have the given name.
     pub fn kubeconfig(&self, context: &str) -> Value {
         self.credentials.kubeconfig(context, &self.url())

@@ -67,7 +67,7 @@ impl Fleet {
 
         // A worker in this process is reached without a socket; any other as its kubeconfig says.
         let near: BTreeMap<String, Client> =
-            workers.iter().map(|worker| (worker.url(), worker.client())).collect();
+            workers.iter().map(|worker| (worker.url(), worker.lean_client())).collect();
         let mut operator = operator::Settings::default();
         let far = Arc::clone(&operator.dispatch.connect);
         operator.dispatch.connect = Arc::new(move |config: Value| {

@@ -9,7 +9,7 @@ use k8s_openapi::api::{
     node::v1::RuntimeClass,
     scheduling::v1::PriorityClass,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Api, Client, Resource};
 use reconcile::{Builder, Cache, Change, Key, Tasks};
 use rules::{
@@ -196,7 +196,7 @@ impl Caches {
 
     /// How many Workloads that name a LocalQueue have ended and are still there.
     pub(crate) fn ended_in(&self, local_queue: &Key) -> usize {
-        self.workloads.by(ENDED, &local_queue.to_string()).len()
+        self.workloads.count(ENDED, &local_queue.to_string())
     }
 
     /// Looks again at the Jobs of all kinds for which an index gave `value`.
@@ -268,7 +268,9 @@ fn workload_changed(change: &Change<'_, Workload>, work: &Work, caches: Option<&
     work.inbox.note(|news| {
         news.workloads.insert(change.key.clone());
     });
-    for workload in change.old.into_iter().chain(change.new) {
+    // What it was says who else has to look only if it was somebody else's.
+    let old = change.old.filter(|old| change.new.is_none_or(|new| whose(old) != whose(new)));
+    for workload in old.into_iter().chain(change.new) {
         let owners = workload.metadata.owner_references.iter().flatten();
         for owner in owners {
             let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
@@ -290,6 +292,12 @@ fn workload_changed(change: &Change<'_, Workload>, work: &Work, caches: Option<&
             work.cluster_queues.add_after(Key::new("", name), BATCH);
         }
     }
+}
+
+/// Whose a Workload is: of these objects, in this LocalQueue, and of this ClusterQueue once it is admitted.
+fn whose(workload: &Workload) -> (Option<&[OwnerReference]>, &str, Option<&str>) {
+    let owners = workload.metadata.owner_references.as_deref();
+    (owners, state::queue_name(workload), state::cluster_queue(workload))
 }
 
 /// Whether more than the status of an object changed.

@@ -16,7 +16,7 @@ use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event as Told},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
-use kube::{Api, Client, Resource, api::PostParams};
+use kube::{Client, Resource, api::PostParams};
 use reconcile::{Clock, Tasks};
 use rules::workload::plan::Event;
 use tokio::sync::mpsc;
@@ -144,9 +144,10 @@ async fn run(
 /// Tells one event, if the cluster takes it.
 async fn tell(client: Client, event: Told, metrics: &Metrics, again: Duration) {
     let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
-    let api: Api<Told> = Api::namespaced(client, namespace);
+    let params = PostParams::default();
     for tries in 1..=TRIES {
-        let Err(error) = api.create(&PostParams::default(), &event).await else { return };
+        let told = reconcile::create_unread(&client, namespace, &params, &event);
+        let Err(error) = told.await else { return };
         let is_refused = matches!(error, kube::Error::Api(_));
         // An answer that was lost on its way may have been a yes.
         if tries > 1 && is_already_there(&error) {

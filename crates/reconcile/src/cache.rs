@@ -68,7 +68,8 @@ struct Shared<K> {
 
 struct Held<K> {
     objects: BTreeMap<Key, Arc<K>>,
-    indexes: BTreeMap<(&'static str, String), BTreeSet<Key>>,
+    /// By the names of indexes, and the values that they gave.
+    indexes: BTreeMap<&'static str, BTreeMap<String, BTreeSet<Key>>>,
     /// The newest revision that the watch has told of.
     seen: u64,
     /// What we deleted ourselves and the watch has not told of yet, by uid: its older news are no news.
@@ -208,8 +209,14 @@ impl<K> Cache<K> {
     /// The objects for which an index gave `value`, by key.
     pub fn by(&self, index: &'static str, value: &str) -> Vec<Arc<K>> {
         let held = self.held();
-        let keys = held.indexes.get(&(index, value.to_owned()));
+        let keys = held.indexes.get(index).and_then(|values| values.get(value));
         keys.into_iter().flatten().filter_map(|key| held.objects.get(key).cloned()).collect()
+    }
+
+    /// For how many objects an index gave `value`.
+    pub fn count(&self, index: &'static str, value: &str) -> usize {
+        let held = self.held();
+        held.indexes.get(index).and_then(|values| values.get(value)).map_or(0, BTreeSet::len)
     }
 
     /// How many objects there are.
@@ -406,19 +413,23 @@ impl<K: Resource> Held<K> {
             None => self.objects.remove(key),
         };
         for (name, values) in indexers {
-            let before: BTreeSet<String> = old.iter().flat_map(|old| values(old)).collect();
-            let after: BTreeSet<String> = new.into_iter().flat_map(|new| values(new)).collect();
-            for value in before.difference(&after) {
-                let entry = (*name, value.clone());
-                if let Some(keys) = self.indexes.get_mut(&entry) {
+            let before = old.as_deref().map(values).unwrap_or_default();
+            let after = new.map(|new| values(new)).unwrap_or_default();
+            // Most changes are of what nobody looks for.
+            if before == after {
+                continue;
+            }
+            let index = self.indexes.entry(name).or_default();
+            for value in before.iter().filter(|value| !after.contains(value)) {
+                if let Some(keys) = index.get_mut(value) {
                     keys.remove(key);
                     if keys.is_empty() {
-                        self.indexes.remove(&entry);
+                        index.remove(value);
                     }
                 }
             }
-            for value in after.difference(&before) {
-                self.indexes.entry((*name, value.clone())).or_default().insert(key.clone());
+            for value in after {
+                index.entry(value).or_default().insert(key.clone());
             }
         }
         old

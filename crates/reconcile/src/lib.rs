@@ -15,12 +15,14 @@ mod flag;
 mod key;
 mod queue;
 mod tasks;
+mod unread;
 
 pub use cache::{Builder, Cache, Change};
 pub use clock::Clock;
 pub use key::Key;
 pub use queue::{Next, Queue};
 pub use tasks::{Tasks, panicked};
+pub use unread::create_unread;
 
 /// An error and everything that caused it, in one line, in the words of whoever said it first.
 pub fn chain(error: &(dyn Error + 'static)) -> String {

@@ -28,6 +28,9 @@ use crate::{
 /// Writes in flight: enough to keep an API server busy, few enough for it to stay fair to others.
 const IN_FLIGHT: usize = 32;
 
+/// How long the API server has to remove a pod that goes at once. Times of deletion are told in whole seconds.
+const LEFT_TO_SERVER: Duration = Duration::from_secs(2);
+
 /// The simulated pods of a cluster's nodes.
 pub(crate) struct Simulated {
     client: Client,
@@ -86,6 +89,9 @@ impl Simulated {
                 Written::Pod(pod) => self.pods.put(*pod),
             }
             life.changed = false;
+        }
+        if let Some(wait) = removed_within(pod, now).filter(|_| life.over) {
+            return Ok(Some(Next::After(wait)));
         }
         if life.over && pod.metadata.deletion_timestamp.is_some() {
             if let Written::Pod(pod) = writes::delete(&self.client, pod).await?
@@ -343,6 +349,17 @@ impl Life {
             now,
         })
     }
+}
+
+/// How long to leave the removal of a pod to the API server: what it marks to go at once, and nobody holds, it removes
+/// itself, unless it ends in between.
+fn removed_within(pod: &Pod, now: Timestamp) -> Option<Duration> {
+    let marked = pod.metadata.deletion_timestamp.as_ref()?.0;
+    let is_held = pod.metadata.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty());
+    if is_held || pod.metadata.deletion_grace_period_seconds != Some(0) {
+        return None;
+    }
+    Duration::try_from(after(marked, LEFT_TO_SERVER).duration_since(now)).ok().filter(|wait| !wait.is_zero())
 }
 
 fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {

@@ -10,7 +10,7 @@ use kube::{
 };
 use reconcile::{Key, Next, Tasks};
 use rules::{
-    dispatch::{Adapter, Because, Check, HELD, Observed, Owner, Plan, Step, local},
+    dispatch::{Adapter, Because, Check, HELD, Observed, Owner, Plan, Step, held, held_identity, local},
     workload::{
         patch::{self, ADMISSION_MANAGER, Manner},
         plan::{self, Event},
@@ -104,6 +104,9 @@ async fn apply(shared: &Shared, key: &Key, seen: &Observed, plan: &Plan) -> Resu
             return Ok(false);
         }
     }
+    if is_left_alone(local, &steps) {
+        return Ok(true);
+    }
     let check = seen.check.as_ref().map_or("", |check| &check.name);
     let next = local::apply(local, check, &steps, shared.clock.now());
     let next = local::identified(next, |cluster| shared.clusters.get(cluster.as_str())?.identity());
@@ -118,6 +121,12 @@ async fn apply(shared: &Shared, key: &Key, seen: &Observed, plan: &Plan) -> Resu
         Err(error) => return Err(error),
     }
     Ok(true)
+}
+
+/// Whether steps change nothing of a Workload, whose record says which cluster is meant if it has one.
+fn is_left_alone(local: &Workload, steps: &[&Step]) -> bool {
+    steps.iter().all(|step| matches!(step, Step::Mirror { .. } | Step::Settle(_)))
+        && (held(local).is_none() || held_identity(local).is_some())
 }
 
 /// Writes the status of a Workload on the version that was decided on. It is written as Kueue would write it; where

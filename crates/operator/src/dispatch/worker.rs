@@ -43,7 +43,8 @@ pub(super) struct Worker {
     /// Workloads about which something is to be done here.
     pub(super) lane: Queue<Key>,
     name: ClusterName,
-    kinds: BTreeMap<String, Kind>,
+    /// In the order of their names.
+    kinds: Vec<Kind>,
 }
 
 struct Kind {
@@ -95,6 +96,7 @@ impl Worker {
             kinds.insert(adapter.gvk(), Kind { adapter, objects });
         }
         let (name, lane) = (connection.name.clone(), Queue::new());
+        let kinds = kinds.into_values().collect();
         let worker = Arc::new(Worker { client, workloads, lane, name, kinds });
         let (of, with, by) = (Arc::clone(shared), Arc::clone(connection), Arc::clone(&worker));
         tasks.spawn("lane", async move {
@@ -113,21 +115,26 @@ impl Worker {
 
     /// Waits until all kinds were seen that are known there.
     pub(super) async fn kinds_settled(&self) {
-        for kind in self.kinds.values() {
+        for kind in &self.kinds {
             kind.objects.settled().await;
         }
     }
 
     /// Whether the cluster knows a kind; `None` as long as it has not said so.
     pub(super) fn knows(&self, adapter: &Adapter) -> Option<bool> {
-        let Some(kind) = self.kinds.get(&adapter.gvk()) else { return Some(false) };
+        let Some(kind) = self.kind(adapter) else { return Some(false) };
         kind.objects.is_settled().then(|| kind.objects.is_ready())
+    }
+
+    fn kind(&self, adapter: &Adapter) -> Option<&Kind> {
+        let gvk = |it: &Adapter| (it.kind, it.group, it.version);
+        self.kinds.iter().find(|kind| gvk(kind.adapter) == gvk(adapter))
     }
 
     /// Looks at everything of ours that is here (MK-GC-01, MK-GC-03).
     pub(super) fn wake_held(&self, shared: &Shared) {
         self.workloads.all().iter().for_each(|copy| shared.wake.workload(Key::of(&**copy)));
-        for kind in self.kinds.values() {
+        for kind in &self.kinds {
             kind.objects
                 .all()
                 .iter()
@@ -144,7 +151,7 @@ impl Worker {
         job: Option<(&'static Adapter, &Key)>,
         is_current: bool,
     ) -> Option<Arc<DynamicObject>> {
-        let named = job.and_then(|(adapter, job)| self.kinds.get(&adapter.gvk())?.objects.get(job));
+        let named = job.and_then(|(adapter, job)| self.kind(adapter)?.objects.get(job));
         let named = named.filter(|mirror| concerns(mirror, key, is_current));
         named.or_else(|| self.linked(key).map(|(_, mirror)| mirror).next())
     }
@@ -152,7 +159,7 @@ impl Worker {
     /// Every object that says it belongs to a Workload.
     fn linked<'a>(&'a self, key: &Key) -> impl Iterator<Item = (&'a Kind, Arc<DynamicObject>)> + use<'a> {
         let key = key.to_string();
-        self.kinds.values().flat_map(move |kind| {
+        self.kinds.iter().flat_map(move |kind| {
             kind.objects.by(BY_LINK, &key).into_iter().map(move |mirror| (kind, mirror))
         })
     }
@@ -476,7 +483,7 @@ impl Lane<'_> {
 
     fn kind(&self) -> Option<&Kind> {
         let adapter = self.seen.local.as_deref().and_then(Owner::of)?.adapter()?;
-        self.worker.kinds.get(&adapter.gvk())
+        self.worker.kind(adapter)
     }
 
     fn job_name(&self) -> Option<String> {

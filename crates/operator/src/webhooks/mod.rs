@@ -16,7 +16,6 @@ use rules::framework::{self, batch::JOB, custom::ALL, queue_name};
 use rules::meta::selector;
 use rules::webhook::job::{self, Surroundings};
 use rules::webhook::{self, Kind, Review};
-use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::jobs::has_managed_owner;
@@ -154,6 +153,5 @@ impl Context {
 
 /// The metadata of an object. The namespace of the request counts: the object need not name it.
 fn metadata_of(object: &Value, namespace: &str) -> Result<ObjectMeta, webhook::Unreadable> {
-    let metadata = ObjectMeta::deserialize(&object["metadata"])?;
-    Ok(ObjectMeta { namespace: Some(namespace.to_owned()), ..metadata })
+    Ok(ObjectMeta { namespace: Some(namespace.to_owned()), ..webhook::metadata(object)? })
 }

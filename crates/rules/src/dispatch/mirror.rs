@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube_core::DynamicObject;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::{Adapter, STOPPING, adapter::Back, condition, observed::annotation};
@@ -220,9 +221,8 @@ fn set(conditions: &mut Vec<JobCondition>, kind: &str, reason: &str, message: &s
 
 /// A batch Job out of an object that says it is one.
 pub(super) fn typed(object: &DynamicObject) -> Option<Job> {
-    let mut job: Job = serde_json::from_value(object.data.clone()).ok()?;
-    job.metadata = object.metadata.clone();
-    Some(job)
+    let job = Job::deserialize(&object.data).ok()?;
+    Some(Job { metadata: object.metadata.clone(), ..job })
 }
 
 /// Whether two statuses say the same; an absent field and an empty one do.

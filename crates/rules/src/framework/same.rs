@@ -53,19 +53,27 @@ fn running(workload: &Workload, given: &[PodSetInfo]) -> Option<Vec<PodSet>> {
 fn all_same(job: &[PodSet], workload: &[PodSet], tolerations: bool) -> bool {
     job.len() == workload.len()
         && job.iter().zip(workload).all(|(a, b)| {
-            a.count == b.count && a.min_count == b.min_count && template_same(spec(a), spec(b), tolerations)
+            a.count == b.count && a.min_count == b.min_count && template_same(a, b, tolerations)
         })
 }
 
-fn spec(pod_set: &PodSet) -> PodSpec {
-    pod_set.template.spec.clone().unwrap_or_default()
+/// What is not said is the same as nothing.
+fn template_same(a: &PodSet, b: &PodSet, tolerations: bool) -> bool {
+    let (a, b) = (a.template.spec.as_ref(), b.template.spec.as_ref());
+    (!tolerations
+        || list(a, |spec| spec.tolerations.as_deref()) == list(b, |spec| spec.tolerations.as_deref()))
+        && containers_same(
+            list(a, |spec| spec.init_containers.as_deref()),
+            list(b, |spec| spec.init_containers.as_deref()),
+        )
+        && containers_same(
+            list(a, |spec| Some(spec.containers.as_slice())),
+            list(b, |spec| Some(spec.containers.as_slice())),
+        )
 }
 
-fn template_same(a: PodSpec, b: PodSpec, tolerations: bool) -> bool {
-    let empty_is_none = |list: Option<Vec<Container>>| list.unwrap_or_default();
-    (!tolerations || a.tolerations.unwrap_or_default() == b.tolerations.unwrap_or_default())
-        && containers_same(&empty_is_none(a.init_containers), &empty_is_none(b.init_containers))
-        && containers_same(&a.containers, &b.containers)
+fn list<T>(spec: Option<&PodSpec>, of: fn(&PodSpec) -> Option<&[T]>) -> &[T] {
+    spec.and_then(of).unwrap_or_default()
 }
 
 /// Most are the same to the letter. Only what is not is worth a closer look.

@@ -13,6 +13,7 @@ mod topology;
 pub mod workload;
 
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use types::kueue::{ClusterQueue, Cohort, ResourceFlavor, Workload};
@@ -75,6 +76,11 @@ pub struct Review<'a> {
 #[derive(Debug, thiserror::Error)]
 #[error("failed to read the object: {0}")]
 pub struct Unreadable(#[from] serde_json::Error);
+
+/// The metadata of an object, but for its managers.
+pub fn metadata(object: &Value) -> Result<ObjectMeta, Unreadable> {
+    Ok(sparse::read(&object["metadata"], &[&["managedFields"]])?)
+}
 
 /// What the webhooks make of a new object.
 pub fn default(review: &Review<'_>) -> Result<Value, Unreadable> {
