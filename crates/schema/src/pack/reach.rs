@@ -22,7 +22,9 @@ impl Reach {
             if found.is_empty() {
                 return Reach(reached);
             }
-            found.iter().for_each(|of| reached[usize::from(of.id())] = true);
+            for of in found {
+                reached[usize::from(of.id())] = true;
+            }
         }
     }
 
@@ -43,7 +45,7 @@ fn parts(of: Type) -> impl Iterator<Item = Type> {
         | Shape::SchemaOrStrings(inner) => Some(inner),
         _ => None,
     };
-    inner.into_iter().chain(of.fields().map(|field| field.of_type()))
+    inner.into_iter().chain(of.fields().map(super::Field::of_type))
 }
 
 #[cfg(test)]
