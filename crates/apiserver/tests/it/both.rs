@@ -1,6 +1,7 @@
 //! The same requests to our server and to a real one: the answers must be equal.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use apiserver::{Cluster, Setup};
 use bytes::Bytes;
@@ -56,6 +57,20 @@ impl Both {
     pub(crate) async fn make(&self, path: &str, body: &Value) {
         let (code, answer) = self.ask(&[], &Method::POST, path, Some(body)).await;
         assert_eq!(code, 201, "{answer}");
+    }
+
+    /// Waits until the real one refuses an object with these words: its admission reads what there is from caches, and may know of
+    /// it a moment later.
+    pub(crate) async fn until_real_refuses(&self, path: &str, object: &Value, why: &str) {
+        let path = format!("{path}?dryRun=All");
+        for _ in 0..100 {
+            let (code, said) = answer(&self.real, &[], &Method::POST, &path, Some(object)).await;
+            if code >= 400 && said["message"].as_str().is_some_and(|said| said.contains(why)) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("the real server does not say {why:?}");
     }
 
     /// The real one alone.

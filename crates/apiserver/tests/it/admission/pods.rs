@@ -36,10 +36,12 @@ async fn rule_3_5_pods_get_what_a_real_server_gives_them() {
         let class = json!({"metadata": {"name": class}, "value": value, "globalDefault": default});
         both.make("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
     }
-    let second = json!({"metadata": {"name": "second"}, "value": 1, "globalDefault": true});
-    let (code, _) =
-        both.ask(&[], &Method::POST, "/apis/scheduling.k8s.io/v1/priorityclasses", Some(&second)).await;
-    assert_eq!(code, 403);
+    let (classes, second) = (
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        json!({"metadata": {"name": "second"}, "value": 1, "globalDefault": true}),
+    );
+    both.until_real_refuses(classes, &second, "Only one default can exist").await;
+    assert_eq!(both.ask(&[], &Method::POST, classes, Some(&second)).await.0, 403);
 
     for (name, spec, expected) in [
         ("bare", json!({}), 201),

@@ -19,23 +19,6 @@ async fn quota(both: &Both, name: &str, spec: Value, used: Value) {
     assert_eq!(code, 200, "{answer}");
 }
 
-/// The real server's admission reads quotas from a cache: it may refuse once more what it did not know of yet.
-async fn until_known(both: &Both, path: &str, object: &Value, refused: &str) {
-    for _ in 0..100 {
-        let path = format!("{path}?dryRun=All");
-        let body = serde_json::to_vec(object).expect("JSON");
-        let request = http::Request::builder().method(Method::POST).uri(&path);
-        let request = request.header("Content-Type", "application/json").body(body).expect("a request");
-        let answer = both.real().request::<Value>(request).await;
-        let said = answer.as_ref().map_or_else(ToString::to_string, ToString::to_string);
-        if said.contains(refused) {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    panic!("the real server does not say {refused:?}");
-}
-
 fn pod(name: &str, more: Value) -> Value {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
@@ -68,7 +51,7 @@ async fn quotas_hold_as_on_a_real_server() {
     let zero = json!({"pods": "0", "requests.cpu": "0", "limits.memory": "0", "count/configmaps": "1",
                       "services.nodeports": "0", "count/jobs.batch": "0", "requests.example.com/gpu": "0"});
     quota(&both, "main", json!({"hard": hard}), zero).await;
-    until_known(&both, &pods, &pod("probe", json!({})), "failed quota").await;
+    both.until_real_refuses(&pods, &pod("probe", json!({})), "failed quota").await;
 
     let whole = |cpu: &str, memory: &str| json!({"resources": {"requests": {"cpu": cpu}, "limits": {"cpu": "2", "memory": memory}}});
     let gpu = json!({"resources": {"requests": {"cpu": "1m"},
@@ -122,7 +105,7 @@ async fn quotas_are_about_scopes_and_changes_as_on_a_real_server() {
     quota(&both, "unknown", unknown, json!({})).await;
     let secrets = format!("{BASE}/secrets");
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}});
-    until_known(&both, &secrets, &secret, "status unknown").await;
+    both.until_real_refuses(&secrets, &secret, "status unknown").await;
 
     let (code, answer) = both.ask(&[], &Method::POST, &secrets, Some(&secret)).await;
     assert_eq!(code, 403, "{answer}");
