@@ -71,10 +71,10 @@ async fn main() -> anyhow::Result<()> {
     ask(&cluster, (Method::POST, "definitions".to_owned(), JSON, of_workloads.unwrap_or_default())).await?;
     // A definition is served a moment after it was accepted, which is long where instructions are counted.
     let first = || ask(&cluster, (Method::POST, "workloads".to_owned(), JSON, workload("first")));
-    for _ in 0..1_000 {
-        if first().await.is_ok() {
-            break;
-        }
+    let mut tries = 0;
+    while let Err(error) = first().await {
+        tries += 1;
+        anyhow::ensure!(tries < 1_000, error.context("Workloads are not served"));
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     for (name, measure) in measures {

@@ -372,3 +372,32 @@ fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp
 fn after(time: Timestamp, wait: Duration) -> Timestamp {
     time.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn only_what_goes_at_once_and_is_not_held_is_left_to_the_server() {
+        let check = |metadata: Value, seconds: i64, expected: Option<u64>| {
+            let pod: Pod = serde_json::from_value(json!({"metadata": metadata})).expect("a pod");
+            let marked: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+            let now = marked + jiff::SignedDuration::from_secs(seconds);
+            assert_eq!(removed_within(&pod, now), expected.map(Duration::from_secs), "{metadata} {seconds}");
+        };
+        let gone = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0});
+        check(gone.clone(), 0, Some(2));
+        check(gone.clone(), 1, Some(1));
+        check(gone.clone(), 2, None);
+        check(gone.clone(), 60, None);
+        let mut held = gone.clone();
+        held["finalizers"] = json!(["a/b"]);
+        check(held, 0, None);
+        let mut patient = gone;
+        patient["deletionGracePeriodSeconds"] = json!(30);
+        check(patient, 0, None);
+        check(json!({}), 0, None);
+    }
+}
