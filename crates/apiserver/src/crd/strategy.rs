@@ -11,6 +11,7 @@ use super::kind::Custom;
 use crate::managed::Aside;
 use crate::object;
 use crate::strategy::Strategy;
+use crate::verbs::update::same_fields;
 
 impl Strategy for Custom {
     fn create(&self, body: &Value, namespace: &str, identity: Identity) -> Result<Accepted, Refused> {
@@ -63,8 +64,7 @@ impl Strategy for Custom {
 /// version.
 fn is_same_but_for_managers(new: &Value, stored: &Value) -> bool {
     let (Value::Object(new), Value::Object(stored)) = (new, stored) else { return false };
-    let counts = |(name, _): &(&String, &Value)| *name != "managedFields";
-    new.iter().filter(counts).eq(stored.iter().filter(counts))
+    same_fields(new, stored, &["managedFields"])
 }
 
 /// Puts typed metadata into an object whose metadata it was, and in which only what is the server's to say was changed.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::StatusCode;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use store::{Object, Write};
 
 use crate::admission::{self, Operation, Sent};
@@ -232,13 +232,16 @@ pub(crate) fn same_but_for(new: &Value, old: &Value, fields: &[&str]) -> bool {
         && new.iter().zip(old).all(|((name, new), (other, old))| {
             name == other
                 && match (name.as_str(), new, old) {
-                    ("metadata", Value::Object(new), Value::Object(old)) => {
-                        let counts = |(name, _): &(&String, &Value)| !fields.contains(&name.as_str());
-                        new.iter().filter(counts).eq(old.iter().filter(counts))
-                    }
+                    ("metadata", Value::Object(new), Value::Object(old)) => same_fields(new, old, fields),
                     _ => new == old,
                 }
         })
+}
+
+/// Whether two objects have the same fields, whatever some of them say.
+pub(crate) fn same_fields(new: &Map<String, Value>, old: &Map<String, Value>, but_for: &[&str]) -> bool {
+    let counts = |(name, _): &(&String, &Value)| !but_for.contains(&name.as_str());
+    new.iter().filter(counts).eq(old.iter().filter(counts))
 }
 
 #[cfg(test)]
