@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use crate::admission::{Chain, Plugin};
 use crate::aggregator::{self, Aggregator, availability};
 use crate::answer::{self, Answer, accept, form};
+use crate::apply::{Entries, Tracked};
 use crate::auth::authn::Authenticator;
 use crate::auth::front_proxy::FrontProxies;
 use crate::auth::rbac::{Authorizer, aggregation};
@@ -553,22 +554,23 @@ impl Context<'_> {
         self.query.all("dryRun").any(|value| value == "All")
     }
 
-    /// A body with its defaults, in the form in which it would be stored. `stored` is what it changes.
+    /// A body with its defaults, in the form in which it would be stored; `None` if that is the form it has. `stored` is what
+    /// it changes.
     pub(crate) fn canonical(
         &self,
         body: &serde_json::Value,
         stored: Option<&serde_json::Value>,
-    ) -> serde_json::Value {
+    ) -> Option<serde_json::Value> {
         let resource = self.resource;
         if resource.custom.is_some() {
-            return body.clone();
+            return None;
         }
         let of = resource.of_type();
         let mut object = self.strategy.with_defaults(body, stored);
         schema::settle(of, &mut object);
         object["apiVersion"] = serde_json::json!(resource.api_version());
         object["kind"] = serde_json::json!(resource.kind);
-        object
+        Some(object)
     }
 
     /// Stored objects as clients of the requested version see them.
@@ -577,26 +579,33 @@ impl Context<'_> {
         self.resource.shown(stored).await
     }
 
-    /// A stored object in the requested version.
-    pub(crate) async fn read(&self, object: &Object) -> Result<serde_json::Value, Refusal> {
+    /// A stored object in the requested version, with who manages its fields beside it.
+    pub(crate) async fn read_tracked(&self, object: &Object) -> Result<Tracked, Refusal> {
         match &self.resource.custom {
-            None => Ok(match forms::of(self.resource) {
-                None => object::read(object),
-                Some(form) => form.seen(&object::read(object)),
-            }),
-            Some(custom) => custom.read_stored(object).await,
+            None => {
+                let read = object::read_tracked(object);
+                Ok(match forms::of(self.resource) {
+                    None => read,
+                    Some(form) => Tracked { object: form.seen(&read.object), ..read },
+                })
+            }
+            Some(custom) => custom.read_tracked(object).await,
         }
     }
 
     /// An object, in any of its versions, ready to be stored.
-    pub(crate) async fn draft(&self, object: &serde_json::Value) -> Result<Draft, Refusal> {
+    pub(crate) async fn draft(
+        &self,
+        object: &serde_json::Value,
+        managers: &Entries,
+    ) -> Result<Draft, Refusal> {
         let Some(custom) = &self.resource.custom else {
             let kept = forms::of(self.resource).map(|form| form.kept(object));
             let object = kept.as_ref().unwrap_or(object);
-            return Ok(object::draft(object, &self.fields(object)));
+            return Ok(object::draft(object, managers, &self.fields(object)));
         };
-        let (object, fields) = custom.stored(object).await?;
-        Ok(object::draft(&object, &fields))
+        let (object, managers, fields) = custom.stored(object, managers).await?;
+        Ok(object::draft(&object, &managers, &fields))
     }
 
     /// Fields that can be selected, of an object.

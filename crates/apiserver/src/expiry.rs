@@ -115,6 +115,7 @@ mod tests {
 
     use super::*;
     use crate::Cluster;
+    use crate::apply::Entries;
 
     const STEP: Duration = Duration::from_secs(60);
     const EVENTS: &str = "/api/v1/namespaces/default/events";
@@ -198,7 +199,7 @@ mod tests {
         let store = Store::open(Options::disk(dir.path())).expect("a store");
         let mut old = event("old", "R");
         old["metadata"]["creationTimestamp"] = json!("2020-01-01T00:00:00Z");
-        let draft = object::draft(&old, &[("metadata.name", "old".to_owned())]);
+        let draft = object::draft(&old, &Entries::default(), &[("metadata.name", "old".to_owned())]);
         store.commit(Write::put(Key::new("events", "default", "old"), draft)).await.expect("written");
         let cluster = Cluster::open(store.clone(), rules::job::Settings::default()).await.expect("a cluster");
         assert_eq!(ask(&cluster, Method::POST, EVENTS, &event("new", "R")).await, 201);

@@ -1,13 +1,15 @@
 //! Who manages which fields: every write is followed, and configurations are applied (2.41–2.50).
 
+use std::borrow::Cow;
+
 use http::header;
 use jiff::Timestamp;
 use rules::field::Path;
 use serde_json::{Value, json};
 
-pub(crate) use crate::apply::without_managed_fields;
 use crate::apply::{
-    ApplyError, BuiltIn, FieldManager, Filters, Schema, TypeId, Versions, empty, remove_managed_fields,
+    ApplyError, BuiltIn, Entries, FieldManager, Filters, Schema, Tracked, TypeId, Versions, empty,
+    remove_managed_fields, set_managed_fields,
 };
 use crate::cluster::Context;
 use crate::registry::Resource;
@@ -35,47 +37,64 @@ impl Versions for Kind<'_> {
 
 /// The body of a write whose managers are known.
 pub(crate) struct Followed {
-    /// As it was sent, because refusals show it so, but for the managers.
+    /// As it was sent, because refusals show it so.
     pub(crate) body: Value,
-    /// As it would be stored, without managers.
-    pub(crate) canonical: Value,
+    /// As it would be stored, where that is another form and known already.
+    pub(crate) canonical: Option<Value>,
+    /// Who manages its fields.
+    pub(crate) managers: Managers,
 }
 
-/// The body of a write with the managers of its fields, which are worked out on the body as it would be stored. There is no
+/// Who manages the fields of what is written.
+#[derive(Clone, Default)]
+pub(crate) struct Managers {
+    pub(crate) entries: Entries,
+    /// Whether the client, or a webhook, has said who does. What others say is judged with the rest of the object.
+    pub(crate) are_given: bool,
+}
+
+impl Managers {
+    /// An object as the rules see it: with who was said to manage its fields.
+    pub(crate) fn judged<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
+        if !self.are_given {
+            return Cow::Borrowed(object);
+        }
+        let mut object = object.clone();
+        set_managed_fields(&mut object, self.entries.tree());
+        Cow::Owned(object)
+    }
+}
+
+/// The body of a write and the managers of its fields, which are worked out on the body as it would be stored. There is no
 /// `live` when an object is created.
 pub(crate) fn followed(
     context: &Context<'_>,
-    live: Option<&Value>,
+    live: Option<&Tracked>,
     mut body: Value,
     status: bool,
 ) -> Followed {
     let given = remove_managed_fields(&mut body);
-    let mut canonical = context.canonical(&body, live);
-    // An empty list of managers is a wish to have none (2.47); canonical JSON has no empty lists.
-    if let Some(given) = given {
-        canonical["metadata"]["managedFields"] = given;
-    }
+    let canonical = context.canonical(&body, live.map(|live| &live.object));
     let manager = manager(context);
     let followed = with_field_manager(context, status, live.is_none(), |fields, empty| {
-        fields.update(live.unwrap_or(empty), &mut canonical, &manager, Timestamp::now())
+        let new = canonical.as_ref().unwrap_or(&body);
+        fields.update(live.unwrap_or(empty), new, given.as_ref(), &manager, Timestamp::now())
     });
     // Upstream does not refuse a write because it cannot tell who manages its fields, and takes the managers away; so do we.
-    if let Err(error) = followed {
+    let entries = followed.unwrap_or_else(|error| {
         tracing::debug!(%error, "fields of a write are managed by nobody");
-    }
-    if let Some(managers) = remove_managed_fields(&mut canonical) {
-        body["metadata"]["managedFields"] = managers;
-    }
-    Followed { body, canonical }
+        Entries::default()
+    });
+    Followed { body, canonical, managers: Managers { entries, are_given: given.is_some() } }
 }
 
 /// What a configuration makes of `live`, or of nothing.
 pub(crate) fn apply(
     context: &Context<'_>,
-    live: Option<&Value>,
+    live: Option<&Tracked>,
     config: Value,
     status: bool,
-) -> Result<Value, Refusal> {
+) -> Result<Tracked, Refusal> {
     let manager = context.query.get("fieldManager").unwrap_or("");
     if manager.is_empty() {
         let error = Path::new("fieldManager").required("is required for apply patch");
@@ -95,43 +114,17 @@ pub(crate) fn apply(
     })
 }
 
-/// The fields of an object's managers, while its kind's rules look at the rest of it. They are the larger part of many
-/// objects, and no rule looks into them.
-pub(crate) struct Aside(Vec<Option<Value>>);
-
-impl Aside {
-    /// Takes them out of an object.
-    pub(crate) fn taken(object: &mut Value) -> Self {
-        Aside(entries(object).map(|entry| entry.as_object_mut()?.remove(FIELDS)).collect())
-    }
-
-    /// Puts them back, now that the rules have passed on the entries that they stood in.
-    pub(crate) fn put_back(self, object: &mut Value) {
-        for (entry, fields) in entries(object).zip(self.0) {
-            if let (Some(entry), Some(fields)) = (entry.as_object_mut(), fields) {
-                entry.insert(FIELDS.to_owned(), fields);
-            }
-        }
-    }
-}
-
-const FIELDS: &str = "fieldsV1";
-
-fn entries(object: &mut Value) -> impl Iterator<Item = &mut Value> {
-    object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut).into_iter().flatten()
-}
-
 /// Acts with the managers of the kind, and with an object of it that is empty; null if that is not needed.
 fn with_field_manager<T>(
     context: &Context<'_>,
     status: bool,
     from_nothing: bool,
-    act: impl FnOnce(&FieldManager<'_>, &Value) -> T,
+    act: impl FnOnce(&FieldManager<'_>, &Tracked) -> T,
 ) -> T {
     let resource = context.resource;
     let version = resource.api_version();
     let built_in = Kind(resource);
-    let (empty, versions): (_, &dyn Versions) = match &resource.custom {
+    let (empty, versions): (Value, &dyn Versions) = match &resource.custom {
         None if !from_nothing => (Value::Null, &built_in),
         None => (empty(resource.of_type(), &version, &resource.kind), &built_in),
         Some(custom) => (json!({"apiVersion": version, "kind": resource.kind}), &**custom),
@@ -139,13 +132,14 @@ fn with_field_manager<T>(
     let subresource = context.target.subresource.as_deref().unwrap_or("");
     let part = if status { subresource } else { "" };
     let reset = Filters::from([(version.clone(), subresources::written(resource, part))]);
+    let empty = Tracked { object: empty, managers: Entries::default() };
     let fields = FieldManager {
         versions,
         version: &version,
         kind: &resource.kind,
         subresource,
         reset: &reset,
-        empty: &empty,
+        empty: &empty.object,
     };
     act(&fields, &empty)
 }

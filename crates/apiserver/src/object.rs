@@ -2,10 +2,12 @@
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use memchr::memmem;
 use rules::wire;
 use serde_json::{Map, Value};
 use store::{Draft, Index, Key, Object};
 
+use crate::apply::{Entries, Tracked};
 use crate::registry::Resource;
 
 /// The metadata of an object, typed.
@@ -31,6 +33,20 @@ pub fn time(at: Timestamp) -> String {
 /// The stored bytes of an object as JSON.
 pub fn read(object: &Object) -> Value {
     serde_json::from_slice(&object.value).expect("what was stored is JSON")
+}
+
+/// The stored bytes of an object as JSON, and its managers beside it.
+pub fn read_tracked(object: &Object) -> Tracked {
+    let Some((before, managers, after)) =
+        object.revision_at().and_then(|at| around_managers(&object.value, at))
+    else {
+        return Tracked::of(read(object));
+    };
+    let rest = [before, after].concat();
+    Tracked {
+        object: serde_json::from_slice(&rest).expect("what was stored is JSON"),
+        managers: Entries::stored(object.value.slice_ref(managers)),
+    }
 }
 
 /// Where objects of a resource are stored. Versions of a group share one place.
@@ -63,8 +79,9 @@ pub fn registry_path(resource: &Resource, namespace: &str, name: &str) -> String
     format!("/registry/{of}/{namespace}{name}")
 }
 
-/// An object ready to be stored: canonical JSON with a place for the revision, and what the store is told about it.
-pub fn draft(object: &Value, selectable: &[(impl AsRef<str>, String)]) -> Draft {
+/// An object ready to be stored: canonical JSON with a place for the revision, and what the store is told about it. Its
+/// managers stand beside it, or in it.
+pub fn draft(object: &Value, managers: &Entries, selectable: &[(impl AsRef<str>, String)]) -> Draft {
     let index = Index {
         token: text(object, &["metadata", "uid"]).into(),
         labels: labels(object).collect(),
@@ -74,7 +91,7 @@ pub fn draft(object: &Value, selectable: &[(impl AsRef<str>, String)]) -> Draft 
             .chain(owners(object))
             .collect(),
     };
-    let (bytes, offset) = write(object);
+    let (bytes, offset) = write(object, managers);
     Draft::new(bytes, index).revision_at(offset)
 }
 
@@ -117,14 +134,24 @@ pub fn metadata_from(bytes: &[u8], revision_at: usize) -> Option<&[u8]> {
     bytes.get(before.len() + METADATA.len()..)
 }
 
-/// The bytes before and after `managedFields` in the bytes of an object, if it has any: they begin after
+/// `managedFields` in the bytes of an object, if it has any, between what stands before and after: they begin after
 /// `from`, behind everything that is not metadata.
-pub fn around_managers(bytes: &[u8], from: usize) -> Option<(&[u8], &[u8])> {
+pub fn around_managers(bytes: &[u8], from: usize) -> Option<(&[u8], &[u8], &[u8])> {
     // Within a text, quotes are escaped; and no other field of metadata has this name and is a list.
-    const MANAGERS: &[u8] = br#","managedFields":["#;
-    let start = from + bytes.get(from..)?.windows(MANAGERS.len()).position(|window| window == MANAGERS)?;
+    let start = from + memmem::find(bytes.get(from..)?, br#","managedFields":["#)?;
+    let list = start + MANAGERS.len();
+    let end = match bytes.strip_suffix(END) {
+        // What `write` puts last ends where the metadata does.
+        Some(rest) if rest.ends_with(b"]") => rest.len(),
+        _ => list + list_length(&bytes[list..])?,
+    };
+    Some((&bytes[..start], &bytes[list..end], &bytes[end..]))
+}
+
+/// How long the list is that some bytes begin with.
+fn list_length(bytes: &[u8]) -> Option<usize> {
     let (mut depth, mut is_text, mut is_escaped) = (0_usize, false, false);
-    for (i, byte) in bytes.iter().enumerate().skip(start + MANAGERS.len() - 1) {
+    for (i, byte) in bytes.iter().enumerate() {
         match byte {
             _ if is_escaped => is_escaped = false,
             b'\\' => is_escaped = true,
@@ -133,7 +160,7 @@ pub fn around_managers(bytes: &[u8], from: usize) -> Option<(&[u8], &[u8])> {
             b']' if !is_text => {
                 depth -= 1;
                 if depth == 0 {
-                    return Some((&bytes[..start], &bytes[i + 1..]));
+                    return Some(i + 1);
                 }
             }
             _ => {}
@@ -149,9 +176,11 @@ pub fn prefix(api_version: &str) -> String {
 
 const METADATA: &[u8] = br#""metadata":"#;
 const REVISION: &[u8] = br#"{"resourceVersion":""#;
+const MANAGERS: &[u8] = br#","managedFields":"#;
+const END: &[u8] = b"}}";
 
-/// Writes an object without its resourceVersion, and says where the digits go.
-fn write(object: &Value) -> (Vec<u8>, usize) {
+/// Writes an object without its resourceVersion, and says where the digits go. Managers that stand beside it come last.
+fn write(object: &Value, managers: &Entries) -> (Vec<u8>, usize) {
     let mut out = Vec::with_capacity(1024);
     let empty = Map::new();
     let fields = object.as_object().unwrap_or(&empty);
@@ -172,7 +201,11 @@ fn write(object: &Value) -> (Vec<u8>, usize) {
         out.push(b',');
         write_pair(&mut out, key, value);
     }
-    out.extend_from_slice(b"}}");
+    if let Some(managers) = managers.text() {
+        out.extend_from_slice(MANAGERS);
+        out.extend_from_slice(managers);
+    }
+    out.extend_from_slice(END);
     (out, offset)
 }
 
@@ -203,7 +236,10 @@ mod tests {
         });
         let key = Key::new("configmaps", "n", "x");
         let done = store
-            .commit(Write::put(key, draft(&object, &[("metadata.name", "x".to_owned())])))
+            .commit(Write::put(
+                key,
+                draft(&object, &Entries::default(), &[("metadata.name", "x".to_owned())]),
+            ))
             .await
             .expect("a write");
         let mut expected = object.clone();
@@ -221,23 +257,34 @@ mod tests {
         }
     }
 
-    #[test]
-    fn managers_are_cut_out() {
+    #[tokio::test]
+    async fn managers_are_cut_out() {
+        let store = Store::open(Options::ephemeral()).expect("a store");
         let fields = json!({"f:spec": {"k:{\"a\":\"]\"}": {".": {}}, "v:\"[\\\\\"": {}}});
         let entries = json!([{"manager": "a", "fieldsV1": fields}, {"manager": "[b\\"}]);
         for annotation in ["x", r#","managedFields":[{"a":1}]"#] {
             let object = json!({
                 "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": r#","managedFields":[1]"#},
-                "metadata": {"annotations": {"managedFields": annotation}, "managedFields": entries, "name": "n"},
+                "metadata": {"annotations": {"managedFields": annotation}, "name": "n", "uid": "u"},
             });
-            let (bytes, at) = write(&object);
-            let (before, after) = around_managers(&bytes, at).expect("managers");
-            let mut expected = object.clone();
-            expected["metadata"].as_object_mut().expect("metadata").remove("managedFields");
-            expected["metadata"]["resourceVersion"] = json!("");
-            let cut: Value = serde_json::from_slice(&[before, after].concat()).expect("JSON");
-            assert_eq!(cut, expected);
-            let (bytes, at) = write(&expected);
+            let mut whole = object.clone();
+            whole["metadata"]["managedFields"] = entries.clone();
+            // Beside the object, and in it, where stores of earlier versions have them.
+            for (object, managers) in
+                [(&object, Entries::of_tree(Some(&entries))), (&whole, Entries::default())]
+            {
+                let key = Key::new("configmaps", "n", "x");
+                let draft = draft(object, &managers, &[("metadata.name", "x".to_owned())]);
+                let stored = store.commit(Write::put(key, draft)).await.expect("a write").object;
+                let mut expected = whole.clone();
+                expected["metadata"]["resourceVersion"] = json!(stored.revision.to_string());
+                assert_eq!(read(&stored), expected);
+                let tracked = read_tracked(&stored);
+                assert_eq!(tracked.whole(), expected);
+                assert_eq!(tracked.managers.tree().as_ref(), Some(&entries));
+                assert_eq!(tracked.object["metadata"].get("managedFields"), None);
+            }
+            let (bytes, at) = write(&object, &Entries::default());
             assert_eq!(around_managers(&bytes, at), None);
         }
     }

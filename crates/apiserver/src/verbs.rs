@@ -17,6 +17,7 @@ use serde_json::Value;
 use store::{Draft, Object};
 
 use crate::answer::{self, Answer};
+use crate::apply::{Entries, set_managed_fields};
 use crate::cluster::Context;
 use crate::object;
 use crate::registry::Resource;
@@ -50,27 +51,36 @@ const LARGEST: usize = 1536 * 1024;
 
 /// An object ready to be stored. One that is too large goes without saying who manages its fields, or not at all; only
 /// definitions may be as large as a body can be (8.24).
-async fn draft_within(context: &Context<'_>, object: &Value) -> Result<Draft, Refusal> {
-    let draft = context.draft(object).await?;
-    let is_small =
-        |draft: &Draft, object: &Value| draft.size() <= LARGEST || stored_size(context, object) <= LARGEST;
-    if is_small(&draft, object) || context.resource.is_definition() {
+async fn draft_within(context: &Context<'_>, object: &Value, managers: &Entries) -> Result<Draft, Refusal> {
+    let draft = context.draft(object, managers).await?;
+    let is_small = |draft: &Draft, managers: &Entries| {
+        draft.size() <= LARGEST || stored_size(context, whole(object, managers)) <= LARGEST
+    };
+    if is_small(&draft, managers) || context.resource.is_definition() {
         return Ok(draft);
     }
     let too_large = || Refusal::unknown("etcdserver: request is too large");
-    let mut unmanaged = object.clone();
-    let meta = unmanaged["metadata"].as_object_mut().filter(|_| !patch::is_apply(context));
-    meta.and_then(|meta| meta.remove("managedFields")).ok_or_else(too_large)?;
-    let draft = context.draft(&unmanaged).await?;
+    if managers.text().is_none() || patch::is_apply(context) {
+        return Err(too_large());
+    }
+    let unmanaged = Entries::default();
+    let draft = context.draft(object, &unmanaged).await?;
     if is_small(&draft, &unmanaged) { Ok(draft) } else { Err(too_large()) }
 }
 
 /// How much an object takes where it is stored in the most compact form that its kind has.
-fn stored_size(context: &Context<'_>, object: &Value) -> usize {
+fn stored_size(context: &Context<'_>, object: Value) -> usize {
     if context.resource.custom.is_some() {
-        return serde_json::to_vec(object).map_or(usize::MAX, |bytes| bytes.len());
+        return serde_json::to_vec(&object).map_or(usize::MAX, |bytes| bytes.len());
     }
-    schema::protobuf::encode(context.resource.of_type(), object).len()
+    schema::protobuf::encode(context.resource.of_type(), &object).len()
+}
+
+/// An object with its managers in it.
+fn whole(object: &Value, managers: &Entries) -> Value {
+    let mut object = object.clone();
+    set_managed_fields(&mut object, managers.tree());
+    object
 }
 
 /// A write that the store did not take.
@@ -101,7 +111,7 @@ async fn stored(context: &Context<'_>, code: StatusCode, object: &Arc<Object>) -
     let shown = context.shown(std::slice::from_ref(object)).await?.pop().unwrap_or_default();
     if context.head.extensions.get::<LeavesOutManagers>().is_some()
         && let Some(at) = object.revision_at().filter(|_| shown.as_ptr() == object.value.as_ptr())
-        && let Some((before, after)) = object::around_managers(&shown, at)
+        && let Some((before, _, after)) = object::around_managers(&shown, at)
     {
         return Ok(answer::json(code, [before, after].concat()));
     }
@@ -109,8 +119,8 @@ async fn stored(context: &Context<'_>, code: StatusCode, object: &Arc<Object>) -
 }
 
 /// The object as it would be stored, and is not.
-fn unstored(code: StatusCode, object: &Value) -> Answer {
-    answer::value(code, object)
+fn unstored(code: StatusCode, object: &Value, managers: &Entries) -> Answer {
+    answer::value(code, &whole(object, managers))
 }
 
 /// Whether an object names an owner twice.

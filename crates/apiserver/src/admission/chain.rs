@@ -21,9 +21,11 @@ use super::pods::topology::TopologyLabels;
 use super::policies::Policies;
 use super::quotas::Quotas;
 use super::webhooks::{Mutating, Validating};
+use crate::apply::{Entries, Tracked, remove_managed_fields};
 use crate::auth::rbac::{Authorizer, Escalation};
 use crate::body::DeleteOptions;
 use crate::cluster::Context;
+use crate::managed::Managers;
 use crate::object;
 use crate::registry::Resource;
 use crate::status::Refusal;
@@ -84,28 +86,22 @@ impl Chain {
 
 /// What is written.
 pub(crate) struct Sent<'a, 'o> {
-    /// As it was sent.
+    /// As it was sent, but for its managers.
     pub(crate) body: &'a Value,
-    /// As it would be stored, without managers, if that is known already.
+    /// As it would be stored, if that is known already.
     pub(crate) canonical: Option<&'o Value>,
+    /// Who manages its fields.
+    pub(crate) managers: &'a Managers,
     /// The object as it is; `None` when it is made.
-    pub(crate) old: Option<&'o Value>,
+    pub(crate) old: Option<&'o Tracked>,
 }
 
 impl Sent<'_, '_> {
     /// As plugins see it: as it would be stored.
     fn seen(&self, context: &Context<'_>) -> Value {
-        let mut seen = match self.canonical {
-            None => context.canonical(self.body, self.old),
-            Some(canonical) => {
-                let mut seen = canonical.clone();
-                let managers = &self.body["metadata"]["managedFields"];
-                if !managers.is_null() {
-                    seen["metadata"]["managedFields"] = managers.clone();
-                }
-                seen
-            }
-        };
+        let canonical = || context.canonical(self.body, self.old.map(|old| &old.object));
+        let seen = self.canonical.cloned().or_else(canonical);
+        let mut seen = seen.unwrap_or_else(|| self.body.clone());
         if !context.namespace().is_empty() && object::text(&seen, &["metadata", "namespace"]).is_empty() {
             seen["metadata"]["namespace"] = json!(context.namespace());
         }
@@ -113,46 +109,62 @@ impl Sent<'_, '_> {
     }
 }
 
-/// The body of a write as the plugins leave it. It stays as it was sent if none of them changes anything.
+/// An object as plugins see it: with its managers only if one of them asks for those.
+fn seen_by<'a>(plugins: &[&Arc<dyn Plugin>], tracked: &'a Tracked) -> Cow<'a, Value> {
+    let with_managers = plugins.iter().any(|plugin| plugin.sees_managers());
+    if with_managers { Cow::Owned(tracked.whole()) } else { Cow::Borrowed(&tracked.object) }
+}
+
+/// The body of a write as the plugins leave it, and who manages its fields then. Both stay as they were sent if none of them
+/// changes anything.
 pub(crate) async fn mutated<'a>(
     context: &Context<'_>,
     operation: Operation,
     sent: Sent<'a, '_>,
     warnings: &mut Vec<String>,
-) -> Result<Cow<'a, Value>, Refusal> {
+) -> Result<(Cow<'a, Value>, Cow<'a, Managers>), Refusal> {
+    let Sent { body, managers, old, .. } = sent;
+    let unchanged = (Cow::Borrowed(body), Cow::Borrowed(managers));
     let chain = context.cluster.admission();
     let plugins = chain.mutating(context, operation);
     if plugins.is_empty() {
-        return Ok(Cow::Borrowed(sent.body));
+        return Ok(unchanged);
     }
-    let Sent { body, old, .. } = sent;
     let options = options(context, operation);
-    if let Some(Shown { of, new, old }) = Shown::of(context, body, old) {
+    if let Some(Shown { of, new, old }) = Shown::of(context, body, old.map(|old| &old.object)) {
         let mut request =
             Request { of, ..request(context, operation, &options, Some(new.clone()), Some(&old)) };
         in_rounds(&plugins, &mut request).await?;
         warnings.append(&mut request.warnings.into_inner().unwrap_or_else(PoisonError::into_inner));
         let changed = request.object.filter(|scale| *scale != new);
         let changed = changed.and_then(|scale| Shown::applied(context, body, &scale));
-        return Ok(changed.map_or(Cow::Borrowed(body), Cow::Owned));
+        return Ok((changed.map_or(unchanged.0, Cow::Owned), unchanged.1));
     }
-    let seen = sent.seen(context);
-    let mut request = request(context, operation, &options, Some(seen.clone()), old);
+    let tracked = Tracked { object: sent.seen(context), managers: managers.entries.clone() };
+    let seen = seen_by(&plugins, &tracked);
+    let old = old.map(|old| seen_by(&plugins, old));
+    let mut request = request(context, operation, &options, Some(seen.clone().into_owned()), old.as_deref());
     in_rounds(&plugins, &mut request).await?;
     let (object, said) = (request.object.take(), request.warnings);
     warnings.append(&mut said.into_inner().unwrap_or_else(PoisonError::into_inner));
-    match object.filter(|object| *object != seen) {
-        None => Ok(Cow::Borrowed(body)),
-        Some(object) => {
-            if let Some(custom) = &context.resource.custom {
-                return custom.reread_admitted(object).map(Cow::Owned);
-            }
-            let decoded = schema::decode_value(context.resource.of_type(), &object);
-            let mut decoded = decoded.map_err(|why| Refusal::internal(why.to_string()))?.value;
-            restore_empty(&mut decoded, body);
-            Ok(Cow::Owned(decoded))
+    let Some(object) = object.filter(|object| *object != *seen) else { return Ok(unchanged) };
+    let mut object = if let Some(custom) = &context.resource.custom {
+        custom.reread_admitted(object)?
+    } else {
+        let decoded = schema::decode_value(context.resource.of_type(), &object);
+        let mut decoded = decoded.map_err(|why| Refusal::internal(why.to_string()))?.value;
+        restore_empty(&mut decoded, body);
+        decoded
+    };
+    let managers = match remove_managed_fields(&mut object) {
+        Some(entries) if managers.entries.tree().as_ref() != Some(&entries) => {
+            Cow::Owned(Managers { entries: Entries::of_tree(Some(&entries)), are_given: true })
         }
-    }
+        Some(_) => unchanged.1,
+        None if matches!(seen, Cow::Borrowed(_)) => unchanged.1,
+        None => Cow::Owned(Managers::default()),
+    };
+    Ok((Cow::Owned(object), managers))
 }
 
 /// What was sent empty stands in a body, because refusals show it, and not in the form that plugins see.
@@ -180,25 +192,30 @@ fn restore_empty(object: &mut Value, sent: &Value) {
 pub(crate) async fn validated(
     context: &Context<'_>,
     operation: Operation,
-    object: Value,
-    old: Option<&Value>,
+    new: Tracked,
+    old: Option<&Tracked>,
     warnings: &mut Vec<String>,
 ) -> Result<Value, Refusal> {
     let chain = context.cluster.admission();
-    let mut plugins = chain.wanting(context, operation).peekable();
-    if plugins.peek().is_none() {
-        return Ok(object);
+    let plugins: Vec<_> = chain.wanting(context, operation).collect();
+    if plugins.is_empty() {
+        return Ok(new.object);
     }
+    let old = old.map(|old| seen_by(&plugins, old));
+    let object = match seen_by(&plugins, &new) {
+        Cow::Owned(whole) => whole,
+        Cow::Borrowed(_) => new.object,
+    };
     let options = options(context, operation);
-    if let Some(Shown { of, new, old }) = Shown::of(context, &object, old) {
+    if let Some(Shown { of, new, old }) = Shown::of(context, &object, old.as_deref()) {
         let request = Request { of, ..request(context, operation, &options, Some(new), Some(&old)) };
         for plugin in plugins {
             plugin.validate(&request).await?;
         }
         warnings.append(&mut request.warnings.into_inner().unwrap_or_else(PoisonError::into_inner));
-        return Ok(object);
+        return Ok(Tracked::of(object).object);
     }
-    let request = request(context, operation, &options, Some(object), old);
+    let request = request(context, operation, &options, Some(object), old.as_deref());
     let mut judged = Ok(());
     for plugin in plugins {
         judged = plugin.validate(&request).await;
@@ -208,7 +225,7 @@ pub(crate) async fn validated(
     }
     // What was warned of is told of what is refused, too.
     warnings.append(&mut request.warnings.into_inner().unwrap_or_else(PoisonError::into_inner));
-    judged.map(|()| request.object.unwrap_or_default())
+    judged.map(|()| Tracked::of(request.object.unwrap_or_default()).object)
 }
 
 /// What is posted to a subresource, such as a Binding, as the plugins leave it. Its place has to be there, as for everything
@@ -275,7 +292,7 @@ async fn in_rounds(plugins: &[&Arc<dyn Plugin>], request: &mut Request<'_>) -> R
 /// Asks the plugins about a removal.
 pub(crate) async fn deleted(
     context: &Context<'_>,
-    old: &Value,
+    old: &Tracked,
     asked: &DeleteOptions,
     warnings: &mut Vec<String>,
 ) -> Result<(), Refusal> {
@@ -287,9 +304,10 @@ pub(crate) async fn deleted(
     let mut options = if asked.value.is_object() { asked.value.clone() } else { json!({}) };
     options["kind"] = json!("DeleteOptions");
     options["apiVersion"] = json!("meta.k8s.io/v1");
+    let old = seen_by(&plugins, old);
     // Whether nothing is to be stored is often said in the body, which the query does not tell (2.59).
     let mut request =
-        Request { dry_run: asked.dry_run, ..request(context, Operation::Delete, &options, None, Some(old)) };
+        Request { dry_run: asked.dry_run, ..request(context, Operation::Delete, &options, None, Some(&old)) };
     for plugin in &plugins {
         plugin.mutate(&mut request).await?;
     }

@@ -103,7 +103,7 @@ impl Request<'_> {
         if self.is_foreign() {
             return Ok(whole(self.of, decoded.value));
         }
-        Ok(self.context.canonical(&decoded.value, self.old))
+        Ok(self.context.canonical(&decoded.value, self.old).unwrap_or(decoded.value))
     }
 
     /// Whether the object is of another kind than the resource.
@@ -155,6 +155,11 @@ pub trait Plugin: Send + Sync {
     fn mutates(&self, operation: Operation, resource: &Resource) -> bool {
         let _ = (operation, resource);
         true
+    }
+
+    /// Whether it is shown who manages the fields of objects. Few want to know, and it is the larger part of many objects.
+    fn sees_managers(&self) -> bool {
+        false
     }
 
     /// Changes `request.object`, or refuses the request.

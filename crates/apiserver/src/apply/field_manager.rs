@@ -15,11 +15,12 @@ use super::filter::Filters;
 use super::go;
 use super::managers::{self, Managed, Manager, Managers, Operation};
 use super::path::PathElement;
+use super::schema::{Schema, TypeId};
 use super::set::Set;
+use super::tracked::{Entries, Tracked};
 use super::typed::{Duplicates, Typed};
 use super::updater::{self, Updater, Versions};
-use object::{MANAGED_FIELDS, ObjectKind, managed_fields_are_set, set_managed_fields, shown};
-pub(crate) use object::{remove_managed_fields, without_managed_fields};
+use object::{ObjectKind, managed_fields_are_set, shown};
 
 /// The manager of all fields that an object had when it was first applied to.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -72,17 +73,19 @@ impl FieldManager<'_> {
     /// The object that a configuration makes of the stored one, which is [`FieldManager::empty`] if there is none yet.
     pub fn apply(
         &self,
-        stored: &Value,
+        stored: &Tracked,
         config: Value,
         manager: &str,
         force: bool,
         now: Timestamp,
-    ) -> Result<Value, ApplyError> {
-        let managers = managers::decode(stored.pointer(MANAGED_FIELDS))
+    ) -> Result<Tracked, ApplyError> {
+        let managers = stored
+            .managers
+            .read()
             .map_err(|error| ApplyError::Failed(format!("failed to decode managed fields: {error}")))?;
         self.check_kind(&config)?;
-        let shown_live = || shown(stored);
-        let live = self.typed(without_managed_fields(stored), Duplicates::Allowed);
+        let shown_live = || shown(&stored.object);
+        let live = self.typed_live(&stored.object);
         // An object that nobody applied to yet is looked at before the configuration, any other after it.
         if managers.is_empty()
             && let Err(why) = &live
@@ -114,40 +117,38 @@ impl FieldManager<'_> {
             refresh_last_applied(&mut object, config.value());
         }
         go::to_integers(&mut object);
-        set_managed_fields(&mut object, &managers);
-        Ok(object)
+        Ok(Tracked { object, managers: Entries::of(&managers) })
     }
 
-    /// Follows any other write that made `new` of `live`, by updating the managers in `new`.
+    /// Who manages the fields of `new` after any other write that made it of `live`. `brought` are the managers that the
+    /// write brings along.
     pub fn update(
         &self,
-        live: &Value,
-        new: &mut Value,
+        live: &Tracked,
+        new: &Value,
+        brought: Option<&Value>,
         manager: &str,
         now: Timestamp,
-    ) -> Result<(), UpdateError> {
-        let mut managers = self.managers_before(live, new);
-        remove_managed_fields(new);
+    ) -> Result<Entries, UpdateError> {
+        let mut managers = self.managers_before(live, brought);
         // An object whose managers nobody tracks stays so until it is applied to.
-        let is_created = live.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().is_empty();
-        if managers.is_empty() && !is_created {
-            return Ok(());
+        let uid = live.object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+        if managers.is_empty() && !uid.is_empty() {
+            return Ok(Entries::default());
         }
-        let (new_typed, live) = self.typed_for_update(new, live)?;
-        self.record(&live, &new_typed, &mut managers, manager, now)
+        let (new, live) = self.typed_for_update(new, live)?;
+        self.record(&live, &new, &mut managers, manager, now)
             .map_err(|error| UpdateError(error.to_string()))?;
-        set_managed_fields(new, &managers);
-        Ok(())
+        Ok(Entries::of(&managers))
     }
 
     /// The managers that a write starts from: those it brings, if it brings any that can be read; a client that does
     /// not know of managers cannot lose them by accident.
-    fn managers_before(&self, live: &Value, new: &Value) -> Managers {
-        let of_live = || managers::decode(live.pointer(MANAGED_FIELDS)).unwrap_or_default();
+    fn managers_before(&self, live: &Tracked, brought: Option<&Value>) -> Managers {
+        let of_live = || live.managers.read().unwrap_or_default();
         if !self.subresource.is_empty() {
             return of_live();
         }
-        let brought = new.pointer(MANAGED_FIELDS);
         if managers::is_reset(brought) {
             return Managers::new();
         }
@@ -196,8 +197,8 @@ impl FieldManager<'_> {
     ) -> Result<(Value, Managers), updater::Error> {
         if managers.is_empty() {
             let failed = |why: String| updater::Error::Failed(NO_MANAGER.into(), why);
-            let (empty, _) =
-                self.typed_for_update(self.empty, self.empty).map_err(|error| failed(error.0))?;
+            let nothing = Tracked { object: self.empty.clone(), managers: Entries::default() };
+            let (empty, _) = self.typed_for_update(self.empty, &nothing).map_err(|error| failed(error.0))?;
             self.record(&empty, live, &mut managers, BEFORE_FIRST_APPLY, now)
                 .map_err(|error| failed(error.to_string()))?;
         }
@@ -254,10 +255,18 @@ impl FieldManager<'_> {
     }
 
     fn typed(&self, value: Value, duplicates: Duplicates) -> Result<Typed<'_>, String> {
-        let Some((schema, of)) = self.versions.type_in(self.version) else {
-            return Err(format!("no corresponding type for {}", ObjectKind::of(&value)));
-        };
+        let (schema, of) = self.type_of(&value)?;
         Typed::new(schema, of, value, duplicates).map_err(|errors| errors.to_string())
+    }
+
+    fn typed_live<'t>(&'t self, live: &'t Value) -> Result<Typed<'t>, String> {
+        let (schema, of) = self.type_of(live)?;
+        Typed::borrowed(schema, of, live).map_err(|errors| errors.to_string())
+    }
+
+    fn type_of(&self, value: &Value) -> Result<(&Schema, TypeId), String> {
+        let found = self.versions.type_in(self.version);
+        found.ok_or_else(|| format!("no corresponding type for {}", ObjectKind::of(value)))
     }
 
     fn typed_config(&self, mut config: Value) -> Result<Typed<'_>, ApplyError> {
@@ -272,16 +281,15 @@ impl FieldManager<'_> {
     fn typed_for_update<'t>(
         &'t self,
         new: &'t Value,
-        live: &'t Value,
+        live: &'t Tracked,
     ) -> Result<(Typed<'t>, Typed<'t>), UpdateError> {
         let failed = |which: &str, value: &Value, why: String| {
             UpdateError(format!("failed to convert {which} object ({}) to smd typed: {why}", shown(value)))
         };
-        let Some((schema, of)) = self.versions.type_in(self.version) else {
-            return Err(failed("new", new, format!("no corresponding type for {}", ObjectKind::of(new))));
-        };
+        let (schema, of) = self.type_of(new).map_err(|why| failed("new", new, why))?;
+        let Tracked { object: live, managers } = live;
         // An object whose type was not found to be right has no managers.
-        let is_known = self.versions.are_fixed() && live.pointer(MANAGED_FIELDS).is_some();
+        let is_known = self.versions.are_fixed() && *managers != Entries::default();
         let typed =
             if is_known { Ok(Typed::trusted(schema, of, live)) } else { Typed::borrowed(schema, of, live) };
         let changed = match &typed {

@@ -6,7 +6,9 @@ use schema::Pack;
 use serde_json::{Map, Value, json};
 
 use super::updater::Versions;
-use super::{BuiltIn, Duplicates, FieldManager, Filters, PathElement, Schema, Set, TypeId, Typed, managers};
+use super::{
+    BuiltIn, Duplicates, FieldManager, Filters, PathElement, Schema, Set, Tracked, TypeId, Typed, managers,
+};
 use crate::patch;
 
 /// Any JSON, with names that mean something to somebody.
@@ -142,7 +144,8 @@ proptest! {
         if let Ok(element) = PathElement::parse(&text) {
             prop_assert_eq!(PathElement::parse(&element.wire()), Ok(element));
         }
-        let _ = managers::decode(Some(&fields));
+        let decoded = managers::decode(Some(&fields));
+        prop_assert_eq!(managers::read(fields.to_string().as_bytes()), decoded, "a text says what its tree says");
     }
 
     #[test]
@@ -150,8 +153,8 @@ proptest! {
         let empty = json!({"apiVersion": "batch/v1", "kind": "Job"});
         let reset = Filters::new();
         let manager = field_manager(&empty, &reset);
-        let mut new = object.clone();
-        let _ = manager.update(&live, &mut new, "u", now());
+        let (live, new) = (Tracked::of(live), Tracked::of(object.clone()));
+        let _ = manager.update(&live, &new.object, new.managers.tree().as_ref(), "u", now());
         if let Ok(applied) = manager.apply(&live, object.clone(), "kubectl", force, now()) {
             let again = manager.apply(&applied, object, "kubectl", false, now());
             prop_assert_eq!(again, Ok(applied), "what is applied twice is applied once");

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 
+use super::path::write_string;
 use super::set::{FieldsError, Set};
 use crate::object;
 
@@ -188,7 +190,7 @@ fn decode_entry(entry: &Value, place: usize) -> Result<(Manager, Managed), Decod
         return Err(DecodeError::NoVersion);
     }
     match text("fieldsType")? {
-        "FieldsV1" => {}
+        FIELDS_TYPE => {}
         "" => return Err(DecodeError::NoFieldsType(place)),
         other => return Err(DecodeError::FieldsType { given: other.to_owned(), place }),
     }
@@ -202,8 +204,57 @@ fn decode_entry(entry: &Value, place: usize) -> Result<(Manager, Managed), Decod
     Ok((manager, Managed { fields: set, version: version.to_owned(), time }))
 }
 
+/// Reads `managedFields` as they are stored.
+pub(crate) fn read(text: &[u8]) -> Result<Managers, DecodeError> {
+    if let Some(managers) = read_plain(text) {
+        return Ok(managers);
+    }
+    // What is not as we write it is read with more patience, which also finds the words for what is wrong with it.
+    let entries: Value = serde_json::from_slice(text).map_err(|_| DecodeError::Malformed(0))?;
+    decode(Some(&entries))
+}
+
+/// An entry as [`write`] writes it, unless there is something in it to be escaped.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Plain<'a> {
+    manager: &'a str,
+    operation: &'a str,
+    api_version: &'a str,
+    time: Option<&'a str>,
+    fields_type: &'a str,
+    #[serde(rename = "fieldsV1")]
+    fields_v1: Set,
+    #[serde(default)]
+    subresource: &'a str,
+}
+
+fn read_plain(text: &[u8]) -> Option<Managers> {
+    let entries: Vec<Plain<'_>> = serde_json::from_slice(text).ok()?;
+    let managers = entries.into_iter().map(|entry| {
+        let operation = match entry.operation {
+            "Apply" => Operation::Apply,
+            "Update" => Operation::Update { version: entry.api_version.to_owned() },
+            _ => return None,
+        };
+        if entry.fields_type != FIELDS_TYPE || entry.api_version.is_empty() {
+            return None;
+        }
+        let time = match entry.time {
+            Some(time) => Some(time.parse().ok()?),
+            None => None,
+        };
+        let (name, subresource) = (entry.manager.to_owned(), entry.subresource.to_owned());
+        let managed = Managed { fields: entry.fields_v1, version: entry.api_version.to_owned(), time };
+        Some((Manager { name, operation, subresource }, managed))
+    });
+    managers.collect()
+}
+
+const FIELDS_TYPE: &str = "FieldsV1";
+
 /// Writes `managedFields`: appliers before updaters, each oldest first. `None` if there are no managers.
-pub fn encode(managers: &Managers) -> Option<Value> {
+pub(crate) fn write(managers: &Managers) -> Option<String> {
     if managers.is_empty() {
         return None;
     }
@@ -211,26 +262,40 @@ pub fn encode(managers: &Managers) -> Option<Value> {
     entries.sort_by_key(|(manager, managed)| {
         (!manager.is_applier(), seconds(managed.time), &manager.name, &managed.version, &manager.subresource)
     });
-    Some(entries.into_iter().map(|(manager, managed)| encode_entry(manager, managed)).collect())
+    let mut out = String::with_capacity(1024);
+    for (manager, managed) in entries {
+        out.push(if out.is_empty() { '[' } else { ',' });
+        write_entry(&mut out, manager, managed);
+    }
+    out.push(']');
+    Some(out)
 }
 
-fn encode_entry(manager: &Manager, managed: &Managed) -> Value {
-    let mut entry = Map::new();
+fn write_entry(out: &mut String, manager: &Manager, managed: &Managed) {
+    out.push('{');
     if !manager.name.is_empty() {
-        entry.insert("manager".into(), json!(manager.name));
+        out.push_str("\"manager\":");
+        write_string(out, &manager.name, false);
+        out.push(',');
     }
-    let operation = if manager.is_applier() { "Apply" } else { "Update" };
-    entry.insert("operation".into(), json!(operation));
-    entry.insert("apiVersion".into(), json!(managed.version));
+    out.push_str("\"operation\":\"");
+    out.push_str(if manager.is_applier() { "Apply" } else { "Update" });
+    out.push_str("\",\"apiVersion\":");
+    write_string(out, &managed.version, false);
     if let Some(time) = managed.time {
-        entry.insert("time".into(), json!(object::time(time)));
+        out.push_str(",\"time\":\"");
+        out.push_str(&object::time(time));
+        out.push('"');
     }
-    entry.insert("fieldsType".into(), json!("FieldsV1"));
-    entry.insert("fieldsV1".into(), managed.fields.to_fields_v1());
+    out.push_str(",\"fieldsType\":\"");
+    out.push_str(FIELDS_TYPE);
+    out.push_str("\",\"fieldsV1\":");
+    managed.fields.write_json(out);
     if !manager.subresource.is_empty() {
-        entry.insert("subresource".into(), json!(manager.subresource));
+        out.push_str(",\"subresource\":");
+        write_string(out, &manager.subresource, false);
     }
-    Value::Object(entry)
+    out.push('}');
 }
 
 /// Seconds since 1970; no time is 1970.
@@ -240,7 +305,16 @@ pub(crate) fn seconds(time: Option<Timestamp>) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    fn encode(managers: &Managers) -> Option<Value> {
+        let text = write(managers)?;
+        assert_eq!(read(text.as_bytes()).as_ref(), Ok(managers), "what is written is read again");
+        assert_eq!(read_plain(text.as_bytes()).as_ref(), Some(managers), "and in one go");
+        Some(serde_json::from_str(&text).expect("JSON"))
+    }
 
     fn entry(manager: &str, operation: &str, time: &str) -> Value {
         json!({"manager": manager, "operation": operation, "apiVersion": "v1", "time": time,

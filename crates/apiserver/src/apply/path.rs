@@ -79,6 +79,19 @@ impl PathElement {
         }
     }
 
+    /// Writes the step as a key of FieldsV1, in quotes.
+    pub(super) fn write_key(&self, out: &mut String) {
+        match self {
+            // Most steps are names in which nothing is to be escaped.
+            PathElement::Field(name) if name.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+                out.push_str("\"f:");
+                out.push_str(name);
+                out.push('"');
+            }
+            step => write_string(out, &step.wire(), false),
+        }
+    }
+
     /// Spells the step as FieldsV1 does.
     pub fn wire(&self) -> String {
         let mut out = String::new();

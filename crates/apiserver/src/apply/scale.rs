@@ -4,11 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
-use super::managers::{self, DecodeError, Managed, Managers};
+use super::managers::{DecodeError, Managed, Managers};
 use super::path::{Path, PathElement};
 use super::set::Set;
+use super::tracked::Entries;
 
 /// Where replicas stand in each version of the scaled kind; `None` if the version has no `/scale`.
 pub type ReplicasPaths = BTreeMap<String, Option<Path>>;
@@ -19,28 +18,28 @@ fn replicas_in_scale() -> Path {
     vec![PathElement::field("spec"), PathElement::field("replicas")]
 }
 
-/// The `managedFields` of a Scale, of an object's.
-pub fn to_scale(of_object: Option<&Value>, paths: &ReplicasPaths) -> Result<Option<Value>, DecodeError> {
+/// The managers of a Scale, of an object's.
+pub fn to_scale(of_object: &Entries, paths: &ReplicasPaths) -> Result<Entries, DecodeError> {
     let mut scale = Managers::new();
-    for (manager, managed) in managers::decode(of_object)? {
+    for (manager, managed) in of_object.read()? {
         let path = paths.get(&managed.version).and_then(Option::as_ref);
         if path.is_some_and(|path| managed.fields.contains(path)) {
             let fields = [replicas_in_scale().as_slice()].into_iter().collect();
             scale.insert(manager, Managed { fields, version: SCALE_VERSION.into(), time: managed.time });
         }
     }
-    Ok(managers::encode(&scale))
+    Ok(Entries::of(&scale))
 }
 
-/// The `managedFields` of an object in `version` after a write to its Scale.
+/// The managers of an object in `version` after a write to its Scale.
 pub fn from_scale(
-    of_object: Option<&Value>,
-    of_scale: Option<&Value>,
+    of_object: &Entries,
+    of_scale: &Entries,
     version: &str,
     paths: &ReplicasPaths,
-) -> Result<Option<Value>, DecodeError> {
-    let before = managers::decode(of_object)?;
-    let mut scale = managers::decode(of_scale)?;
+) -> Result<Entries, DecodeError> {
+    let before = of_object.read()?;
+    let mut scale = of_scale.read()?;
     let mut after = Managers::new();
     for (manager, managed) in &before {
         let Some(path) = paths.get(&managed.version) else { continue };
@@ -64,18 +63,27 @@ pub fn from_scale(
         let time = before.get(&manager).and_then(|managed| managed.time);
         after.insert(manager, Managed { fields, version: version.to_owned(), time });
     }
-    Ok(managers::encode(&after))
+    Ok(Entries::of(&after))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn entry(manager: &str, version: &str, fields: Value) -> Value {
         json!({"manager": manager, "operation": "Apply", "apiVersion": version, "time": "2024-01-01T00:00:00Z",
             "fieldsType": "FieldsV1", "fieldsV1": fields})
+    }
+
+    fn entries(tree: &Value) -> Entries {
+        Entries::of_tree(Some(tree))
+    }
+
+    fn written(object: &Value, scale: &Value) -> Option<Value> {
+        let after = from_scale(&entries(object), &entries(scale), "apps/v1", &paths());
+        after.expect("managers").tree()
     }
 
     fn paths() -> ReplicasPaths {
@@ -90,7 +98,7 @@ mod tests {
             entry("c", "apps/v9", json!({"f:spec": {"f:replicas": {}}})),
         ]);
         let scale = json!([entry("a", "autoscaling/v1", json!({"f:spec": {"f:replicas": {}}}))]);
-        assert_eq!(to_scale(Some(&object), &paths()), Ok(Some(scale)));
+        assert_eq!(to_scale(&entries(&object), &paths()).map(|shown| shown.tree()), Ok(Some(scale)));
     }
 
     #[test]
@@ -106,12 +114,12 @@ mod tests {
         taken["apiVersion"] = json!("apps/v1");
         taken.as_object_mut().expect("an entry").remove("time");
         let after = json!([taken, entry("a", "apps/v1", json!({"f:spec": {"f:paused": {}}}))]);
-        assert_eq!(from_scale(Some(&object), Some(&scale), "apps/v1", &paths()), Ok(Some(after)));
+        assert_eq!(written(&object, &scale), Some(after));
         let kept = json!([entry("b", "autoscaling/v1", replicas())]);
         let after = json!([
             entry("a", "apps/v1", json!({"f:spec": {"f:paused": {}}})),
             entry("b", "apps/v1", replicas()),
         ]);
-        assert_eq!(from_scale(Some(&object), Some(&kept), "apps/v1", &paths()), Ok(Some(after)));
+        assert_eq!(written(&object, &kept), Some(after));
     }
 }

@@ -6,9 +6,10 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use serde_json::{Map, Value};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
 
-use super::path::{self, ParseError, Path, PathElement, display};
+use super::path::{ParseError, Path, PathElement, display};
 
 /// A set of paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -178,25 +179,21 @@ impl Set {
 
     /// The set as FieldsV1.
     pub fn to_fields_v1(&self) -> Value {
-        let mut fields = Map::new();
-        for node in &self.nodes {
-            let mut below = node.children.to_fields_v1();
-            if node.member && !node.children.is_empty() {
-                below[OWN] = Value::Object(Map::new());
-            }
-            fields.insert(node.element.wire(), below);
-        }
-        Value::Object(fields)
+        serde_json::from_str(&self.to_json()).expect("what was written is JSON")
     }
 
     /// The set as the text of FieldsV1, in upstream's order of steps, which is not that of their spelling.
     pub fn to_json(&self) -> String {
         let mut out = String::new();
-        self.write_json(&mut out, false);
+        self.write_json(&mut out);
         out
     }
 
-    fn write_json(&self, out: &mut String, member: bool) {
+    pub(super) fn write_json(&self, out: &mut String) {
+        self.write_below(out, false);
+    }
+
+    fn write_below(&self, out: &mut String, member: bool) {
         out.push('{');
         let own = member && !self.is_empty();
         if own {
@@ -206,9 +203,9 @@ impl Set {
             if own || i > 0 {
                 out.push(',');
             }
-            path::write_string(out, &node.element.wire(), false);
+            node.element.write_key(out);
             out.push(':');
-            node.children.write_json(out, node.member);
+            node.children.write_below(out, node.member);
         }
         out.push('}');
     }
@@ -243,6 +240,84 @@ impl Entry {
         }
         entry.member |= entry.children.is_empty();
         Ok(entry)
+    }
+}
+
+/// Reads the text of FieldsV1 without making a tree of it first. It says less of what is wrong with it than
+/// [`Set::from_fields_v1`].
+impl<'de> Deserialize<'de> for Set {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Entry::deserialize(deserializer)?.children)
+    }
+}
+
+impl<'de> Deserialize<'de> for Entry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Entry;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("FieldsV1")
+            }
+
+            fn visit_unit<E>(self) -> Result<Entry, E> {
+                Ok(Entry { member: true, children: Set::new() })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Entry, A::Error> {
+                let mut entry = Entry::default();
+                while let Some(step) = fields.next_key::<Step>()? {
+                    match step {
+                        Step::Own => {
+                            fields.next_value::<IgnoredAny>()?;
+                            entry.member = true;
+                        }
+                        Step::Unknown => drop(fields.next_value::<IgnoredAny>()?),
+                        Step::To(element) => entry.children.put(&element, fields.next_value()?),
+                    }
+                }
+                entry.member |= entry.children.is_empty();
+                Ok(entry)
+            }
+        }
+
+        deserializer.deserialize_any(Fields)
+    }
+}
+
+/// A key of FieldsV1.
+enum Step {
+    Own,
+    To(PathElement),
+    Unknown,
+}
+
+impl<'de> Deserialize<'de> for Step {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Key;
+
+        impl Visitor<'_> for Key {
+            type Value = Step;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a step")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, key: &str) -> Result<Step, E> {
+                match key {
+                    OWN => Ok(Step::Own),
+                    key => match PathElement::parse(key) {
+                        Ok(element) => Ok(Step::To(element)),
+                        Err(ParseError::Unknown) => Ok(Step::Unknown),
+                        Err(error) => Err(E::custom(error)),
+                    },
+                }
+            }
+        }
+
+        deserializer.deserialize_str(Key)
     }
 }
 

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::conflict::Conflicts;
-use super::field_manager::without_managed_fields;
 use super::filter::{Filter, Filters};
 use super::go;
 use super::managers::{Managed, Manager, Managers};
@@ -289,12 +288,7 @@ impl<'a> Updater<'a> {
             return Ok(Cow::Borrowed(object));
         }
         let (schema, of) = self.versions.type_in(version).ok_or(Unconverted::Missing)?;
-        let shown = if object.hides_managers() {
-            Cow::Owned(without_managed_fields(object.value()))
-        } else {
-            Cow::Borrowed(object.value())
-        };
-        let value = self.versions.convert(&shown, version).map_err(Unconverted::Failed)?;
+        let value = self.versions.convert(object.value(), version).map_err(Unconverted::Failed)?;
         let typed = Typed::new(schema, of, value, Duplicates::Refused);
         typed.map(Cow::Owned).map_err(|errors: Errors| Unconverted::Failed(errors.to_string()))
     }

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::conversion::{Conversion, Converter};
 use super::version::{Version, schema};
 use crate::apply::scale::ReplicasPaths;
-use crate::apply::{self, PathElement, TypeId};
+use crate::apply::{self, Entries, PathElement, Tracked, TypeId};
 use crate::object;
 use crate::status::Refusal;
 
@@ -244,14 +244,13 @@ impl Custom {
         bytes.starts_with(prefix.as_bytes()) && self.kind.is_current(revision)
     }
 
-    /// A stored object as clients of this version see it.
-    pub(crate) async fn read_stored(&self, stored: &Object) -> Result<Value, Refusal> {
+    /// A stored object as clients of this version see it, and who manages its fields.
+    pub(crate) async fn read_tracked(&self, stored: &Object) -> Result<Tracked, Refusal> {
         let prefix = object::prefix(&self.version().said_as);
-        let object = object::read(stored);
         if self.is_in_form(&prefix, stored.revision, &stored.value) {
-            return Ok(object);
+            return Ok(object::read_tracked(stored));
         }
-        self.read(object).await
+        Ok(Tracked::of(self.read(object::read(stored)).await?))
     }
 
     /// An object, in any version, in this one.
@@ -272,21 +271,25 @@ impl Custom {
     pub async fn stored<'a>(
         &self,
         object: &'a Value,
-    ) -> Result<(Cow<'a, Value>, Vec<(String, String)>), Refusal> {
+        managers: &'a Entries,
+    ) -> Result<(Cow<'a, Value>, Cow<'a, Entries>, Vec<(String, String)>), Refusal> {
         let storage = self.kind.storage();
-        let object = if object::text(object, &["apiVersion"]) == storage.said_as {
-            Cow::Borrowed(object)
+        let (object, managers) = if object::text(object, &["apiVersion"]) == storage.said_as {
+            (Cow::Borrowed(object), Cow::Borrowed(managers))
         } else {
-            let mut converted = self.kind.convert(vec![object.clone()], self.kind.storage).await?;
+            // Whoever converts sees all of it.
+            let whole = Tracked { object: object.clone(), managers: managers.clone() }.into_whole();
+            let mut converted = self.kind.convert(vec![whole], self.kind.storage).await?;
             let mut object = converted.pop().unwrap_or_default();
             storage.read(&mut object);
-            Cow::Owned(object)
+            let Tracked { object, managers } = Tracked::of(object);
+            (Cow::Owned(object), Cow::Owned(managers))
         };
         let text = |part: &str| object::text(&object, &["metadata", part]).to_owned();
         let mut fields: Vec<(String, String)> =
             ["name", "namespace"].into_iter().map(|part| (format!("metadata.{part}"), text(part))).collect();
         fields.extend(storage.selectable_values(&object));
-        Ok((object, fields))
+        Ok((object, managers, fields))
     }
 }
 

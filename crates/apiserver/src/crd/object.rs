@@ -24,7 +24,6 @@ use super::{
     scale, value,
     version::Version,
 };
-use crate::managed::Aside;
 
 impl Version {
     /// Brings an object from a client into the form it is judged and stored in. Returns the paths of fields that were
@@ -64,10 +63,8 @@ impl Version {
 
     /// An object with what its schema says stands where nothing does, and without metadata that is none.
     pub fn with_defaults(&self, mut object: Value) -> Value {
-        let managers = Aside::taken(&mut object);
         // Nothing is refused where malformed metadata is dropped.
         let _ = meta::coerce(&mut object, &super::schema::Schema::default(), true, Malformed::Drop);
-        managers.put_back(&mut object);
         defaults::fill(&mut object, &self.schema);
         object
     }
@@ -126,30 +123,13 @@ impl Version {
         }
     }
 
-    /// A status update changes nothing but the status; who manages which fields is kept as the request says.
+    /// A status update changes nothing but the status.
     pub fn with_status(&self, old: &Value, body: &Value) -> Value {
-        fn replace(fields: &mut Map<String, Value>, name: &str, by: Option<&Value>) {
-            match by {
-                Some(value) => drop(fields.insert(name.to_owned(), value.clone())),
-                None => drop(fields.remove(name)),
-            }
-        }
-        fn but_for(object: &Value, left_out: &[&str]) -> Value {
-            let Value::Object(fields) = object else { return object.clone() };
-            let stay = fields.iter().filter(|(name, _)| !left_out.contains(&name.as_str()));
-            Value::Object(stay.map(|(name, value)| (name.clone(), value.clone())).collect())
-        }
-        let mut object = but_for(old, &["metadata", "status"]);
-        let Some(fields) = object.as_object_mut() else { return object };
-        replace(fields, "status", body.get("status"));
-        if let Some(metadata) = old.get("metadata") {
-            let mut metadata = but_for(metadata, &["managedFields"]);
-            if let Some(metadata) = metadata.as_object_mut() {
-                replace(metadata, "managedFields", body.pointer("/metadata/managedFields"));
-            }
-            fields.insert("metadata".to_owned(), metadata);
-        }
-        object
+        let Value::Object(fields) = old else { return old.clone() };
+        let stay = fields.iter().filter(|(name, _)| *name != "status");
+        let status = body.as_object().and_then(|body| body.get_key_value("status"));
+        let copy = |(name, value): (&String, &Value)| (name.clone(), value.clone());
+        Value::Object(stay.chain(status).map(copy).collect())
     }
 
     /// Every error of a new object.

@@ -8,16 +8,13 @@ use serde_json::{Map, Value};
 
 use super::canonical::is_canonical;
 use super::kind::Custom;
-use crate::managed::Aside;
 use crate::object;
 use crate::strategy::Strategy;
-use crate::verbs::update::same_fields;
 
 impl Strategy for Custom {
     fn create(&self, body: &Value, namespace: &str, identity: Identity) -> Result<Accepted, Refused> {
         let version = self.version();
         let mut object = body.clone();
-        let managers = Aside::taken(&mut object);
         let mut meta = object::meta(&object);
         match_namespace(&mut meta, namespace)?;
         begin_create(&mut meta, identity);
@@ -30,7 +27,6 @@ impl Strategy for Custom {
             let why = "resourceVersion should not be set on objects to be created";
             return Err(Refused::Internal(why.to_owned()));
         }
-        managers.put_back(&mut object);
         Ok(Accepted { warnings: version.warnings(&object, None), object })
     }
 
@@ -50,7 +46,7 @@ impl Strategy for Custom {
 
     fn update_status(&self, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
         let version = self.version();
-        if !is_same_but_for_managers(&body["metadata"], &stored["metadata"]) {
+        if body["metadata"] != stored["metadata"] {
             match_stored(&mut object::meta(body), &object::meta(stored))?;
         }
         let object = version.with_status(stored, body);
@@ -58,13 +54,6 @@ impl Strategy for Custom {
         accepted(version.validate_status_update(&object, stored, &mut warnings))?;
         Ok(Accepted { object, warnings })
     }
-}
-
-/// Whether metadata is that of a stored object but for who manages its fields: then it is of that object, and of its last
-/// version.
-fn is_same_but_for_managers(new: &Value, stored: &Value) -> bool {
-    let (Value::Object(new), Value::Object(stored)) = (new, stored) else { return false };
-    same_fields(new, stored, &["managedFields"])
 }
 
 /// Puts typed metadata into an object whose metadata it was, and in which only what is the server's to say was changed.

@@ -13,6 +13,7 @@ use rules::kind::{items, text};
 use serde_json::{Value, json};
 use store::{At, Key, Scope, Write};
 
+use crate::apply::Entries;
 use crate::cluster::{Context, identity};
 use crate::object;
 use crate::registry::{Registry, Resource};
@@ -194,7 +195,10 @@ async fn take(
             "name": text(service, "metadata.name")}},
     });
     let fields = [("metadata.name", name), ("metadata.namespace", String::new())];
-    match store.commit(Write::put(key.clone(), object::draft(&address, &fields)).if_absent()).await {
+    match store
+        .commit(Write::put(key.clone(), object::draft(&address, &Entries::default(), &fields)).if_absent())
+        .await
+    {
         Ok(_) => {
             taken.0.push(key);
             Ok(true)

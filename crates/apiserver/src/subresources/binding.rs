@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use store::Write;
 
 use crate::answer::{self, Answer, accept};
+use crate::apply::Tracked;
 use crate::auth::User;
 use crate::body;
 use crate::cluster::{Cluster, Context};
@@ -76,7 +77,7 @@ async fn bind(
     loop {
         let current =
             context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about_name(name)))?;
-        let old = object::read(&current);
+        let Tracked { object: old, managers } = object::read_tracked(&current);
         expect_same(context, binding, &old)?;
         let mut pod: Pod = wire::typed(&old);
         if let Some(why) = pod::prepare::refuse_binding(&pod) {
@@ -91,7 +92,8 @@ async fn bind(
         if context.is_dry_run() {
             break;
         }
-        let write = Write::put(key.clone(), context.draft(&new).await?).if_revision(current.revision);
+        let write =
+            Write::put(key.clone(), context.draft(&new, &managers).await?).if_revision(current.revision);
         match context.cluster.store().commit(write).await {
             Ok(_) => break,
             Err(store::error::Commit::Conflict { .. }) => {}

@@ -14,6 +14,7 @@ use store::{Scope, Write};
 use super::binding::{now, success};
 use crate::admission;
 use crate::answer::{self, Answer};
+use crate::apply::{Entries, Tracked};
 use crate::body;
 use crate::body::DeleteOptions;
 use crate::cluster::Context;
@@ -141,7 +142,8 @@ async fn take_disruption(context: &Context<'_>, name: &str, is_dry_run: bool) ->
         new["kind"] = json!(resource.kind);
         let fields =
             [("metadata.name", name.to_owned()), ("metadata.namespace", context.namespace().to_owned())];
-        let write = Write::put(key.clone(), object::draft(&new, &fields)).if_revision(current.revision);
+        let draft = object::draft(&new, &Entries::default(), &fields);
+        let write = Write::put(key.clone(), draft).if_revision(current.revision);
         match store.commit(write).await {
             Ok(_) => return Ok(()),
             Err(store::error::Commit::Conflict { .. }) => {}
@@ -176,7 +178,7 @@ async fn note_why(context: &Context<'_>, options: &mut Value) -> Result<(), Refu
     let asked = DeleteOptions::of(options.clone())?;
     loop {
         let current = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
-        let old = object::read(&current);
+        let Tracked { object: old, managers } = object::read_tracked(&current);
         delete::expect_preconditions(context, context.name(), &asked, &old)?;
         let mut pod: Pod = wire::typed(&old);
         mark_evicted(&mut pod, Time(now()));
@@ -186,7 +188,8 @@ async fn note_why(context: &Context<'_>, options: &mut Value) -> Result<(), Refu
         if crate::verbs::update::same(&new, &old) {
             return Ok(());
         }
-        let write = Write::put(key.clone(), context.draft(&new).await?).if_revision(current.revision);
+        let write =
+            Write::put(key.clone(), context.draft(&new, &managers).await?).if_revision(current.revision);
         match context.cluster.store().commit(write).await {
             Ok(done) => {
                 if options["preconditions"]["resourceVersion"].is_string() {

@@ -7,7 +7,9 @@ use store::Write;
 
 use crate::admission::{self, Operation, Sent};
 use crate::answer::{self, Answer};
+use crate::apply::{Tracked, remove_managed_fields};
 use crate::cluster::{Context, identity};
+use crate::managed::{Followed, Managers};
 use crate::object;
 use crate::registry::Registry;
 use crate::status::{About, Refusal};
@@ -41,7 +43,7 @@ pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer
     let mut attempts = 1;
     let followed = managed::followed(context, None, std::mem::take(&mut body.object), false);
     loop {
-        match attempt(context, &followed.body, Some(&followed.canonical), &body.warnings).await {
+        match attempt(context, &followed, &body.warnings).await {
             Err(refusal) if generates && attempts < NAME_ATTEMPTS && refusal.is_already_exists() => {
                 attempts += 1;
             }
@@ -53,14 +55,13 @@ pub(crate) async fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer
     }
 }
 
-/// Stores a new object. Who manages its fields is settled before the server adds its own. `canonical` is the body as it
-/// would be stored, where that is known already.
+/// Stores a new object. Who manages its fields is settled before the server adds its own.
 pub(crate) async fn attempt(
     context: &Context<'_>,
-    body: &Value,
-    canonical: Option<&Value>,
+    followed: &Followed,
     warnings: &[String],
 ) -> Result<Answer, Refusal> {
+    let Followed { body, canonical, managers } = followed;
     let identity = identity();
     if context.resource.custom.as_ref().is_some_and(|custom| custom.kind().is_leaving()) {
         let why = "create not allowed while custom resource definition is terminating";
@@ -75,14 +76,14 @@ pub(crate) async fn attempt(
         name => name.to_owned(),
     };
     let mut warnings = warnings.to_vec();
-    let sent = Sent { body, canonical, old: None };
-    let mut body = admission::mutated(context, Operation::Create, sent, &mut warnings).await?;
+    let sent = Sent { body, canonical: canonical.as_ref(), managers, old: None };
+    let (mut body, managers) = admission::mutated(context, Operation::Create, sent, &mut warnings).await?;
     if verbs::repeats_owners(&body) {
         let when = " after mutating admission happens";
         warnings.extend(verbs::without_repeated_owners(body.to_mut(), when));
     }
     let (body, taken) = addresses::given(context, body, None).await?;
-    let stored = store(context, &body, identity, &wanted_name, warnings).await;
+    let stored = store(context, &body, &managers, identity, &wanted_name, warnings).await;
     if stored.is_err() {
         addresses::give_back(context, taken).await;
     }
@@ -92,17 +93,21 @@ pub(crate) async fn attempt(
 async fn store(
     context: &Context<'_>,
     body: &Value,
+    managers: &Managers,
     identity: Identity,
     wanted_name: &str,
     mut warnings: Vec<String>,
 ) -> Result<Answer, Refusal> {
-    let judged = context.strategy.create(body, context.namespace(), identity);
-    let accepted = admin_access::judged(context, body, None, judged)
+    let judged = context.strategy.create(&managers.judged(body), context.namespace(), identity);
+    let mut accepted = admin_access::judged(context, body, None, judged)
         .map_err(|refused| verbs::refused(context, body, wanted_name, refused).warning(&warnings))?;
+    remove_managed_fields(&mut accepted.object);
     let name = object::text(&accepted.object, &["metadata", "name"]);
     let key = object::key(context.resource, context.namespace(), name);
     warnings.extend_from_slice(&accepted.warnings);
-    let object = admission::validated(context, Operation::Create, accepted.object, None, &mut warnings)
+    let managers = &managers.entries;
+    let new = Tracked { object: accepted.object, managers: managers.clone() };
+    let object = admission::validated(context, Operation::Create, new, None, &mut warnings)
         .await
         .map_err(|refusal| refusal.warning(&warnings))?;
     let name = object::text(&object, &["metadata", "name"]);
@@ -111,9 +116,9 @@ async fn store(
             let is_leaving = !object::read(&current)["metadata"]["deletionTimestamp"].is_null();
             return Err(Refusal::already_exists(context.about_name(name), is_leaving));
         }
-        verbs::unstored(StatusCode::CREATED, &object)
+        verbs::unstored(StatusCode::CREATED, &object, managers)
     } else {
-        let draft = verbs::draft_within(context, &object).await?;
+        let draft = verbs::draft_within(context, &object, managers).await?;
         let write = Write::put(key.clone(), draft).if_absent();
         match context.cluster.store().commit(write).await {
             Ok(done) => verbs::stored(context, StatusCode::CREATED, &done.object).await?,

@@ -9,6 +9,7 @@ use store::error::Commit;
 use store::{Committed, Key, Object, Store, Write};
 
 use crate::answer::{self, Answer};
+use crate::apply::Tracked;
 use crate::body::DeleteOptions;
 use crate::cluster::Context;
 use crate::status::{About, Refusal};
@@ -78,33 +79,34 @@ async fn remove(
     loop {
         let Some(current) = store.get(&key) else {
             let last = leaving.ok_or_else(|| Refusal::not_found(context.about_name(name)))?;
-            return Ok(gone(context, StatusCode::OK, &shown(context, &last).await?));
+            return gone(context, StatusCode::OK, &last).await;
         };
-        let old = object::read(&current);
-        expect_preconditions(context, name, options, &old)?;
+        let tracked = object::read_tracked(&current);
+        let Tracked { object: old, managers } = &tracked;
+        expect_preconditions(context, name, options, old)?;
         let mut warnings = Vec::new();
         if asks {
-            admission::deleted(context, &old, options, &mut warnings).await?;
+            admission::deleted(context, &tracked, options, &mut warnings).await?;
         }
-        let step = next_step(context, options, &old, Timestamp::now());
+        let step = next_step(context, options, old, Timestamp::now());
         let (write, then_removes) = match &step {
             // Whoever asked before may have asked for less time, but not for more.
-            Step::Pending => return Ok(warned(gone(context, StatusCode::OK, &old), &warnings)),
+            Step::Pending => return Ok(warned(gone(context, StatusCode::OK, &current).await?, &warnings)),
             Step::Mark(new) | Step::MarkAndRemove(new) if options.dry_run => {
                 let code =
                     if matches!(step, Step::Mark(_)) { options.code_if_held() } else { StatusCode::OK };
-                return Ok(warned(verbs::unstored(code, new), &warnings));
+                return Ok(warned(verbs::unstored(code, new, managers), &warnings));
             }
             Step::Remove if options.dry_run => {
-                return Ok(warned(gone(context, StatusCode::OK, &old), &warnings));
+                return Ok(warned(gone(context, StatusCode::OK, &current).await?, &warnings));
             }
-            Step::Mark(new) => (Write::put(key.clone(), context.draft(new).await?), false),
-            Step::MarkAndRemove(new) => (Write::put(key.clone(), context.draft(new).await?), true),
+            Step::Mark(new) => (Write::put(key.clone(), context.draft(new, managers).await?), false),
+            Step::MarkAndRemove(new) => (Write::put(key.clone(), context.draft(new, managers).await?), true),
             Step::Remove => (Write::delete(key.clone()), false),
         };
         let is_marked = matches!(step, Step::Mark(_));
         if let Step::Mark(new) = &step
-            && verbs::update::same(new, &old)
+            && verbs::update::same(new, old)
         {
             let answer = verbs::stored(context, options.code_if_held(), &current).await?;
             return Ok(warned(answer, &warnings));
@@ -128,8 +130,8 @@ async fn remove(
         let answer = if is_marked {
             verbs::stored(context, options.code_if_held(), &done.object).await?
         } else {
-            addresses::give_back_of(context, &old, None).await;
-            gone(context, StatusCode::OK, &shown(context, &done.object).await?)
+            addresses::give_back_of(context, old, None).await;
+            gone(context, StatusCode::OK, &done.object).await?
         };
         return Ok(warned(answer, &warnings));
     }
@@ -148,10 +150,6 @@ async fn mark_and_remove(
         Ok((marked, removed))
     });
     both.await.expect("two writes do not panic, and nobody ends them")
-}
-
-async fn shown(context: &Context<'_>, object: &Object) -> Result<Value, Refusal> {
-    context.read(object).await
 }
 
 fn warned(mut answer: Answer, warnings: &[String]) -> Answer {
@@ -224,6 +222,11 @@ fn next_step(context: &Context<'_>, options: &DeleteOptions, old: &Value, now: T
     if is_unemptied(context, old) {
         return Step::Mark(old.clone());
     }
+    let finalizers = finalizers(options, traits, old);
+    let is_held = !finalizers.is_empty();
+    if !is_held && !traits.is_graceful {
+        return Step::Remove;
+    }
     let mut new = old.clone();
     let mut grace = None;
     if traits.is_graceful {
@@ -232,8 +235,6 @@ fn next_step(context: &Context<'_>, options: &DeleteOptions, old: &Value, now: T
             None => return Step::Pending,
         }
     }
-    let finalizers = finalizers(options, traits, old);
-    let is_held = !finalizers.is_empty();
     set_finalizers(&mut new, finalizers);
     match grace {
         // The object said how long it takes, and its watchers hear of it even if that is no time at all.
@@ -361,17 +362,17 @@ pub(crate) fn is_let_go(context: &Context<'_>, new: &Value, old: &Value) -> bool
 }
 
 /// What is told of an object that is gone.
-fn gone(context: &Context<'_>, code: StatusCode, old: &Value) -> Answer {
+async fn gone(context: &Context<'_>, code: StatusCode, last: &Arc<Object>) -> Result<Answer, Refusal> {
     if Traits::of(context.resource).answers_deleted {
-        return answer::value(code, old);
+        return verbs::stored(context, code, last).await;
     }
-    let meta = &old["metadata"];
-    let mut details = json!({"name": meta["name"], "kind": context.resource.plural, "uid": meta["uid"]});
+    let (name, uid) = (last.key.name(), &*last.index.token);
+    let mut details = json!({"name": name, "kind": context.resource.plural, "uid": uid});
     if !context.resource.group.is_empty() {
         details["group"] = json!(context.resource.group);
     }
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
-    answer::value(code, &status)
+    Ok(answer::value(code, &status))
 }
 
 /// W-05: pods of a deleted Job stay unless the client says otherwise.

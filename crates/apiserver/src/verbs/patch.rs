@@ -6,10 +6,12 @@ use schema::pack::Shape;
 use serde_json::Value;
 
 use crate::answer::Answer;
+use crate::apply::Tracked;
 use crate::apply::go::plain;
 use crate::body::{self, Read};
 use crate::cluster::Context;
 use crate::crd::decode;
+use crate::managed::Followed;
 use crate::patch::json::{Patch, Reading};
 use crate::patch::text::{self, Reached};
 use crate::patch::{self, Error};
@@ -17,7 +19,7 @@ use crate::registry::Resource;
 use crate::request::Verb;
 use crate::status::{About, Refusal};
 use crate::verbs::create;
-use crate::verbs::update::{change, same_but_for};
+use crate::verbs::update::{Wanted, change};
 use crate::{auth, managed, object, options, verbs};
 
 const MERGE: &str = "application/merge-patch+json";
@@ -48,7 +50,7 @@ pub(crate) async fn patch(context: &Context<'_>, bytes: &[u8], status: bool) -> 
     };
     change(context, status, |old| {
         let Read { object, warnings } = patch.read_again(context, context.resource, old)?;
-        Ok(Read { object: managed::followed(context, Some(old), object, status).body, warnings })
+        Ok(Wanted::of(managed::followed(context, Some(old), object, status), warnings))
     })
     .await
 }
@@ -180,16 +182,16 @@ impl SentPatch {
         &self,
         context: &Context<'_>,
         resource: &Resource,
-        old: &Value,
+        old: &Tracked,
     ) -> Result<Read, Refusal> {
         if !self.may_reach_managers() {
-            let read = self.read_document(context, resource, &managed::without_managed_fields(old));
+            let read = self.read_document(context, resource, &old.object);
             if read.is_ok() {
                 return read;
             }
         }
         // Refusals show the document with all of it.
-        self.read_document(context, resource, old)
+        self.read_document(context, resource, &old.whole())
     }
 
     /// Whether the patch may look at `metadata.managedFields` or change it.
@@ -490,49 +492,54 @@ async fn apply(
         auth::expect_create(context)?;
         let applied = managed::apply(context, None, config.clone(), status)?;
         let told = repeated_keys(context, &repeated)?;
-        let mut read = reread_applied(context, applied, sent).map_err(|why| why.or_warning(&told))?;
-        read.warnings.splice(0..0, told);
+        let mut wanted = reread_applied(context, applied, told, sent)?;
         // Whoever names a version makes the object all the same (as measured).
-        if let Some(meta) = read.object["metadata"].as_object_mut() {
+        if let Some(meta) = wanted.object["metadata"].as_object_mut() {
             meta.remove("resourceVersion");
         }
-        verbs::expect_name(context, &read.object).map_err(|why| why.or_warning(&read.warnings))?;
+        let Wanted { object: body, managers, warnings } = wanted;
+        verbs::expect_name(context, &body).map_err(|why| why.or_warning(&warnings))?;
         create::expect_place(context, context.name())?;
-        let created = create::attempt(context, &read.object, None, &read.warnings).await;
-        match created {
+        let followed = Followed { body, canonical: None, managers };
+        match create::attempt(context, &followed, &warnings).await {
             // Another client was quicker; its object is changed then.
             Err(refusal) if refusal.is_already_exists() => {}
-            done => return done.map_err(|why| why.or_warning(&read.warnings)),
+            done => return done.map_err(|why| why.or_warning(&warnings)),
         }
     }
     change(context, status, |old| {
         let applied = managed::apply(context, Some(old), config.clone(), status)?;
         let told = repeated_keys(context, &repeated)?;
         // What a configuration leaves as it is does not get the defaults either that a definition has come to have.
-        if context.resource.custom.is_some() && is_unchanged(&applied, old) {
-            return Ok(Read { object: applied, warnings: told });
+        if context.resource.custom.is_some() && applied.object == old.object {
+            return Ok(Wanted::applied(applied, told));
         }
-        let mut read = reread_applied(context, applied, sent).map_err(|why| why.or_warning(&told))?;
-        read.warnings.splice(0..0, told);
-        Ok(read)
+        reread_applied(context, applied, told, sent)
     })
     .await
 }
 
-/// What was applied as an object again. A custom resource is one already and only gets its defaults.
-fn reread_applied(context: &Context<'_>, applied: Value, sent: impl Fn() -> String) -> Result<Read, Refusal> {
+/// What was applied as an object again, after what was told of the configuration. A custom resource is one already and only
+/// gets its defaults.
+fn reread_applied(
+    context: &Context<'_>,
+    applied: Tracked,
+    told: Vec<String>,
+    sent: impl Fn() -> String,
+) -> Result<Wanted, Refusal> {
+    let Tracked { object: mut applied, managers } = applied;
+    let wanted = |object| Tracked { object, managers };
     if let Some(custom) = &context.resource.custom {
-        return Ok(Read { object: custom.version().with_defaults(applied), warnings: Vec::new() });
+        return Ok(Wanted::applied(wanted(custom.version().with_defaults(applied)), told));
     }
     let reread = |applied: &Value| body::reread(context.resource, context.query, applied, &[], &sent);
-    let read = reread(&applied);
-    if read.is_ok() {
-        return read;
-    }
-    let mut applied = applied;
-    wrap(context.resource.of_type(), &mut applied);
-    expect_object(context, &applied)?;
-    reread(&applied)
+    let read = reread(&applied).or_else(|_| {
+        wrap(context.resource.of_type(), &mut applied);
+        expect_object(context, &applied)?;
+        reread(&applied)
+    });
+    let Read { object, warnings } = read.map_err(|why| why.or_warning(&told))?;
+    Ok(Wanted::applied(wanted(object), [told, warnings].concat()))
 }
 
 /// What is applied becomes an object before it is read; times, amounts or bytes that are none are found then.
@@ -546,11 +553,6 @@ fn expect_object(context: &Context<'_>, applied: &Value) -> Result<(), Refusal> 
         "failed to convert new object (/{name}; {kind}) to proper version: unable to convert unstructured object to {kind}: \
          {why}"
     )))
-}
-
-/// Whether two objects are the same but for who manages their fields.
-fn is_unchanged(new: &Value, old: &Value) -> bool {
-    same_but_for(new, old, &["managedFields"])
 }
 
 fn refusal(error: Error) -> Refusal {

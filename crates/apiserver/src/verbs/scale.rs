@@ -10,9 +10,9 @@ use rules::wire;
 use serde_json::{Value, json};
 
 use crate::answer::{self, Answer};
-use crate::apply::PathElement;
 use crate::apply::managers::DecodeError;
 use crate::apply::scale::{ReplicasPaths, from_scale, to_scale};
+use crate::apply::{PathElement, Tracked};
 use crate::body::{self, Read};
 use crate::cluster::Context;
 use crate::crd::scale;
@@ -21,7 +21,7 @@ use crate::request::Verb;
 use crate::status::{About, Refusal};
 use crate::strategy::{self, Strategy};
 use crate::verbs::patch::{ACCEPTED, ACCEPTED_CUSTOM, Patching, missing_first};
-use crate::verbs::update::{change, expect_uid};
+use crate::verbs::update::{Wanted, change, expect_uid};
 use crate::{managed, object, verbs};
 
 /// What the Scale of an object says that does not say how many replicas it wants: the smallest number there is.
@@ -148,15 +148,15 @@ pub(crate) async fn scale(context: &Context<'_>, bytes: &[u8]) -> Result<Answer,
             let key = object::key(context.resource, context.namespace(), context.name());
             let found =
                 context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
-            let found = context.read(&found).await?;
-            return Ok(answer::value(StatusCode::OK, &shown(custom, &found)?));
+            let found = context.read_tracked(&found).await?;
+            return Ok(answer::value(StatusCode::OK, &shown(custom, &found.object)?));
         }
         Verb::Update => {
             let read = body::read(&SCALES, &context.head.headers, context.query, bytes)?;
             verbs::expect_namespace(context, &read.object)?;
             expect_name(context, &read.object)?;
             write(context, custom, &|old| {
-                expect_uid(context, &read.object, old)?;
+                expect_uid(context, &read.object, &old.object)?;
                 Ok(Read { object: read.object.clone(), warnings: read.warnings.clone() })
             })
             .await?
@@ -180,16 +180,17 @@ async fn patch(context: &Context<'_>, custom: &Scaled, bytes: &[u8]) -> Result<A
     match Patching::read(&scales, accepted, bytes).map_err(|why| missing_first(context, why))? {
         Patching::Apply(config, _) => {
             write_followed(context, custom, &|old| {
-                let applied = managed::apply(&scales, Some(old), config.clone(), false)?;
+                let Tracked { object, managers } = managed::apply(&scales, Some(old), config.clone(), false)?;
                 let sent = || String::from_utf8_lossy(bytes).into_owned();
-                body::reread(&SCALES, context.query, &applied, &[], sent)
+                let Read { object, warnings } = body::reread(&SCALES, context.query, &object, &[], sent)?;
+                Ok(Wanted::applied(Tracked { object, managers }, warnings))
             })
             .await
         }
         Patching::Document(patch) => {
             write(context, custom, &|old| {
                 let read = patch.read_again(context, &SCALES, old)?;
-                expect_same(context, &read.object, old)?;
+                expect_same(context, &read.object, &old.object)?;
                 Ok(read)
             })
             .await
@@ -201,12 +202,12 @@ async fn patch(context: &Context<'_>, custom: &Scaled, bytes: &[u8]) -> Result<A
 async fn write(
     context: &Context<'_>,
     custom: &Scaled,
-    make: &(dyn Fn(&Value) -> Result<Read, Refusal> + Sync),
+    make: &(dyn Fn(&Tracked) -> Result<Read, Refusal> + Sync),
 ) -> Result<Answer, Refusal> {
     let scales = of_scales(context);
     write_followed(context, custom, &|old| {
         let Read { object, warnings } = make(old)?;
-        Ok(Read { object: managed::followed(&scales, Some(old), object, false).body, warnings })
+        Ok(Wanted::of(managed::followed(&scales, Some(old), object, false), warnings))
     })
     .await
 }
@@ -214,12 +215,12 @@ async fn write(
 async fn write_followed(
     context: &Context<'_>,
     custom: &Scaled,
-    make: &(dyn Fn(&Value) -> Result<Read, Refusal> + Sync),
+    make: &(dyn Fn(&Tracked) -> Result<Wanted, Refusal> + Sync),
 ) -> Result<Answer, Refusal> {
     let Scaled { paths, managers, version, .. } = custom;
     let unreadable = |why: DecodeError| Refusal::unknown(why.to_string());
-    change(context, false, |old| {
-        let mut scale = match custom.get(old) {
+    change(context, false, |Tracked { object: old, managers: before }| {
+        let scale = match custom.get(old) {
             Err(scale::Error::Missing(_)) => {
                 let mut with = old.clone();
                 scale::set(&mut with, paths, UNSET);
@@ -228,10 +229,9 @@ async fn write_followed(
             found => found,
         }
         .map_err(|why| Refusal::unknown(why.to_string()))?;
-        if let Some(shown) = to_scale(old.pointer("/metadata/managedFields"), managers).map_err(unreadable)? {
-            scale["metadata"]["managedFields"] = shown;
-        }
-        let Read { object: wanted, warnings } = make(&scale)?;
+        let shown = to_scale(before, managers).map_err(unreadable)?;
+        let Wanted { object: wanted, managers: after, warnings } =
+            make(&Tracked { object: scale, managers: shown })?;
         expect_name(context, &wanted)?;
         let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
         if replicas == UNSET {
@@ -249,13 +249,8 @@ async fn write_followed(
         if !sent.is_empty() {
             object["metadata"]["resourceVersion"] = json!(sent);
         }
-        let (before, after) =
-            (old.pointer("/metadata/managedFields"), wanted.pointer("/metadata/managedFields"));
-        match from_scale(before, after, version, managers).map_err(unreadable)? {
-            Some(managers) => object["metadata"]["managedFields"] = managers,
-            None => drop(object["metadata"].as_object_mut().map(|meta| meta.remove("managedFields"))),
-        }
-        Ok(Read { object, warnings })
+        let managers = from_scale(before, &after.entries, version, managers).map_err(unreadable)?;
+        Ok(Wanted::applied(Tracked { object, managers }, warnings))
     })
     .await
 }

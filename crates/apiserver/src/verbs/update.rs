@@ -9,9 +9,10 @@ use store::{Object, Write};
 
 use crate::admission::{self, Operation, Sent};
 use crate::answer::{self, Answer};
+use crate::apply::{Tracked, remove_managed_fields};
 use crate::body::Read;
 use crate::cluster::Context;
-use crate::managed::Aside;
+use crate::managed::{Followed, Managers};
 use crate::object;
 use crate::status::Refusal;
 use crate::strategy::traits::Traits;
@@ -41,14 +42,14 @@ pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) ->
         }
     }
     change(context, status, |old| {
-        expect_uid(context, &body.object, old)?;
+        expect_uid(context, &body.object, &old.object)?;
         if version == 0 && traits.needs_version {
             let path = rules::field::Path::new("metadata").child("resourceVersion");
             let error = path.invalid(0, "must be specified for an update");
             return Err(Refusal::invalid(context.about(), &vec![error]));
         }
         let followed = managed::followed(context, Some(old), body.object.clone(), status);
-        Ok(Read { object: followed.body, warnings: body.warnings.clone() })
+        Ok(Wanted::of(followed, body.warnings.clone()))
     })
     .await
     .map_err(|refusal| refusal.or_warning(&body.warnings))
@@ -58,12 +59,14 @@ pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) ->
 async fn create(context: &Context<'_>, body: &Read) -> Result<Answer, Refusal> {
     expect_uid(context, &body.object, &Value::Null)?;
     auth::expect_create(context)?;
-    let mut object = managed::followed(context, None, body.object.clone(), false).body;
-    if let Some(meta) = object["metadata"].as_object_mut() {
-        meta.remove("resourceVersion");
+    let mut followed = managed::followed(context, None, body.object.clone(), false);
+    for object in [Some(&mut followed.body), followed.canonical.as_mut()].into_iter().flatten() {
+        if let Some(meta) = object["metadata"].as_object_mut() {
+            meta.remove("resourceVersion");
+        }
     }
     verbs::create::expect_place(context, context.name())?;
-    verbs::create::attempt(context, &object, None, &body.warnings).await
+    verbs::create::attempt(context, &followed, &body.warnings).await
 }
 
 /// A client that says which object it means gets no other.
@@ -87,24 +90,45 @@ pub(crate) fn precondition_failed(context: &Context<'_>, what: &str) -> Refusal 
     Refusal::conflict(context.about(), &why)
 }
 
+/// What is to become of an object.
+pub(crate) struct Wanted {
+    /// As it was sent, but for its managers.
+    pub(crate) object: Value,
+    pub(crate) managers: Managers,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Wanted {
+    /// What was sent.
+    pub(crate) fn of(followed: Followed, warnings: Vec<String>) -> Self {
+        Wanted { object: followed.body, managers: followed.managers, warnings }
+    }
+
+    /// What was worked out.
+    pub(crate) fn applied(Tracked { object, managers: entries }: Tracked, warnings: Vec<String>) -> Self {
+        Wanted { object, managers: Managers { entries, are_given: false }, warnings }
+    }
+}
+
 /// Replaces the stored object by what `make` makes of it, as often as somebody else comes between. A client
 /// that names a version wants to know when it is another one; all others want the change.
 pub(crate) async fn change(
     context: &Context<'_>,
     status: bool,
-    make: impl Fn(&Value) -> Result<Read, Refusal>,
+    make: impl Fn(&Tracked) -> Result<Wanted, Refusal>,
 ) -> Result<Answer, Refusal> {
     let key = object::key(context.resource, context.namespace(), context.name());
     loop {
         let current = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
-        let mut old = context.read(&current).await?;
-        let Read { object: wanted, mut warnings } = make(&old)?;
+        let old = context.read_tracked(&current).await?;
+        let Wanted { object: wanted, managers, mut warnings } = make(&old)?;
         let version = object::text(&wanted, &["metadata", "resourceVersion"]);
         if !version.is_empty() {
             options::number(version).map_err(Refusal::unknown)?;
         }
-        let sent = Sent { body: &wanted, canonical: None, old: Some(&old) };
-        let mutated = admission::mutated(context, Operation::Update, sent, &mut warnings).await?;
+        let sent = Sent { body: &wanted, canonical: None, managers: &managers, old: Some(&old) };
+        let (mutated, managers) = admission::mutated(context, Operation::Update, sent, &mut warnings).await?;
+        let managers = managers.into_owned();
         let mut wanted = match mutated {
             Cow::Owned(mutated) => mutated,
             Cow::Borrowed(_) => wanted,
@@ -113,8 +137,9 @@ pub(crate) async fn change(
             let when = " after mutating admission happens";
             warnings.extend(verbs::without_repeated_owners(&mut wanted, when));
         }
-        let (wanted, taken) = addresses::given(context, Cow::Owned(wanted), Some(&old)).await?;
-        let stored = store(context, &current, wanted.into_owned(), &mut old, status, warnings).await;
+        let (wanted, taken) = addresses::given(context, Cow::Owned(wanted), Some(&old.object)).await?;
+        let wanted = Wanted { object: wanted.into_owned(), managers, warnings };
+        let stored = store(context, &current, wanted, &old, status).await;
         if !matches!(stored, Ok(Some(_))) {
             addresses::give_back(context, taken).await;
         }
@@ -129,49 +154,50 @@ pub(crate) async fn change(
 async fn store(
     context: &Context<'_>,
     current: &Arc<Object>,
-    mut wanted: Value,
-    old: &mut Value,
+    wanted: Wanted,
+    tracked: &Tracked,
     status: bool,
-    mut warnings: Vec<String>,
 ) -> Result<Option<Answer>, Refusal> {
     let (name, key) = (context.name(), object::key(context.resource, context.namespace(), context.name()));
-    let managers = Aside::taken(&mut wanted);
-    let managers_before = Aside::taken(old);
+    let Wanted { object: wanted, managers, mut warnings } = wanted;
+    let Tracked { object: old, managers: managers_before } = tracked;
+    let sent = managers.judged(&wanted);
     let judged = match context.target.subresource.as_deref().filter(|_| status) {
-        Some(subresource) => context.strategy.update_subresource(subresource, &wanted, old),
-        None => context.strategy.update(&wanted, old),
+        Some(subresource) => context.strategy.update_subresource(subresource, &sent, old),
+        None => context.strategy.update(&sent, old),
     };
     let mut accepted = admin_access::judged(context, &wanted, Some(old), judged)
         .map_err(|refused| verbs::refused(context, &wanted, name, refused).warning(&warnings))?;
     warnings.append(&mut accepted.warnings);
-    managers.put_back(&mut accepted.object);
-    managers_before.put_back(old);
-    let object = accepted.object;
-    let mut object = admission::validated(context, Operation::Update, object, Some(old), &mut warnings)
+    remove_managed_fields(&mut accepted.object);
+    let new = Tracked { object: accepted.object, managers: managers.entries.clone() };
+    let mut object = admission::validated(context, Operation::Update, new, Some(tracked), &mut warnings)
         .await
         .map_err(|refusal| refusal.warning(&warnings))?;
     if let Some(meta) = object["metadata"].as_object_mut() {
         meta.remove("selfLink");
     }
     let is_let_go = is_let_go(context, &object, old);
-    keep_times(&mut object, old);
+    let is_same = same(&object, old);
+    // A write that changes nothing but when its manager wrote is none either (2.43): the times stay as they were.
+    let keeps_times = is_same && managers.entries.are_same_but_for_times(managers_before);
+    let managers = if keeps_times { managers_before } else { &managers.entries };
     let is_first = current.revision == current.created && first_counts(context, old);
-    let is_same = same(&object, old) && !is_first;
-    let mut answer = if !is_let_go && is_same {
+    let mut answer = if !is_let_go && is_same && managers == managers_before && !is_first {
         verbs::stored(context, StatusCode::OK, current).await?
     } else if context.is_dry_run() {
-        verbs::unstored(StatusCode::OK, &object)
+        verbs::unstored(StatusCode::OK, &object, managers)
     } else {
         let write = if is_let_go {
             Write::delete(key)
         } else {
-            Write::put(key, verbs::draft_within(context, &object).await?)
+            Write::put(key, verbs::draft_within(context, &object, managers).await?)
         };
         match context.cluster.store().commit(write.if_revision(current.revision)).await {
             // Whoever took the last finalizer sees the object without it, as it was before it went (2.55).
             Ok(_) if is_let_go => {
                 addresses::give_back_of(context, old, None).await;
-                verbs::unstored(StatusCode::OK, &object)
+                verbs::unstored(StatusCode::OK, &object, managers)
             }
             Ok(done) => {
                 addresses::give_back_of(context, old, Some(&object)).await;
@@ -204,26 +230,6 @@ fn first_counts(context: &Context<'_>, job: &Value) -> bool {
 pub(crate) fn same(new: &Value, old: &Value) -> bool {
     same_but_for(new, old, &["resourceVersion"])
 }
-
-/// A write that changes nothing but when its manager wrote is none either (2.43): the times stay as they were.
-fn keep_times(new: &mut Value, old: &Value) {
-    if !same_but_for(new, old, &["resourceVersion", MANAGERS]) {
-        return;
-    }
-    let before = &old["metadata"][MANAGERS];
-    let Some(after) = new["metadata"].get_mut(MANAGERS) else { return };
-    let (Some(olds), Some(news)) = (before.as_array(), after.as_array()) else { return };
-    let is_same_but_for_times = |(old, new): (&Value, &Value)| {
-        let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return false };
-        let counts = |(name, _): &(&String, &Value)| *name != "time";
-        old.iter().filter(counts).eq(new.iter().filter(counts))
-    };
-    if olds.len() == news.len() && olds.iter().zip(news).all(is_same_but_for_times) {
-        *after = before.clone();
-    }
-}
-
-const MANAGERS: &str = "managedFields";
 
 /// Whether two objects are the same, whatever some fields of their metadata say.
 pub(crate) fn same_but_for(new: &Value, old: &Value, fields: &[&str]) -> bool {
@@ -267,24 +273,5 @@ mod tests {
         assert!(changed(|new| new["spec"]["b"][0] = json!(2)));
         assert!(changed(|new| new["status"] = json!({})));
         assert!(changed(|new| drop(new.as_object_mut().map(|it| it.remove("spec")))));
-    }
-
-    #[test]
-    fn r2_43_a_time_alone_is_no_change() {
-        let object = |time: &str, data: &str| {
-            let entry =
-                json!({"manager": "m", "operation": "Apply", "time": time, "fieldsV1": {"f:data": {}}});
-            json!({"data": data, "metadata": {"managedFields": [entry], "resourceVersion": time}})
-        };
-        let old = object("2023-01-01T00:00:00Z", "a");
-        let check = |mut new: Value, expected: &str| {
-            keep_times(&mut new, &old);
-            assert_eq!(new["metadata"]["managedFields"][0]["time"], expected);
-        };
-        check(object("2024-01-01T00:00:00Z", "a"), "2023-01-01T00:00:00Z");
-        check(object("2024-01-01T00:00:00Z", "b"), "2024-01-01T00:00:00Z");
-        let mut another = object("2024-01-01T00:00:00Z", "a");
-        another["metadata"]["managedFields"][0]["manager"] = json!("n");
-        check(another, "2024-01-01T00:00:00Z");
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use apiserver::apply::filter::{Filter, Filters};
-use apiserver::apply::{ApplyError, FieldManager, Schema, Set, TypeId, Versions};
+use apiserver::apply::{ApplyError, FieldManager, Schema, Set, Tracked, TypeId, Versions};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -100,14 +100,15 @@ impl Story<'_> {
         question["names"] = json!({"example.com/v1": "replicas", "example.com/v2": "count"});
         question["reset"] = json!({"example.com/v1": reset, "example.com/v2": reset});
         let ours = if applies {
-            match fields.apply(&live, object, manager, force, now) {
-                Ok(object) => json!({"object": object}),
+            match fields.apply(&Tracked::of(live), object, manager, force, now) {
+                Ok(applied) => json!({"object": applied.whole()}),
                 Err(error) => refusal(&error),
             }
         } else {
-            let mut new = object;
-            match fields.update(&live, &mut new, manager, now) {
-                Ok(()) => json!({"object": new}),
+            let brought = object.pointer("/metadata/managedFields").cloned();
+            let Tracked { object: new, .. } = Tracked::of(object);
+            match fields.update(&Tracked::of(live), &new, brought.as_ref(), manager, now) {
+                Ok(managers) => json!({"object": Tracked { object: new, managers }.whole()}),
                 Err(error) => json!({"error": error.to_string()}),
             }
         };

@@ -254,6 +254,10 @@ impl Plugin for Policies {
         bound.iter().any(|(policy, _)| policy.criteria.may_concern(operation, resource, subresource))
     }
 
+    fn sees_managers(&self) -> bool {
+        true
+    }
+
     fn mutates(&self, _: Operation, _: &Resource) -> bool {
         false
     }

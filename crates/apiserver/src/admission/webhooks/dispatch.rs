@@ -47,6 +47,10 @@ impl Plugin for Mutating {
         self.0.wants(operation, resource, subresource)
     }
 
+    fn sees_managers(&self) -> bool {
+        true
+    }
+
     fn mutate<'a>(&'a self, request: &'a mut Request<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(self.dispatch(request))
     }
@@ -55,6 +59,10 @@ impl Plugin for Mutating {
 impl Plugin for Validating {
     fn wants(&self, operation: Operation, resource: &Resource, subresource: &str) -> bool {
         self.0.wants(operation, resource, subresource)
+    }
+
+    fn sees_managers(&self) -> bool {
+        true
     }
 
     fn mutates(&self, _: Operation, _: &Resource) -> bool {

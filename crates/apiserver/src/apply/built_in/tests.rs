@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 
 use super::super::typed::{Duplicates, Typed};
-use super::super::{FieldManager, Filter, Filters, Set, Versions};
+use super::super::{FieldManager, Filter, Filters, Set, Tracked, Versions};
 use super::*;
 
 fn fields(group: &str, version: &str, kind: &str, object: Value) -> Value {
@@ -93,7 +93,7 @@ fn managed(object: &Value, place: usize) -> &Value {
 
 #[test]
 fn r2_45_a_created_object_is_managed_as_kubernetes_does() {
-    let mut created = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "namespace": "n"},
+    let created = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "namespace": "n"},
         "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "a"}},
             "strategy": {"rollingUpdate": {"maxSurge": "10%", "maxUnavailable": 0}, "type": "RollingUpdate"},
             "template": {"metadata": {"labels": {"app": "a"}}, "spec": {
@@ -121,8 +121,9 @@ fn r2_45_a_created_object_is_managed_as_kubernetes_does() {
             "f:volumes": {".": {}, "k:{\"name\":\"v\"}": {
                 ".": {}, "f:emptyDir": {".": {}, "f:sizeLimit": {}}, "f:name": {}}}}}}});
     with_deployments(|deployments| {
-        deployments.update(deployments.empty, &mut created, "goldens", now()).expect("a creation");
-        assert_eq!(managed(&created, 0), &fields);
+        let nothing = Tracked::of(deployments.empty.clone());
+        let managers = deployments.update(&nothing, &created, None, "goldens", now()).expect("a creation");
+        assert_eq!(managed(&Tracked { object: created, managers }.whole(), 0), &fields);
     });
 }
 
@@ -137,7 +138,9 @@ fn r2_43_replicas_are_handed_over_as_in_kubernetes() {
         "f:ports": {"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}}}}}}});
     with_deployments(|deployments| {
         let apply = |live: &Value, who: &str, spec: Value| {
-            let mut object = deployments.apply(live, config(spec), who, false, now()).expect("an apply");
+            let live = Tracked::of(live.clone());
+            let applied = deployments.apply(&live, config(spec), who, false, now()).expect("an apply");
+            let mut object = applied.whole();
             // What the server's defaults would add to the port.
             object["spec"]["template"]["spec"]["containers"][0]["ports"][0]["protocol"] = json!("TCP");
             object

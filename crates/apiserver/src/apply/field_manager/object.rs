@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::super::managers::{self, Managers};
+use super::super::managers;
 
 /// Where an object keeps its managers.
 pub(super) const MANAGED_FIELDS: &str = "/metadata/managedFields";
@@ -55,31 +55,4 @@ pub(super) fn managed_fields_are_set(config: &Value) -> bool {
             !matches!(managers::decode(Some(&Value::Array(entry))), Err(managers::DecodeError::Malformed(_)))
         })
     })
-}
-
-/// A copy of an object without its managers, which is most of many objects.
-pub(crate) fn without_managed_fields(object: &Value) -> Value {
-    let Some(fields) = object.as_object() else { return object.clone() };
-    let copy = fields.iter().map(|(name, value)| match (name.as_str(), value) {
-        ("metadata", Value::Object(metadata)) => {
-            let kept = metadata.iter().filter(|(name, _)| *name != "managedFields");
-            (name.clone(), Value::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect()))
-        }
-        _ => (name.clone(), value.clone()),
-    });
-    Value::Object(copy.collect())
-}
-
-/// Takes an object's managers away, and says who they were.
-pub(crate) fn remove_managed_fields(object: &mut Value) -> Option<Value> {
-    object.get_mut("metadata")?.as_object_mut()?.remove("managedFields")
-}
-
-pub(super) fn set_managed_fields(object: &mut Value, managers: &Managers) {
-    remove_managed_fields(object);
-    let (Some(entries), Value::Object(object)) = (managers::encode(managers), object) else { return };
-    let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
-    if let Value::Object(metadata) = metadata {
-        metadata.insert("managedFields".into(), entries);
-    }
 }

@@ -2,6 +2,8 @@ use serde_json::json;
 
 use super::super::filter::Filter;
 use super::super::schema::{Field, List, Map as MapType, Scalar, Schema, TypeId};
+use super::super::tracked::remove_managed_fields;
+use super::object::MANAGED_FIELDS;
 use super::*;
 
 /// A kind in two versions: `v2` calls `replicas` `count`. `v0` was once served.
@@ -103,6 +105,19 @@ fn story() -> Story {
     }
 }
 
+/// An object after a write that was no apply.
+fn updated(
+    manager: &FieldManager<'_>,
+    live: Value,
+    mut new: Value,
+    who: &str,
+    now: Timestamp,
+) -> Result<Value, UpdateError> {
+    let brought = remove_managed_fields(&mut new);
+    let managers = manager.update(&Tracked::of(live), &new, brought.as_ref(), who, now)?;
+    Ok(Tracked { object: new, managers }.into_whole())
+}
+
 impl Story {
     fn manager(&self) -> FieldManager<'_> {
         FieldManager {
@@ -124,7 +139,8 @@ impl Story {
     fn try_apply(&mut self, who: &str, fields: Value, force: bool) -> Result<(), ApplyError> {
         self.now += jiff::SignedDuration::from_secs(1);
         let live = self.widgets.convert(&self.object, self.version).expect("a conversion");
-        self.object = self.manager().apply(&live, self.config(fields), who, force, self.now)?;
+        let applied = self.manager().apply(&Tracked::of(live), self.config(fields), who, force, self.now)?;
+        self.object = applied.into_whole();
         self.object["metadata"]["uid"] = json!("u");
         Ok(())
     }
@@ -152,9 +168,8 @@ impl Story {
         let live = self.widgets.convert(&self.object, self.version).expect("a conversion");
         let mut new = live.clone();
         merge(&mut new, fields);
-        self.manager().update(&live, &mut new, who, self.now).expect("an update");
-        new["metadata"]["uid"] = json!("u");
-        self.object = new;
+        self.object = updated(&self.manager(), live, new, who, self.now).expect("an update");
+        self.object["metadata"]["uid"] = json!("u");
         self
     }
 
@@ -449,7 +464,8 @@ fn managers_of_two_versions_see_the_same_field() {
 fn r2_41_what_cannot_be_applied_says_why() {
     let story = story().apply("a", json!({"data": {"k": "v"}}));
     let check = |config: Value, error: ApplyError| {
-        assert_eq!(story.manager().apply(&story.object, config, "a", false, story.now), Err(error));
+        let live = Tracked::of(story.object.clone());
+        assert_eq!(story.manager().apply(&live, config, "a", false, story.now), Err(error));
     };
     let bad = |message: &str| ApplyError::BadRequest(message.into());
     let failed = |message: &str| ApplyError::Failed(message.into());
@@ -532,10 +548,9 @@ fn a_write_that_does_not_fit_leaves_no_managers() {
     let story = story().apply("a", json!({"data": {"k": "v"}}));
     let mut new = story.object.clone();
     new["data"] = json!([]);
-    let error = story.manager().update(&story.object, &mut new, "u", story.now).expect_err("an error");
+    let error = updated(&story.manager(), story.object.clone(), new, "u", story.now).expect_err("an error");
     assert_eq!(
         error.to_string(),
         "failed to convert new object (/w; example.com/v1, Kind=Widget) to smd typed: .data: expected map, got &{[]}"
     );
-    assert_eq!(new.pointer(MANAGED_FIELDS), None);
 }

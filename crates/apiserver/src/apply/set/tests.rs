@@ -3,9 +3,12 @@ use serde_json::json;
 
 use super::*;
 
-/// A set from its wire form.
+/// A set from its wire form, be that a tree or a text.
 fn set(fields: Value) -> Set {
-    Set::from_fields_v1(&fields).expect("FieldsV1")
+    let set = Set::from_fields_v1(&fields).expect("FieldsV1");
+    assert_eq!(serde_json::from_value::<Set>(fields.clone()).expect("FieldsV1"), set);
+    assert_eq!(serde_json::from_str::<Set>(&fields.to_string()).expect("FieldsV1"), set);
+    set
 }
 
 #[test]
@@ -36,6 +39,7 @@ fn r2_47_other_json_is_refused() {
     for fields in [json!(5), json!([]), json!({"f:a": "x"}), json!({"nope": {}}), json!({"f:a": {"v:x": {}}})]
     {
         assert!(Set::from_fields_v1(&fields).is_err(), "{fields}");
+        assert!(serde_json::from_value::<Set>(fields).is_err());
     }
 }
 

@@ -33,9 +33,8 @@ pub(super) fn compare(
     of: TypeId,
     left: &Value,
     right: &Value,
-    hides_managers: bool,
 ) -> Result<Comparison, Errors> {
-    let mut walk = Walk { schema, hides_managers, problems: Vec::new() };
+    let mut walk = Walk { schema, problems: Vec::new() };
     let mut root = Changes::default();
     walk.value(Some(of), Some(left), Some(right), &mut root, &Trail::START);
     if !walk.problems.is_empty() {
@@ -50,7 +49,6 @@ pub(super) fn compare(
 
 struct Walk<'s> {
     schema: &'s Schema,
-    hides_managers: bool,
     problems: Vec<Problem>,
 }
 
@@ -154,12 +152,10 @@ impl Walk<'_> {
         if map.atomic || lefts.is_empty() && rights.is_empty() {
             return changes.leaf(left, right);
         }
-        let hides_managers = self.hides_managers && trail.is_metadata();
-        let counts = |name: &str| !hides_managers || name != "managedFields";
-        for (name, old) in lefts.iter().filter(|(name, _)| counts(name)) {
+        for (name, old) in lefts {
             self.field(map, name, Some(old), rights.get(name), changes, trail);
         }
-        for (name, new) in rights.iter().filter(|(name, _)| counts(name) && !lefts.contains_key(*name)) {
+        for (name, new) in rights.iter().filter(|(name, _)| !lefts.contains_key(*name)) {
             self.field(map, name, None, Some(new), changes, trail);
         }
         changes.branch(left, right);

@@ -72,12 +72,6 @@ impl<'a> Trail<'a> {
         Trail { above: Some(self), step: Step::Index(place) }
     }
 
-    /// Whether this is the metadata of an object.
-    pub(super) fn is_metadata(&self) -> bool {
-        matches!(self.step, Step::Field("metadata"))
-            && self.above.is_some_and(|above| matches!(above.step, Step::Start))
-    }
-
     pub(super) fn problem(&self, why: impl Into<String>) -> Problem {
         let mut path = String::new();
         self.write(&mut path);

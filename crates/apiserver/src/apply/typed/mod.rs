@@ -26,8 +26,6 @@ pub struct Typed<'s> {
     schema: &'s Schema,
     of: TypeId,
     value: Cow<'s, Value>,
-    /// Whether managers that the value may have are no part of it.
-    hides_managers: bool,
 }
 
 /// Whether items of a set or keyed list may repeat.
@@ -47,37 +45,31 @@ impl<'s> Typed<'s> {
         value: Value,
         duplicates: Duplicates,
     ) -> Result<Typed<'s>, Errors> {
-        validate::validate(schema, of, &value, None, duplicates, false)?;
-        Ok(Typed { schema, of, value: Cow::Owned(value), hides_managers: false })
+        validate::validate(schema, of, &value, None, duplicates)?;
+        Ok(Typed { schema, of, value: Cow::Owned(value) })
     }
 
-    /// The same of an object that is only looked at, without its managers: to copy the rest is more than to look at it. Items
-    /// may repeat in it.
+    /// The same of an object that is only looked at. Items may repeat in it.
     pub fn borrowed(schema: &'s Schema, of: TypeId, value: &'s Value) -> Result<Typed<'s>, Errors> {
-        validate::validate(schema, of, value, None, Duplicates::Allowed, true)?;
+        validate::validate(schema, of, value, None, Duplicates::Allowed)?;
         Ok(Typed::trusted(schema, of, value))
     }
 
     /// The same of an object that was found to have its type before.
     pub fn trusted(schema: &'s Schema, of: TypeId, value: &'s Value) -> Typed<'s> {
-        Typed { schema, of, value: Cow::Borrowed(value), hides_managers: true }
+        Typed { schema, of, value: Cow::Borrowed(value) }
     }
 
     /// What this value became, if it still has the type.
     pub fn changed(&self, value: &'s Value) -> Result<Typed<'s>, Errors> {
         let Typed { schema, of, value: known, .. } = self;
-        validate::validate(schema, *of, value, Some(known), Duplicates::Allowed, true)?;
+        validate::validate(schema, *of, value, Some(known), Duplicates::Allowed)?;
         Ok(Typed::trusted(schema, *of, value))
     }
 
     /// The value.
     pub fn value(&self) -> &Value {
         &self.value
-    }
-
-    /// Whether managers that the value may have are no part of it.
-    pub(super) fn hides_managers(&self) -> bool {
-        self.hides_managers
     }
 
     /// The value, without its type.
@@ -99,8 +91,7 @@ impl<'s> Typed<'s> {
 
     /// What changes from this value to `other`.
     pub fn compare(&self, other: &Typed<'s>) -> Result<Comparison, Errors> {
-        let hides_managers = self.hides_managers || other.hides_managers;
-        compare::compare(self.schema, self.of, &self.value, &other.value, hides_managers)
+        compare::compare(self.schema, self.of, &self.value, &other.value)
     }
 
     /// This value without the fields and items of a set.
@@ -136,8 +127,7 @@ impl<'s> Typed<'s> {
     }
 
     fn with(&self, value: Value) -> Typed<'s> {
-        let hides_managers = self.hides_managers;
-        Typed { schema: self.schema, of: self.of, value: Cow::Owned(value), hides_managers }
+        Typed { schema: self.schema, of: self.of, value: Cow::Owned(value) }
     }
 }
 

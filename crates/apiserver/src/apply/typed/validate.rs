@@ -16,9 +16,8 @@ pub(super) fn validate(
     value: &Value,
     known: Option<&Value>,
     duplicates: Duplicates,
-    hides_managers: bool,
 ) -> Result<(), Errors> {
-    let mut walk = Walk { schema, duplicates, hides_managers, problems: Vec::new() };
+    let mut walk = Walk { schema, duplicates, problems: Vec::new() };
     walk.value(of, value, known, &Trail::START);
     if walk.problems.is_empty() { Ok(()) } else { Err(Errors(walk.problems)) }
 }
@@ -26,7 +25,6 @@ pub(super) fn validate(
 struct Walk<'s> {
     schema: &'s Schema,
     duplicates: Duplicates,
-    hides_managers: bool,
     problems: Vec<Problem>,
 }
 
@@ -49,9 +47,6 @@ impl Walk<'_> {
             other => return self.problems.push(trail.problem(format!("expected map, got {}", shown(other)))),
         };
         for (name, field) in fields {
-            if self.hides_managers && name == "managedFields" && trail.is_metadata() {
-                continue;
-            }
             let known = known.and_then(|known| known.get(name));
             if known == Some(field) {
                 continue;

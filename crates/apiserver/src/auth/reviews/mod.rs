@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::User;
 use crate::answer::{self, Answer};
+use crate::apply::Tracked;
 use crate::cluster::Context;
 use crate::registry::Resource;
 use crate::status::Refusal;
@@ -23,7 +24,8 @@ pub(crate) fn is_review(resource: &Resource) -> bool {
 pub(crate) fn create(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refusal> {
     let read = body::read(context.resource, &context.head.headers, context.query, bytes)?;
     // Nobody will ever read who managed these fields, but upstream says it.
-    let sent = managed::followed(context, None, read.object, false).body;
+    let followed = managed::followed(context, None, read.object, false);
+    let sent = Tracked { object: followed.body, managers: followed.managers.entries }.into_whole();
     let mut review = match context.resource.plural.as_str() {
         "selfsubjectreviews" => whoami(context.user),
         "tokenreviews" => tokens::review(context, sent)?,

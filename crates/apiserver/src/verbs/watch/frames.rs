@@ -84,7 +84,8 @@ impl Frames {
     /// An object in two parts, between which its managers are left out if they are not to be told.
     fn cut<'a>(&self, object: &'a [u8], revision_at: Option<usize>) -> (&'a [u8], &'a [u8]) {
         let revision_at = revision_at.filter(|_| self.leaves_out_managers);
-        revision_at.and_then(|at| object::around_managers(object, at)).unwrap_or((object, b""))
+        let around = revision_at.and_then(|at| object::around_managers(object, at));
+        around.map_or((object, b""), |(before, _, after)| (before, after))
     }
 
     /// The mark of how far the stream has come.
