@@ -164,7 +164,7 @@ fn summary(all: &[(Job, Expected)], views: &[View]) -> anyhow::Result<()> {
 fn why(view: &View) -> String {
     let mut why = match (&view.cluster, &view.queue) {
         (Some(cluster), Some(queue)) => {
-            format!("had quota in queue {queue}, and {cluster} admitted it first")
+            format!("had quota in queue {queue}, and {cluster} admitted it")
         }
         (None, Some(queue)) => format!("waits in queue {queue}: {}", view.reason),
         (_, None) if view.status == Status::External => format!("{}, who is not here", view.reason),

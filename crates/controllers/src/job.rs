@@ -45,6 +45,10 @@ const BATCH_PER_POD: Duration = Duration::from_millis(2);
 /// second, as in Kubernetes, would be most of the time of a Job of many short pods.
 const LONGEST_BATCH: Duration = Duration::from_millis(100);
 
+/// A pod that goes on changes what is shown of its Job and nothing else. It waits for so long for what else happens to the
+/// Job: of a short pod nobody needs to read that it became ready just before it ended.
+const SHOWN_WITHIN: Duration = Duration::from_millis(500);
+
 /// The controller. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Controller {
@@ -136,7 +140,7 @@ impl Controller {
         for owner in reaction.owners {
             let key = Key::new(&change.key.namespace, &owner.name);
             if let Some(job) = jobs.get(&key).filter(|job| job.uid().as_ref() == Some(&owner.uid)) {
-                self.queue.add_after(key, batch(&job));
+                self.queue.add_after(key, if reaction.goes_on { SHOWN_WITHIN } else { batch(&job) });
             } else if new.is_none_or(|pod| pod.metadata.deletion_timestamp.is_none()) {
                 // Its Job is gone: nobody will count it.
                 self.orphans.add(change.key.clone());

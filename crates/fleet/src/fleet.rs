@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::try_join_all;
 use kube::Client;
+use rules::dispatch::Dispatcher;
 use serde_json::{Value, json};
 
 use crate::layout::{self, Quota};
@@ -69,6 +70,8 @@ impl Fleet {
         let near: BTreeMap<String, Client> =
             workers.iter().map(|worker| (worker.url(), worker.lean_client())).collect();
         let mut operator = operator::Settings::default();
+        // All share one machine, so that asking a worker in vain is not free.
+        operator.dispatch.policy.dispatcher = Dispatcher::LeastLoaded;
         let far = Arc::clone(&operator.dispatch.connect);
         operator.dispatch.connect = Arc::new(move |config: Value| {
             let server = config["clusters"][0]["cluster"]["server"].as_str().unwrap_or_default();

@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::{Api, Client, Resource};
 use reconcile::{Builder, Cache, Change, Key, Tasks};
 use rules::{
+    dispatch::Load,
     framework,
     quota::readiness,
     workload::{self, state},
@@ -34,6 +35,10 @@ pub(crate) const HOLDING: &str = "holding";
 pub(crate) const IN_QUEUE: &str = "in queue";
 /// Workloads that have ended, by LocalQueue.
 pub(crate) const ENDED: &str = "ended";
+/// Workloads that wait for a worker, by its name.
+pub(crate) const ASKED: &str = "asked";
+/// Workloads that a worker has, by its name.
+pub(crate) const RUNS: &str = "runs";
 /// Workloads by the object that controls them.
 pub(crate) const CONTROLLER: &str = "controller";
 /// Workloads by the class that their priority comes from.
@@ -252,6 +257,8 @@ fn workloads(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) 
             let queue = || Key::new(namespace, state::queue_name(workload)).to_string();
             workload::is_finished(workload).then(queue).into_iter().collect()
         })
+        .index(ASKED, Load::asked)
+        .index(RUNS, |workload| Load::runs(workload).into_iter().collect())
         .index(CONTROLLER, |workload| controller_of(&workload.metadata).into_iter().collect())
         .index(CLASS, |workload| {
             let class = workload.spec.priority_class_ref.as_ref();

@@ -33,6 +33,7 @@ use std::{
 use jiff::Timestamp;
 use operator::Settings;
 use reconcile::{Clock, Tasks};
+use rules::dispatch::Dispatcher;
 use serde_json::{Value, json};
 use tracing::info;
 
@@ -157,6 +158,10 @@ impl World {
         // The clusters here know batch Jobs only.
         settings.frameworks.retain(|framework| *framework == "batch/job");
         settings.dispatch.kinds.retain(|kind| kind.integration == "batch/job");
+        // Half of the runs ask all workers at once, as Kueue does, and half as an embedded fleet does.
+        if seed % 2 == 1 {
+            settings.dispatch.policy.dispatcher = Dispatcher::LeastLoaded;
+        }
         let clock = Clock::manual(Timestamp::from_second(1_800_000_000).expect("a time"));
         let mut random = Random::new(seed);
         let pods: Arc<Mutex<BTreeMap<&'static str, Pods>>> = Arc::default();

@@ -29,6 +29,8 @@ const NOT_MANAGED: [&str; 5] = [
 ];
 const ALL_AT_ONCE: &str = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once";
 const INCREMENTAL: &str = "kueue.x-k8s.io/multikueue-dispatcher-incremental";
+/// Our own; to Kueue it would be the name of somebody else.
+const LEAST_LOADED: &str = "ferry.dev/multikueue-dispatcher-least-loaded";
 const LEASE: &str = "c1f6bfd2.kueue.x-k8s.io";
 /// How many clusters are asked at a time, if the file does not say.
 const STEP: i32 = 3;
@@ -355,6 +357,7 @@ impl Configuration {
         dispatch.policy.dispatcher = match name.as_deref() {
             None | Some("" | ALL_AT_ONCE) => Dispatcher::AllAtOnce,
             Some(INCREMENTAL) => Dispatcher::Incremental { step: usize::try_from(step).unwrap_or(1) },
+            Some(LEAST_LOADED) => Dispatcher::LeastLoaded,
             Some(_) => Dispatcher::External,
         };
         self.external_kinds(&mut section, problems);

@@ -163,7 +163,7 @@ multiKueue:
     assert_eq!(kinds, ["Job", "RayJob", "PipelineRun"]);
 }
 
-/// MK-DISP-01, MK-DISP-10, MK-ORI-01, and section 9.1 of the rules.
+/// MK-DISP-01, MK-DISP-10, MK-DISP-17, MK-ORI-01, and section 9.1 of the rules.
 #[test]
 fn mk_disp_01_who_chooses_clusters() {
     let dispatcher = |text: &str| read(&format!("multiKueue: {text}")).settings.dispatch.policy.dispatcher;
@@ -174,6 +174,10 @@ fn mk_disp_01_who_chooses_clusters() {
     );
     let incremental = "dispatcherName: kueue.x-k8s.io/multikueue-dispatcher-incremental";
     assert_eq!(dispatcher(&format!("{{{incremental}}}")), Dispatcher::Incremental { step: 3 });
+    assert_eq!(
+        dispatcher("{dispatcherName: ferry.dev/multikueue-dispatcher-least-loaded}"),
+        Dispatcher::LeastLoaded
+    );
     assert_eq!(dispatcher("{dispatcherName: \"Anything: at all\"}"), Dispatcher::External);
     refused(
         "multiKueue: {incrementalDispatcherConfig: {stepSize: 2}}",

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use kube::core::DynamicObject;
 use reconcile::Key;
 use rules::dispatch::{
-    Adapter, CONTROLLER, Check, ClusterName, Link, Observed, Owner, Plan, Remote, Step, check, decide, held,
-    local,
+    Adapter, CONTROLLER, Check, ClusterName, Link, Load, Observed, Owner, Plan, Remote, Step, check, decide,
+    held, local,
 };
 use types::kueue::Workload;
 
@@ -15,7 +15,10 @@ use super::{
     clusters::{given_up_at, is_cordoned},
     connection::Connection,
 };
-use crate::kinds::kind_of;
+use crate::{
+    caches::{ASKED, RUNS},
+    kinds::kind_of,
+};
 
 /// What is known about a Workload, and what to do about it now.
 pub(super) fn decided(shared: &Shared, key: &Key) -> (Observed, Plan) {
@@ -141,5 +144,12 @@ fn remote(
         lacks_kind: knows_kind == Some(false),
         refusal: connection.book.refusal(key),
         is_cordoned: object.as_deref().is_some_and(is_cordoned),
+        load: load(shared, &connection.name),
     }
+}
+
+/// What a cluster has to do for this manager.
+fn load(shared: &Shared, cluster: &ClusterName) -> Load {
+    let count = |index| shared.workloads.count(index, cluster.as_str());
+    Load { asked: count(ASKED), runs: count(RUNS) }
 }

@@ -41,8 +41,10 @@ pub mod quota;
 pub use adapter::Adapter;
 pub use decide::{Policy, decide};
 pub use name::ClusterName;
-pub use nominate::Dispatcher;
-pub use observed::{Check, Link, Observed, Owner, Refusal, Remote, held, held_by_another, held_identity};
+pub use nominate::{Dispatcher, PATIENCE};
+pub use observed::{
+    Check, Link, Load, Observed, Owner, Refusal, Remote, held, held_by_another, held_identity,
+};
 pub use plan::{Because, Plan, Step};
 
 pub use crate::workload::slice::REPLACEMENT_FOR;

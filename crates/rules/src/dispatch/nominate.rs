@@ -8,6 +8,9 @@ use super::{ClusterName, Link, Observed, QUOTA_RESERVED, Remote, condition};
 /// How long the incremental dispatcher waits before it asks more clusters (MK-DISP-11).
 pub const ROUND: SignedDuration = SignedDuration::from_mins(5);
 
+/// How long the cluster with the least to do may say nothing before all others are asked, too.
+pub const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
+
 /// How clusters are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Dispatcher {
@@ -19,6 +22,9 @@ pub enum Dispatcher {
         /// How many.
         step: usize,
     },
+    /// The one with the least to do, and all others once it says that it has no room, or says nothing. A cluster that is
+    /// asked and not chosen costs as much as one that is chosen, up to the start of the job: here only where one is full.
+    LeastLoaded,
     /// Those that somebody else writes into the Workload's status.
     External,
 }
@@ -35,33 +41,61 @@ pub fn nominate(
         Dispatcher::External => (already, None),
         Dispatcher::AllAtOnce => (askable(seen, now).cloned().collect(), None),
         Dispatcher::Incremental { step } => {
-            let since =
-                condition::of(local, QUOTA_RESERVED).map_or(now, |reserved| reserved.last_transition_time.0);
+            let since = reserved_at(local, now);
             let rounds = rounds(since, now);
             let many = step.max(1).saturating_mul(rounds);
-            // Who was asked stays asked, also while it cannot be reached; it takes no place from others then (MK-DISP-12).
-            let is_cordoned =
-                |cluster: &ClusterName| seen.remotes.get(cluster).is_some_and(|remote| remote.is_cordoned);
-            let stays = |cluster: &ClusterName| seen.configured.contains(cluster) && !is_cordoned(cluster);
-            let mut chosen: Vec<ClusterName> = already.into_iter().filter(stays).collect();
-            let asked = |chosen: &[ClusterName]| {
-                askable(seen, now).filter(|cluster| chosen.contains(cluster)).count()
-            };
-            for cluster in askable(seen, now) {
-                if asked(&chosen) >= many {
-                    break;
-                }
-                if !chosen.contains(cluster) {
-                    chosen.push(cluster.clone());
-                }
-            }
-            let more = askable(seen, now).any(|cluster| !chosen.contains(cluster));
             let next = ROUND
                 .checked_mul(i32::try_from(rounds).unwrap_or(i32::MAX))
                 .and_then(|wait| since.checked_add(wait).ok());
-            (chosen, next.filter(|_| more))
+            first(many, askable(seen, now).collect(), already, seen, next)
+        }
+        Dispatcher::LeastLoaded => {
+            let next = reserved_at(local, now).checked_add(PATIENCE).ok().filter(|next| *next > now);
+            let is_full = already.iter().any(|cluster| has_no_room(seen.remotes.get(cluster), local));
+            let many = if next.is_some() && !is_full { 1 } else { usize::MAX };
+            let mut clusters: Vec<&ClusterName> = askable(seen, now).collect();
+            clusters.sort_by_key(|cluster| seen.remotes.get(*cluster).map(|remote| remote.load));
+            first(many, clusters, already, seen, next)
         }
     }
+}
+
+/// Those that were asked already, as many more of those that can be as there may be, and when there may be more.
+fn first(
+    many: usize,
+    askable: Vec<&ClusterName>,
+    already: Vec<ClusterName>,
+    seen: &Observed,
+    next: Option<Timestamp>,
+) -> (Vec<ClusterName>, Option<Timestamp>) {
+    // Who was asked stays asked, also while it cannot be reached; it takes no place from others then (MK-DISP-12).
+    let is_cordoned =
+        |cluster: &ClusterName| seen.remotes.get(cluster).is_some_and(|remote| remote.is_cordoned);
+    let stays = |cluster: &ClusterName| seen.configured.contains(cluster) && !is_cordoned(cluster);
+    let mut chosen: Vec<ClusterName> = already.into_iter().filter(stays).collect();
+    let mut asked = askable.iter().filter(|cluster| chosen.contains(cluster)).count();
+    for cluster in &askable {
+        if asked >= many {
+            break;
+        }
+        if !chosen.contains(cluster) {
+            chosen.push((*cluster).clone());
+            asked += 1;
+        }
+    }
+    let more = askable.iter().any(|cluster| !chosen.contains(cluster));
+    (chosen, next.filter(|_| more))
+}
+
+/// Whether a cluster says of its copy of a Workload that there is no quota for it now.
+fn has_no_room(remote: Option<&Remote>, local: &Workload) -> bool {
+    let copy = remote.and_then(|remote| remote.copy_of(local));
+    copy.and_then(|copy| condition::of(copy, QUOTA_RESERVED)).is_some_and(|quota| quota.status == "False")
+}
+
+/// Since when a Workload has had the quota with which it is offered.
+fn reserved_at(local: &Workload, now: Timestamp) -> Timestamp {
+    condition::of(local, QUOTA_RESERVED).map_or(now, |reserved| reserved.last_transition_time.0)
 }
 
 /// The rounds that have begun. They are counted from when quota was reserved, so a restart begins none anew.

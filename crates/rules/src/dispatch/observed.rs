@@ -9,7 +9,7 @@ use types::kueue::{CheckState, Workload};
 
 use super::{
     Adapter, ClusterName, ELASTIC, EVICTED, FINISHED, HELD, JOB_OWNER_GVK, JOB_OWNER_NAME, ORIGIN_UID,
-    PREBUILT_WORKLOAD, QUOTA_RESERVED, REPLACEMENT_FOR, adapter, condition,
+    PREBUILT_WORKLOAD, QUOTA_RESERVED, REPLACEMENT_FOR, adapter, condition, nominate::nominated,
 };
 
 /// Everything that one decision may depend on.
@@ -57,6 +57,33 @@ pub struct Remote {
     pub refusal: Option<Refusal>,
     /// Whether its administrator wants nothing new to be sent there.
     pub is_cordoned: bool,
+    /// What it has to do for this manager.
+    pub load: Load,
+}
+
+/// What a cluster has to do for a manager, by the Workloads of that. The fewer of them wait for it, the more room it has;
+/// where as many wait, the one that runs fewer is less busy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Load {
+    /// How many it was asked to run and has not got yet.
+    pub asked: usize,
+    /// How many it has got, and has not ended.
+    pub runs: usize,
+}
+
+impl Load {
+    /// The clusters that a Workload waits for.
+    pub fn asked(workload: &Workload) -> Vec<String> {
+        if is_finished(workload) || holder(workload).is_some() {
+            return Vec::new();
+        }
+        nominated(workload).map(|cluster| cluster.to_string()).collect()
+    }
+
+    /// The cluster that has a Workload and has not ended it.
+    pub fn runs(workload: &Workload) -> Option<String> {
+        holder(workload).filter(|_| !is_finished(workload)).map(|cluster| cluster.to_string())
+    }
 }
 
 /// Whether a cluster can be reached.
@@ -136,8 +163,7 @@ impl Observed {
     /// The cluster on which a job of the Workload may exist: the one that is recorded, or the one that was chosen by a
     /// manager that keeps no such record.
     pub fn holder(&self) -> Option<ClusterName> {
-        let local = self.local.as_deref()?;
-        held(local).or_else(|| local.status.as_ref()?.cluster_name.as_deref().map(ClusterName::from))
+        holder(self.local.as_deref()?)
     }
 
     /// Whether what has the name of the job on a cluster is this Workload's concern, whoever it belongs to. It is not that of
@@ -229,6 +255,11 @@ pub(super) fn record(conditions: &[Condition]) -> Option<Record<'_>> {
 
 fn record_of(workload: &Workload) -> Option<Record<'_>> {
     record(&workload.status.as_ref()?.conditions)
+}
+
+/// The cluster on which a job of a Workload may exist.
+fn holder(workload: &Workload) -> Option<ClusterName> {
+    held(workload).or_else(|| workload.status.as_ref()?.cluster_name.as_deref().map(ClusterName::from))
 }
 
 /// The cluster that a Workload's record names.

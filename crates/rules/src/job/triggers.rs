@@ -36,6 +36,8 @@ pub struct PodReaction {
     pub adopters: bool,
     /// Ask whether the pod is an [orphan](super::orphans).
     pub maybe_orphan: bool,
+    /// The pod only goes on: it was scheduled, it runs, it is ready or no longer. That is counted, and decides nothing.
+    pub goes_on: bool,
 }
 
 /// A Job was added (no `old`), changed, or deleted (no `new`): J-01…J-05. Every Job is added when the controller starts.
@@ -78,6 +80,7 @@ pub fn pod_changed(old: Option<&Pod>, new: Option<&Pod>) -> PodReaction {
             owners: controller.into_iter().filter(is_of_job).cloned().collect(),
             adopters: false,
             maybe_orphan: tracked,
+            goes_on: false,
         };
     }
     let controller_before = old.and_then(controller_of);
@@ -88,7 +91,20 @@ pub fn pod_changed(old: Option<&Pod>, new: Option<&Pod>) -> PodReaction {
         owners,
         adopters: controller.is_none() && news,
         maybe_orphan: controller.is_none() && tracked,
+        goes_on: old.is_some_and(|old| goes_on(old, pod)),
     }
+}
+
+fn goes_on(old: &Pod, new: &Pod) -> bool {
+    let is_over = |pod: &Pod| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        matches!(phase, Some("Succeeded" | "Failed"))
+    };
+    let (before, after) = (&old.metadata, &new.metadata);
+    !is_over(new)
+        && before.owner_references == after.owner_references
+        && before.labels == after.labels
+        && before.finalizers == after.finalizers
 }
 
 fn is_of_job(controller: &&OwnerReference) -> bool {
@@ -165,6 +181,27 @@ mod tests {
             "deletionTimestamp": deleting.then(|| at(1).to_string()),
         }}))
         .unwrap()
+    }
+
+    #[test]
+    fn j_06_a_pod_that_goes_on_decides_nothing() {
+        let (bare, other) = (("a", "x", false, false), ("a", "y", false, false));
+        let was = pod(("a", "x", false, true));
+        let then = |mut pod: Pod, phase: &str| {
+            pod.status.get_or_insert_default().phase = Some(phase.to_owned());
+            pod
+        };
+        let goes_on = |old: Option<&Pod>, new: Option<&Pod>| pod_changed(old, new).goes_on;
+        for phase in ["Pending", "Running", "Unknown"] {
+            assert!(goes_on(Some(&was), Some(&then(was.clone(), phase))), "{phase}");
+        }
+        for phase in ["Succeeded", "Failed"] {
+            assert!(!goes_on(Some(&was), Some(&then(was.clone(), phase))), "{phase}");
+        }
+        assert!(!goes_on(None, Some(&was)) && !goes_on(Some(&was), None));
+        for new in [bare, other, ("b", "x", false, true), ("a", "x", true, true)] {
+            assert!(!goes_on(Some(&was), Some(&pod(new))), "{new:?}");
+        }
     }
 
     #[test]

@@ -138,6 +138,25 @@ async fn the_incremental_dispatcher_asks_a_few() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// MK-DISP-17: who has the least to do gets the next one, and who has no room is not waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_cluster_with_the_least_to_do_gets_the_next_job() -> anyhow::Result<()> {
+    let mut fleet = Box::pin(Fleet::embedded()).await?;
+    with_dispatcher(&mut fleet, Dispatcher::LeastLoaded).await;
+    for (job, cluster) in [("first", "east"), ("second", "west"), ("third", "east")] {
+        submit(&fleet, job).await?;
+        assert_eq!(fleet.running(job).await?, cluster, "{job}");
+    }
+    close_workers(&fleet, true).await?;
+    submit(&fleet, "late").await?;
+    until_offered(&fleet, "late", &WORKERS).await?;
+    until_nominated(&fleet, "late", &["west", "east"]).await?;
+    close_workers(&fleet, false).await?;
+    fleet.running("late").await?;
+    fleet.check();
+    Ok(())
+}
+
 /// MK-DISP-13, MK-DISP-14, MK-DISP-15, MK-DISP-16: somebody else says who is asked, under whatever name that is written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_external_dispatcher_decides() -> anyhow::Result<()> {

@@ -481,44 +481,6 @@ fn a_cluster_is_cordoned() {
     check(none, &format!("say ({says}), because no cluster can be asked"));
 }
 
-/// MK-API-02, MK-DISP-03, MK-DISP-09, MK-DISP-10, MK-DISP-11, MK-DISP-12, MK-DISP-13.
-#[test]
-fn dispatchers() {
-    let three = |seen: Seen| {
-        let mut seen = seen;
-        seen.0.configured = ["south", "west", "east"].map(Into::into).to_vec();
-        seen.0.remotes.insert("south".into(), crate::dispatch::Remote::default());
-        seen
-    };
-    let incremental = Policy { dispatcher: Dispatcher::Incremental { step: 1 }, ..Policy::default() };
-    let first = three(seen().quota());
-    check_with(first.clone(), &incremental, "nominate south, because nominated");
-    let plan = decide(&first.0, &incremental, now());
-    assert_eq!(plan.again, Some(now() + SignedDuration::from_mins(5)));
-    let later = |seconds: i64| {
-        three(seen().quota()).nominated(&["south"]).copy("south", &[]).local(|local| {
-            let reserved = &mut local.status.as_mut().expect("a status").conditions[0];
-            reserved.last_transition_time.0 = ago(seconds);
-        })
-    };
-    check_with(later(299), &incremental, "wait, because nominated");
-    check_with(later(300), &incremental, "nominate south west, because nominated");
-    check_with(later(3000), &incremental, "nominate south west east, because nominated");
-    // Who cannot be reached takes no place from others (MK-DISP-12).
-    check_with(first.lost("south", 5), &incremental, "nominate west, because nominated");
-    let external = Policy { dispatcher: Dispatcher::External, ..Policy::default() };
-    check_with(
-        three(seen().quota()),
-        &external,
-        "say (Waiting for a worker cluster: south was not nominated; west was not nominated; east was not nominated), because no cluster can be asked",
-    );
-    check_with(
-        three(seen().quota()).nominated(&["east"]).copy("west", &[]),
-        &external,
-        "create east, delete west, because nominated",
-    );
-}
-
 /// MK-FLOW-10, MK-ELA-03, MK-ELA-05, MK-ELA-06.
 #[test]
 fn elastic_jobs_grow_and_shrink() {

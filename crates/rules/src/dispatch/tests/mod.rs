@@ -7,4 +7,5 @@ mod flow;
 mod forwards;
 mod kubeconfigs;
 mod mirrors;
+mod nominations;
 mod world;
