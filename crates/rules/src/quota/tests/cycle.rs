@@ -184,6 +184,28 @@ fn sc_8_several_queues_of_a_cohort_admit_in_one_cycle() {
     );
 }
 
+/// As Kueue decides it: until the victim is gone, ten of eight cores are in use.
+#[test]
+fn sc_8_who_fits_once_victims_are_gone_is_not_kept_waiting_for_that() {
+    let scenario = scenario()
+        .queue(queue("a", quota(4).borrow(0)).part_of("cohort").within(LowerPriority))
+        .queue(queue("b", quota(0)).part_of("cohort"))
+        .queue(queue("c", quota(4)).part_of("cohort"))
+        .running("a", &workload("low", 4).priority(-1), 4)
+        .head("a", workload("wa", 1))
+        .head("b", workload("wb", 2))
+        .head("c", workload("wc", 4));
+    check(
+        "SC-8",
+        &scenario,
+        &[
+            "preempt ns/low (InClusterQueue) for ns/wa to a…",
+            "admit ns/wc to c with mainx1 cpu=4@default",
+            "admit ns/wb to b with mainx1 cpu=2@default, borrowing",
+        ],
+    );
+}
+
 #[test]
 fn sc_12_the_preemptor_gets_in_once_the_victim_is_gone() {
     let scenario = scenario()
