@@ -45,6 +45,7 @@ impl<'a, K> Change<'a, K> {
 type Source<K> = Box<dyn FnOnce(watcher::Config) -> BoxStream<'static, watcher::Result<Event<K>>> + Send>;
 type OnChange<K> = Box<dyn Fn(&Change<'_, K>) + Send + Sync>;
 type OnError = Box<dyn Fn(&watcher::Error) + Send + Sync>;
+type Trim<K> = Box<dyn Fn(&mut K) + Send + Sync>;
 type Indexer<K> = Box<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 
 /// A cache before its watch begins.
@@ -52,12 +53,14 @@ pub struct Builder<K> {
     kind: String,
     source: Source<K>,
     config: watcher::Config,
+    trim: Option<Trim<K>>,
     indexers: BTreeMap<&'static str, Indexer<K>>,
     on_change: Vec<OnChange<K>>,
     on_error: Vec<OnError>,
 }
 
 struct Shared<K> {
+    trim: Option<Trim<K>>,
     indexers: BTreeMap<&'static str, Indexer<K>>,
     on_change: Vec<OnChange<K>>,
     on_error: Vec<OnError>,
@@ -97,6 +100,7 @@ impl<K: Resource + Debug + Send + Sync + 'static> Builder<K> {
             kind,
             source,
             config: watcher::Config::default(),
+            trim: None,
             indexers: BTreeMap::new(),
             on_change: Vec::new(),
             on_error: Vec::new(),
@@ -112,6 +116,12 @@ impl<K: Resource + Debug + Send + Sync + 'static> Builder<K> {
     /// Only objects whose fields match.
     pub fn fields(mut self, selector: &str) -> Self {
         self.config = self.config.fields(selector);
+        self
+    }
+
+    /// Lets `trim` make every object smaller before it is kept, indexed and shown.
+    pub fn trim(mut self, trim: impl Fn(&mut K) + Send + Sync + 'static) -> Self {
+        self.trim = Some(Box::new(trim));
         self
     }
 
@@ -148,6 +158,7 @@ impl<K: Resource + Debug + Send + Sync + 'static> Builder<K> {
             listing: None,
         };
         let shared = Arc::new(Shared {
+            trim: self.trim,
             indexers: self.indexers,
             on_change: self.on_change,
             on_error: self.on_error,
@@ -238,7 +249,7 @@ impl<K> Cache<K> {
 impl<K: Resource + Debug + Send + Sync + 'static> Cache<K> {
     /// Takes the answer to a write of our own, so that the next decision sees it before the watch tells of it.
     pub fn put(&self, object: K) {
-        let object = trimmed(object);
+        let object = self.trimmed(object);
         let key = Key::of(&object);
         let mut held = self.held();
         let newer = match held.objects.get(&key) {
@@ -318,7 +329,7 @@ impl<K: Resource + Debug + Send + Sync + 'static> Cache<K> {
         match event {
             Event::Init => self.held().listing = Some(BTreeMap::new()),
             Event::InitApply(object) => {
-                let object = trimmed(object);
+                let object = self.trimmed(object);
                 let mut held = self.held();
                 held.seen = held.seen.max(revision(&object));
                 let key = Key::of(&object);
@@ -330,9 +341,19 @@ impl<K: Resource + Debug + Send + Sync + 'static> Cache<K> {
                 listed(listing, &key, &Arc::new(object));
             }
             Event::InitDone => self.replace(),
-            Event::Apply(object) => self.applied(trimmed(object)),
+            Event::Apply(object) => self.applied(self.trimmed(object)),
             Event::Delete(object) => self.deleted(&object),
         }
+    }
+
+    /// An object as it is kept: without the record of who wrote which field, which is often the larger part of it and
+    /// nothing that anybody decides by.
+    fn trimmed(&self, mut object: K) -> K {
+        object.meta_mut().managed_fields = None;
+        if let Some(trim) = &self.shared.trim {
+            trim(&mut object);
+        }
+        object
     }
 
     /// What was listed is what there is.
@@ -447,13 +468,6 @@ fn listed<K: Resource>(listing: &mut BTreeMap<Key, Arc<K>>, key: &Key, object: &
     if known < revision(object.as_ref()) {
         listing.insert(key.clone(), Arc::clone(object));
     }
-}
-
-/// An object without the record of who wrote which field: often the larger part of it, and nothing that anybody decides
-/// by.
-fn trimmed<K: Resource>(mut object: K) -> K {
-    object.meta_mut().managed_fields = None;
-    object
 }
 
 /// Whether a watch failed because there is no such kind.

@@ -18,6 +18,7 @@ fn watched() -> (Watched, mpsc::UnboundedSender<watcher::Result<Event<ConfigMap>
     let told = Arc::new(Mutex::new(Vec::new()));
     let telling = Arc::clone(&told);
     let cache = Builder::of("configmaps".to_owned(), Box::new(move |_| stream.boxed()))
+        .trim(|map: &mut ConfigMap| map.data = None)
         .index("owner", |map: &ConfigMap| map.labels().get("owner").cloned().into_iter().collect())
         .on_change(move |change| {
             let show = |map: Option<&Arc<ConfigMap>>| map.map_or("-".to_owned(), |map| shown(map));
@@ -135,6 +136,27 @@ async fn our_own_delete_is_seen_at_once_and_older_news_bring_nothing_back() {
     seen.cache.take(Event::Delete(map("a", "1", 7)));
     seen.holds(&["2@8"]);
     seen.told(&["ns/a: - to 1@5", "ns/a: 1@5 to -", "ns/a: - to 2@8"]);
+}
+
+/// Whichever way an object comes, no more of it is kept than is wanted.
+#[tokio::test]
+async fn objects_are_trimmed_before_they_are_kept() {
+    let full = |name: &str| ConfigMap {
+        data: Some(BTreeMap::from([("large".to_owned(), "value".to_owned())])),
+        metadata: ObjectMeta { managed_fields: Some(Vec::new()), ..map(name, name, 1).metadata },
+        ..ConfigMap::default()
+    };
+    let (watched, _events) = watched();
+    watched.list([full("listed")]);
+    watched.cache.take(Event::Apply(full("applied")));
+    watched.cache.put(ConfigMap {
+        metadata: ObjectMeta { resource_version: Some("2".to_owned()), ..full("put").metadata },
+        ..full("put")
+    });
+    let kept = watched.cache.all();
+    let names: Vec<String> = kept.iter().map(|map| map.name_any()).collect();
+    assert_eq!(names, ["applied", "listed", "put"]);
+    assert!(kept.iter().all(|map| map.data.is_none() && map.metadata.managed_fields.is_none()));
 }
 
 #[tokio::test]
