@@ -26,6 +26,7 @@ use types::kueue::{
 use crate::{
     Settings,
     kinds::{self, Kinds},
+    sharing::Sharing,
     work::Work,
 };
 
@@ -240,7 +241,9 @@ pub(crate) const BATCH: Duration = Duration::from_secs(1);
 
 fn workloads(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> Cache<Workload> {
     let (work, cell) = (Arc::clone(work), Arc::clone(cell));
+    let sharing = Sharing::default();
     Cache::new(Api::<Workload>::all(client.clone()))
+        .trim(move |workload| sharing.trim(workload))
         .index(HOLDING, |workload| {
             let holds = workload::has_quota(workload)
                 && !workload::is_finished(workload)

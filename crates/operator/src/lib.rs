@@ -24,6 +24,7 @@ pub mod rbac;
 pub mod roles;
 pub mod serve;
 mod settings;
+mod sharing;
 pub mod webhooks;
 mod work;
 mod workloads;

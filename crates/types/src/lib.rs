@@ -9,6 +9,8 @@ pub mod amount;
 pub mod go;
 pub mod kueue;
 pub mod quantity;
+pub mod shared;
 
 pub use amount::Amount;
 pub use quantity::Quantity;
+pub use shared::Shared;

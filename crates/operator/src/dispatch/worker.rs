@@ -29,6 +29,7 @@ use super::{
 use crate::{
     caches::{CONTROLLER, controller},
     events::WORKLOADS,
+    sharing::Sharing,
 };
 
 /// Mirrors by the Workload that they belong to.
@@ -61,9 +62,10 @@ impl Worker {
         tasks: &mut Tasks,
     ) -> Arc<Worker> {
         let ours = format!("{ORIGIN}={}", shared.settings.origin);
-        let wake = shared.wake.clone();
+        let (wake, sharing) = (shared.wake.clone(), Sharing::default());
         let workloads = Cache::new(Api::<Workload>::all(client.clone()))
             .labels(&ours)
+            .trim(move |workload| sharing.trim(workload))
             .on_change(move |change| wake.workload(change.key.clone()))
             .start(tasks);
         let mut kinds = BTreeMap::new();

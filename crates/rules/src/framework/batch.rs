@@ -75,7 +75,7 @@ impl Observed for Batch<'_> {
         }
         Ok(vec![PodSet {
             name: Some(POD_SET.to_owned()),
-            template,
+            template: template.into(),
             count: pods_count(job::spec(self.0)),
             min_count: min_count(self.0),
             topology_request,

@@ -106,7 +106,7 @@ impl PodSetInfo {
     }
 
     fn of(template: &PodTemplateSpec) -> PodSetInfo {
-        PodSetInfo::original(&PodSet { template: template.clone(), ..PodSet::default() })
+        PodSetInfo::original(&PodSet { template: template.clone().into(), ..PodSet::default() })
     }
 
     /// Makes a template what this says (JF-54).

@@ -319,7 +319,7 @@ fn nominated(new: &Workload, old: &Workload, path: &Path) -> Errors {
 }
 
 fn admission_of(workload: &Workload) -> Option<&Admission> {
-    workload.status.as_ref()?.admission.as_ref()
+    workload.status.as_ref()?.admission.as_deref()
 }
 
 fn reclaimable(workload: &Workload) -> &[ReclaimablePod] {

@@ -36,7 +36,7 @@ fn set(
 /// Sets quota aside (SM-10). What was said about an earlier eviction becomes history.
 pub fn reserve(workload: &mut Workload, admission: Admission, now: Timestamp) {
     let message = format!("Quota reserved in ClusterQueue {}", admission.cluster_queue);
-    status(workload).admission = Some(admission);
+    status(workload).admission = Some(admission.into());
     status(workload).resource_requests.clear();
     set(workload, QUOTA_RESERVED, true, "QuotaReserved", &message, now);
     for kind in [EVICTED, PREEMPTED, BLOCKED_ON_PREEMPTION_GATES] {

@@ -75,7 +75,7 @@ fn mk_wrk_07_what_was_evicted_and_is_back_is_evicted_no_more() {
     let admission = workload.status.clone().and_then(|status| status.admission).expect("an admission");
     change::evict(&mut workload, &eviction(), at(0));
     change::preempted(&mut workload, "InClusterQueue", "for another", at(0));
-    change::reserve(&mut workload, admission, at(1));
+    change::reserve(&mut workload, (*admission).clone(), at(1));
     for (kind, message) in [("Evicted", "Previously: go"), ("Preempted", "Previously: for another")] {
         let condition = state::find(&workload, kind).expect("a condition");
         assert_eq!((condition.status.as_str(), condition.message.as_str()), ("False", message), "{kind}");

@@ -346,7 +346,7 @@ fn queues(seen: &Seen<'_>, now: Timestamp) -> Option<Plan> {
     if first_chance(seen, now).is_some() {
         return None;
     }
-    let admission = workload.status.as_ref().and_then(|status| status.admission.as_ref());
+    let admission = workload.status.as_ref().and_then(|status| status.admission.as_deref());
     let required = checks::required(cluster_queue, admission);
     checks::synced(state::checks(workload), &required, now).map(|next| Plan::step(Step::Checks(next)))
 }

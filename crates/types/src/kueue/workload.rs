@@ -12,7 +12,7 @@ use super::{
     CheckState, is_default,
     object::{ApiVersion, Kind, resource},
 };
-use crate::Quantity;
+use crate::{Quantity, Shared};
 
 /// What a Job asks for, and what it was given.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -71,9 +71,9 @@ pub struct PodSet {
     /// Its name; `main` unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What each pod is like.
+    /// What each pod is like: the larger part of a Workload, and often that of many others, too.
     #[serde(default)]
-    pub template: PodTemplateSpec,
+    pub template: Shared<PodTemplateSpec>,
     /// How many there are; 1 unless said.
     #[serde(default = "one")]
     pub count: i32,
@@ -188,7 +188,7 @@ pub struct WorkloadStatus {
     pub conditions: Vec<Condition>,
     /// What it holds, and where.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub admission: Option<Admission>,
+    pub admission: Option<Shared<Admission>>,
     /// When it may be tried again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requeue_state: Option<RequeueState>,

@@ -140,7 +140,7 @@ impl Observed for Custom<'_> {
             let topology_request = topology::request(&place.template, &place.numbered())?;
             Ok(PodSet {
                 name: Some(place.name),
-                template: place.template,
+                template: place.template.into(),
                 count: place.count,
                 min_count: None,
                 topology_request,
