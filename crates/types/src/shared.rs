@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A value that others may hold, too. It reads and is written as the value itself; whoever changes it changes a copy of
-/// his own.
+/// A value that others may hold, too. It reads and is written as the value itself; what is changed is a copy, as long as
+/// others hold it.
 pub struct Shared<T>(Arc<T>);
 
 impl<T> Shared<T> {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_changes_a_shared_value_changes_his_own() {
+    fn what_is_changed_is_a_copy_while_others_hold_it() {
         let pool = Pool::default();
         let (mut one, mut equal) = (shared("a"), shared("a"));
         pool.share(&mut one);
