@@ -30,6 +30,7 @@
 //! - [`resource_quota`]: what the objects of a namespace use of its quotas.
 //! - [`schedule`]: which node a pod goes to, and why it goes nowhere.
 //! - [`quota`]: queues, quota, flavors and preemption: who gets in, as Kueue decides it.
+//! - [`provisioning`]: the check that asks a cluster autoscaler for nodes.
 //! - [`framework`]: Jobs of any kind, and the Workloads that stand for them.
 //! - [`workload`]: a Workload's life, from its queue to its end.
 
@@ -57,6 +58,7 @@ pub mod node_health;
 pub mod pod;
 pub mod pod_gc;
 pub mod protection;
+pub mod provisioning;
 pub mod quota;
 pub mod rbac;
 pub mod replicas;

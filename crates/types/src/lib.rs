@@ -6,6 +6,7 @@
 //! Nothing here does IO or reads a clock.
 
 pub mod amount;
+pub mod autoscaling;
 pub mod go;
 pub mod kueue;
 pub mod quantity;

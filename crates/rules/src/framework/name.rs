@@ -15,12 +15,25 @@ pub fn workload_name(kind: Kind, name: &str, uid: &str, extra: Option<&str>) -> 
         hashed.push('\n');
         hashed.push_str(extra);
     }
+    with_hash(format!("{}-{name}", kind.kind.to_lowercase()), &hashed)
+}
+
+/// A name as far as there is room for it, and a hash of what makes it unique.
+fn with_hash(mut readable: String, hashed: &str) -> String {
     let digest = Sha1::digest(hashed.as_bytes());
     let hash = format!("{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2]);
-    let mut readable = format!("{}-{name}", kind.kind.to_lowercase());
     // Names of objects are ASCII, so that any place to cut is one between characters.
     readable.truncate(LONGEST);
     format!("{readable}-{}", &hash[..HASH_LENGTH])
+}
+
+/// A name that is cut if it is too long, and then ends with a hash of the whole.
+pub(crate) fn limited(name: String) -> String {
+    if name.len() <= LONGEST {
+        return name;
+    }
+    let whole = name.clone();
+    with_hash(name, &whole)
 }
 
 #[cfg(test)]

@@ -171,6 +171,19 @@ where
     Ok(all)
 }
 
+/// What the flavors that a pod set of a Workload was given say about its pods, and nobody else.
+pub fn of_flavors<F>(workload: &Workload, pod_set: &PodSet, flavor: F) -> Result<PodSetInfo, Missing>
+where
+    F: Fn(&str) -> Option<std::sync::Arc<ResourceFlavor>>,
+{
+    let admission = workload.status.as_ref().and_then(|status| status.admission.as_ref());
+    let mut assigned = admission.iter().flat_map(|admission| &admission.pod_set_assignments);
+    match assigned.find(|assigned| assigned.name == pod_set.name()) {
+        Some(assigned) => from_assignment(assigned, pod_set, flavor),
+        None => Ok(PodSetInfo { name: pod_set.name().to_owned(), ..PodSetInfo::default() }),
+    }
+}
+
 fn from_assignment<F>(assigned: &PodSetAssignment, pod_set: &PodSet, flavor: F) -> Result<PodSetInfo, Missing>
 where
     F: Fn(&str) -> Option<std::sync::Arc<ResourceFlavor>>,

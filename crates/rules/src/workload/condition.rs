@@ -54,7 +54,7 @@ pub fn new(
         type_: kind.to_owned(),
         status: if status { "True" } else { "False" }.to_owned(),
         reason: reason.to_owned(),
-        message: truncated(message, LONGEST_MESSAGE),
+        message: self::message(message),
         observed_generation: generation.filter(|generation| *generation != 0),
         last_transition_time: time(now),
     }
@@ -63,6 +63,11 @@ pub fn new(
 /// A point in time as objects keep it: to the second.
 pub fn time(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}
+
+/// The message of a condition, or of a check, which may be cut.
+pub fn message(message: &str) -> String {
+    truncated(message, LONGEST_MESSAGE)
 }
 
 /// The text of an event, which may be cut.
