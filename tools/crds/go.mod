@@ -10,6 +10,7 @@ require (
 	github.com/project-codeflare/appwrapper v1.1.2
 	github.com/ray-project/kuberay/ray-operator v1.6.1
 	github.com/tektoncd/pipeline v1.10.0
+	k8s.io/autoscaler/cluster-autoscaler/apis v0.0.0-20240830133931-adfbe7e45277
 	sigs.k8s.io/jobset v0.12.0
 	sigs.k8s.io/kueue v0.19.2
 )

@@ -14,13 +14,13 @@ use kube::{Api, Client, Resource};
 use reconcile::{Builder, Cache, Change, Key, Tasks};
 use rules::{
     dispatch::Load,
-    framework,
+    framework, provisioning,
     quota::readiness,
     workload::{self, state},
 };
 use types::kueue::{
-    AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology, Workload,
-    WorkloadPriorityClass,
+    AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ProvisioningRequestConfig, ResourceFlavor, Topology,
+    Workload, WorkloadPriorityClass,
 };
 
 use crate::{
@@ -62,6 +62,7 @@ pub(crate) struct Caches {
     pub(crate) cohorts: Cache<Cohort>,
     pub(crate) flavors: Cache<ResourceFlavor>,
     pub(crate) checks: Cache<AdmissionCheck>,
+    pub(crate) provisioning: Cache<ProvisioningRequestConfig>,
     pub(crate) topologies: Cache<Topology>,
     pub(crate) workload_classes: Cache<WorkloadPriorityClass>,
     pub(crate) pod_classes: Cache<PriorityClass>,
@@ -87,6 +88,7 @@ impl Caches {
             cohorts: cohorts(client, work, tasks),
             flavors: flavors(client, work, &cell, tasks),
             checks: checks(client, work, &cell, tasks),
+            provisioning: provisioning(client, work, &cell, tasks),
             topologies: topologies(client, work, &cell, tasks),
             workload_classes: workload_classes(client, work, &cell, tasks),
             pod_classes: Cache::new(Api::all(client.clone())).start(tasks),
@@ -109,6 +111,7 @@ impl Caches {
         self.cohorts.ready().await;
         self.flavors.ready().await;
         self.checks.ready().await;
+        self.provisioning.ready().await;
         self.topologies.ready().await;
         self.workload_classes.ready().await;
         self.pod_classes.ready().await;
@@ -126,6 +129,7 @@ impl Caches {
             && self.cohorts.is_ready()
             && self.flavors.is_ready()
             && self.checks.is_ready()
+            && self.provisioning.is_ready()
             && self.topologies.is_ready()
             && self.workload_classes.is_ready()
             && self.pod_classes.is_ready()
@@ -211,6 +215,15 @@ impl Caches {
         self.kinds.look_at_jobs(work, |objects| objects.by(index, value));
     }
 
+    /// Looks again at the nodes of the Workloads that have to pass a check.
+    fn look_at_nodes_for(&self, work: &Work, check: &str) {
+        for workload in self.workloads.all() {
+            if state::checks(&workload).iter().any(|it| it.name == check) {
+                work.provisioning.add(Key::of(&*workload));
+            }
+        }
+    }
+
     /// Looks again at a ClusterQueue and at all who wait for it or are in it.
     fn cluster_queue_changed(&self, work: &Work, name: &str) {
         work.cluster_queues.add(Key::new("", name));
@@ -275,6 +288,9 @@ fn workloads(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) 
 fn workload_changed(change: &Change<'_, Workload>, work: &Work, caches: Option<&Caches>) {
     work.workloads.add(change.key.clone());
     work.dispatch.workload(change.key.clone());
+    if change.latest().is_some_and(|workload| !state::checks(workload).is_empty()) {
+        work.provisioning.add(change.key.clone());
+    }
     work.inbox.note(|news| {
         news.workloads.insert(change.key.clone());
     });
@@ -399,6 +415,7 @@ fn checks(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> 
         .on_change(move |change| {
             work.checks.add(change.key.clone());
             work.dispatch.check(change.key.clone());
+            work.provisioning_checks.add(change.key.clone());
             let active = |check: Option<&Arc<AdmissionCheck>>| check.map(|check| readiness::is_active(check));
             let respecified =
                 is_respecified(change.old.map(|it| &it.metadata), change.new.map(|it| &it.metadata));
@@ -409,10 +426,32 @@ fn checks(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> 
             let Some(caches) = cell.get() else { return };
             if respecified {
                 caches.workloads.all().iter().for_each(|it| work.dispatch.workload(Key::of(&**it)));
+                caches.look_at_nodes_for(&work, &change.key.name);
             }
             for queue in caches.cluster_queues.all() {
                 if readiness::check_names(&queue).any(|name| name == change.key.name) {
                     caches.cluster_queue_changed(&work, &Key::of(&*queue).name);
+                }
+            }
+        })
+        .start(tasks)
+}
+
+fn provisioning(
+    client: &Client,
+    work: &Arc<Work>,
+    cell: &Cell,
+    tasks: &mut Tasks,
+) -> Cache<ProvisioningRequestConfig> {
+    let (work, cell) = (Arc::clone(work), Arc::clone(cell));
+    Cache::new(Api::<ProvisioningRequestConfig>::all(client.clone()))
+        .on_change(move |change| {
+            let Some(caches) = cell.get() else { return };
+            for check in caches.checks.all() {
+                if provisioning::config_name(&check) == Some(Ok(change.key.name.as_str())) {
+                    let key = Key::of(&*check);
+                    caches.look_at_nodes_for(&work, &key.name);
+                    work.provisioning_checks.add(key);
                 }
             }
         })

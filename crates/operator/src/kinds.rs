@@ -19,6 +19,8 @@ use reconcile::{Cache, Change, Key, Tasks};
 use rules::{
     dispatch::Adapter,
     framework::{Kind, batch::JOB, custom::ALL},
+    provisioning::{POD_TEMPLATE, REQUEST},
+    workload::state,
 };
 use tokio::sync::Notify;
 use tracing::info;
@@ -26,6 +28,7 @@ use tracing::info;
 use crate::{
     Settings,
     caches::{Cell, indexed},
+    provisioning,
     work::Work,
 };
 
@@ -71,6 +74,7 @@ pub(crate) fn wanted(settings: &Settings) -> Vec<Kind> {
     if wanted.iter().any(|kind| kind.kind == TRAIN_JOB) {
         wanted.extend([CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME]);
     }
+    wanted.extend([REQUEST, POD_TEMPLATE]);
     wanted.sort();
     wanted.dedup();
     wanted
@@ -97,6 +101,11 @@ pub(crate) fn resource(kind: &Kind) -> ApiResource {
 
 fn definition(kind: &Kind) -> String {
     format!("{}.{}", kind.plural, kind.group)
+}
+
+/// The definition without which a kind is of no interest: its own, or that of those that refer to it.
+fn defined_by(kind: &Kind) -> String {
+    definition(if *kind == POD_TEMPLATE { &REQUEST } else { kind })
 }
 
 impl Kinds {
@@ -128,7 +137,7 @@ impl Kinds {
             definitions.ready().await;
             loop {
                 for kind in &wanted {
-                    let is_defined = definitions.get(&Key::new("", definition(kind))).is_some();
+                    let is_defined = definitions.get(&Key::new("", defined_by(kind))).is_some();
                     watch.bring_in_line(kind, is_defined);
                 }
                 watch.kinds.shared.changed.notified().await;
@@ -220,6 +229,9 @@ fn changed(kind: &Kind, change: &Change<'_, DynamicObject>, work: &Work, cell: &
     if let Some(queue) = work.jobs_of(kind.group, kind.kind) {
         queue.add(change.key.clone());
     }
+    if [REQUEST, POD_TEMPLATE].contains(kind) {
+        return provisioning::changed(change, work);
+    }
     let Some(caches) = cell.get() else { return };
     caches.wake_dispatch(work, kind.group, kind.kind, change.key);
     if kind.group == TRAINER && kind.kind != TRAIN_JOB {
@@ -236,6 +248,9 @@ fn changed(kind: &Kind, change: &Change<'_, DynamicObject>, work: &Work, cell: &
 fn look_at_all(kind: &Kind, work: &Work, cell: &Cell) {
     let Some(caches) = cell.get() else { return };
     for workload in caches.workloads.all() {
+        if *kind == REQUEST && !state::checks(&workload).is_empty() {
+            work.provisioning.add(Key::of(&*workload));
+        }
         let owners = workload.metadata.owner_references.iter().flatten();
         let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
         let of_kind = |owner: &&OwnerReference| {

@@ -19,6 +19,7 @@ mod jobs;
 mod kinds;
 pub mod leader;
 mod metrics;
+mod provisioning;
 mod queues;
 pub mod rbac;
 pub mod roles;
@@ -101,6 +102,7 @@ impl Operator {
         workloads::start(context, tasks);
         jobs::start(context, tasks);
         queues::start(context, tasks);
+        provisioning::start(context, tasks);
         dispatch::start(context, tasks);
     }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use rules::dispatch::Adapter;
 use rules::framework::{Kind, custom::ALL};
+use rules::provisioning::{POD_TEMPLATE, REQUEST};
 use serde_json::{Value, json};
 
 use crate::{Settings, definitions, jobs::OWNERS, kinds, leader::LEASE};
@@ -31,7 +32,7 @@ pub struct Ask {
 
 const KUEUE: &str = "kueue.x-k8s.io";
 const WATCH: [&str; 2] = ["list", "watch"];
-const GUARDED: &str = "a Workload is owned by its job, which some clusters guard";
+const GUARDED: &str = "what is made for an object is owned by it, which some clusters guard";
 
 fn ask<R: ToString>(group: &'static str, resources: &[R], verbs: &[&'static str], why: &'static str) -> Ask {
     let (resources, verbs) = (resources.iter().map(ToString::to_string).collect(), verbs.to_vec());
@@ -62,6 +63,7 @@ pub fn operator(settings: &Settings) -> Vec<Ask> {
     let mut asks = queues();
     asks.extend(jobs());
     asks.extend(other_jobs(settings));
+    asks.extend(nodes());
     asks.extend(owners());
     asks.extend(surroundings());
     asks.extend(itself());
@@ -97,6 +99,7 @@ fn queues() -> Vec<Ask> {
                 "localqueues",
                 "multikueueclusters",
                 "multikueueconfigs",
+                "provisioningrequestconfigs",
                 "topologies",
                 "workloadpriorityclasses",
             ],
@@ -119,7 +122,8 @@ fn jobs() -> Vec<Ask> {
 
 /// The same for kinds that others define, as far as they are queued or dispatched.
 fn other_jobs(settings: &Settings) -> Vec<Ask> {
-    let wanted = kinds::wanted(settings);
+    let mut wanted = kinds::wanted(settings);
+    wanted.retain(|kind| ![REQUEST, POD_TEMPLATE].contains(kind));
     let managed: Vec<Kind> = ALL
         .iter()
         .map(|shape| shape.kind)
@@ -152,6 +156,23 @@ fn other_jobs(settings: &Settings) -> Vec<Ask> {
         ));
     }
     asks
+}
+
+/// Nodes that an autoscaler is asked for.
+fn nodes() -> Vec<Ask> {
+    let (requests, templates) = (REQUEST.plural, POD_TEMPLATE.plural);
+    let why = "nodes that an autoscaler is asked for";
+    vec![
+        ask(REQUEST.group, &[requests], &["list", "watch", "create", "delete"], why),
+        ask(
+            POD_TEMPLATE.group,
+            &[templates],
+            &["list", "watch", "create", "patch"],
+            "for which pods that is",
+        ),
+        ask(REQUEST.group, &[format!("{requests}/finalizers")], &["update"], GUARDED),
+        ask(KUEUE, &["workloads/finalizers"], &["update"], GUARDED),
+    ]
 }
 
 fn owners() -> Vec<Ask> {

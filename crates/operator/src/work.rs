@@ -34,6 +34,10 @@ pub(crate) struct Work {
     pub(crate) classes: Queue<Key>,
     /// Workloads and checks, for dispatch to other clusters.
     pub(crate) dispatch: Wake,
+    /// Workloads, for the nodes that are asked for before they start.
+    pub(crate) provisioning: Queue<Key>,
+    /// AdmissionChecks, for whether nodes can be asked for by them.
+    pub(crate) provisioning_checks: Queue<Key>,
     /// What the admission loop has to take in.
     pub(crate) inbox: Inbox,
 }

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use super::reader::{Problems, Section};
 
 /// Gates that are on here: those that are by default, and the automation of quota, which a MultiKueueConfig asks for itself.
-const ON: [&str; 41] = [
+const ON: [&str; 42] = [
     "AdmissionGatedBy",
     "AssignQueueLabelsForPods",
+    "CleanupProvisioningRequestsOnEviction",
     "DeferRayServiceFinalizationForRedisCleanup",
     "ElasticJobsViaWorkloadSlices",
     "FairSharingPreemptWithinNominal",
@@ -52,9 +53,8 @@ const ON: [&str; 41] = [
 ];
 
 /// Gates that are on by default, behind which there is something that is not here yet.
-const ABSENT: [&str; 13] = [
+const ABSENT: [&str; 12] = [
     "AdmissionFairSharing",
-    "CleanupProvisioningRequestsOnEviction",
     "KueueDRAIntegration",
     "TASAssignmentsEncodingByHostnamePrefix",
     "TASFailedNodeReplacement",

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -17,8 +16,6 @@ use super::{
     call::{MANAGER, within},
     clusters::is_active,
 };
-
-const ACTIVE: &str = "Active";
 
 pub(super) fn start(shared: &Arc<Shared>, tasks: &mut Tasks) {
     let shared = Arc::clone(shared);
@@ -41,27 +38,9 @@ async fn reconcile(shared: &Shared, key: Key) -> Result<Next, Error> {
     });
     let state = |name: &str| is_active(shared.objects.get(&Key::new("", name)).as_deref());
     let active = check::active(config.as_deref().map_err(Clone::clone), state);
-    let status = if active.status { "True" } else { "False" };
-    let conditions = object.status.as_ref().map_or(&[][..], |status| &status.conditions);
-    let old = conditions.iter().find(|condition| condition.type_ == ACTIVE);
-    if old.is_some_and(|old| {
-        old.status == status && old.reason == active.reason && old.message == active.message
-    }) {
-        return Ok(Next::Done);
-    }
-    let same = old.filter(|old| old.status == status).map(|old| old.last_transition_time.clone());
-    let condition = Condition {
-        type_: ACTIVE.to_owned(),
-        status: status.to_owned(),
-        reason: active.reason.to_owned(),
-        message: active.message,
-        last_transition_time: same.unwrap_or_else(|| Time(shared.clock.now())),
-        observed_generation: object.metadata.generation,
-    };
-    let mut all: Vec<&Condition> = conditions.iter().filter(|other| other.type_ != ACTIVE).collect();
-    all.push(&condition);
+    let Some(conditions) = active.among(&object, shared.clock.now()) else { return Ok(Next::Done) };
     let body = json!({
-        "metadata": {"resourceVersion": object.metadata.resource_version}, "status": {"conditions": all},
+        "metadata": {"resourceVersion": object.metadata.resource_version}, "status": {"conditions": conditions},
     });
     let api: Api<AdmissionCheck> = Api::all(shared.client.clone());
     let params = PatchParams { field_manager: Some("kueue".to_owned()), ..PatchParams::default() };

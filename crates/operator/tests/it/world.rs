@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod, events::v1::Event};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, Resource,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
@@ -95,6 +96,8 @@ impl World {
         let (namespace, way) = ("kueue-system".to_owned(), client.clone());
         let mut world =
             World { client, way, namespace, operator: None, settings: Settings::default(), judge: true };
+        // It looks once whether nodes can be asked for.
+        define_requests(&world.client).await?;
         world.begin("kueue-system").await?;
         Ok(world)
     }
@@ -150,6 +153,7 @@ impl World {
             "ResourceFlavor",
             "AdmissionCheck",
             "Topology",
+            "ProvisioningRequestConfig",
             "WorkloadPriorityClass",
             "PriorityClass",
         ];
@@ -265,6 +269,34 @@ impl World {
             .await
             .with_context(|| format!("{kind} {name} is not held"))??;
         Ok(())
+    }
+
+    /// Waits until an object is there and as it should be.
+    pub(crate) async fn there(
+        &self,
+        kind: &str,
+        name: &str,
+        is_right: impl Fn(&DynamicObject) -> bool,
+    ) -> anyhow::Result<DynamicObject> {
+        let api = self.api_of(&of_kind(kind))?;
+        let right = |object: Option<&DynamicObject>| object.is_some_and(&is_right);
+        let waiting = kube::runtime::wait::await_condition(api, name, right);
+        let found = tokio::time::timeout(PATIENCE, waiting)
+            .await
+            .with_context(|| format!("{kind} {name} is not there, or not right"))??;
+        found.context("it was there")
+    }
+
+    /// Waits until an object has a condition, given as `type=status/reason`.
+    pub(crate) async fn is(&self, kind: &str, name: &str, condition: &str) -> anyhow::Result<()> {
+        let has = |object: &DynamicObject| {
+            let conditions = object.data["status"]["conditions"].as_array();
+            conditions.into_iter().flatten().any(|it| {
+                let text = |key: &str| it[key].as_str().unwrap_or_default();
+                format!("{}={}/{}", text("type"), text("status"), text("reason")) == condition
+            })
+        };
+        self.there(kind, name, has).await.map(drop).with_context(|| condition.to_owned())
     }
 
     /// Waits until an object is gone.
@@ -566,10 +598,27 @@ impl World {
     }
 }
 
+/// Has a cluster know requests for nodes, by the definition of those who answer them. Says whether it does: without a Go
+/// toolchain the definition is not to be had.
+pub(crate) async fn define_requests(client: &Client) -> anyhow::Result<bool> {
+    let Some(tools) = testkit::go::Tools::for_test("crds") else { return Ok(false) };
+    let folder = tools.module("k8s.io/autoscaler/cluster-autoscaler/apis").join("config/crd");
+    let text = std::fs::read_to_string(folder.join("autoscaling.x-k8s.io_provisioningrequests.yaml"))?;
+    let definition: Value = serde_saphyr::from_str(&text)?;
+    let definition: CustomResourceDefinition = serde_json::from_value(definition)?;
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    match api.create(&PostParams::default(), &definition).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+        made => drop(made?),
+    }
+    Ok(true)
+}
+
 fn of_kind(kind: &str) -> Value {
     let version = match kind {
         "Job" => "batch/v1",
-        "Namespace" | "LimitRange" | "ServiceAccount" => "v1",
+        "Namespace" | "LimitRange" | "PodTemplate" | "ServiceAccount" => "v1",
+        "ProvisioningRequest" => "autoscaling.x-k8s.io/v1",
         "PriorityClass" => "scheduling.k8s.io/v1",
         _ => "kueue.x-k8s.io/v1beta2",
     };

@@ -7,17 +7,17 @@ mod pods;
 #[cfg(test)]
 mod tests;
 
+pub use crate::quota::readiness::PROVISIONING as CONTROLLER;
 pub use plan::{Check, Plan, Seen, Step, decide};
 
-use types::kueue::{ProvisioningRequestConfigSpec, ProvisioningRequestRetryStrategy};
+use types::kueue::{AdmissionCheck, ProvisioningRequestConfigSpec, ProvisioningRequestRetryStrategy};
 
 use crate::framework::Kind;
 use crate::workload::change::BackOff;
+use crate::workload::parameters::{self, Active};
 
-/// Who answers for checks of this sort; the status of Workloads is written under this name, too.
-pub const CONTROLLER: &str = "kueue.x-k8s.io/provisioning-request";
 /// The kind of the object with a check's settings, and its name in paths.
-pub const CONFIG: (&str, &str) = ("ProvisioningRequestConfig", "provisioningrequestconfigs");
+const CONFIG: (&str, &str) = ("ProvisioningRequestConfig", "provisioningrequestconfigs");
 /// What is asked for.
 pub const REQUEST: Kind = Kind {
     group: "autoscaling.x-k8s.io",
@@ -29,6 +29,21 @@ pub const REQUEST: Kind = Kind {
 /// What the pods are, for which room is asked for.
 pub const POD_TEMPLATE: Kind =
     Kind { group: "", version: "v1", kind: "PodTemplate", plural: "podtemplates", framework: "" };
+
+/// The name of the settings of a check, or what is wrong with it; `None` if somebody else answers for it.
+pub fn config_name(check: &AdmissionCheck) -> Option<Result<&str, String>> {
+    (check.spec.controller_name == CONTROLLER).then(|| parameters::name(check, CONFIG.0))
+}
+
+/// What the condition `Active` of a check says, whose settings are named so, and exist or do not.
+pub fn active(name: Result<&str, String>, exists: impl FnOnce(&str) -> bool) -> Active {
+    let bad = |message: String| Active { status: false, reason: "BadParametersRef", message };
+    match name {
+        Ok(name) if exists(name) => Active::yes(),
+        Ok(name) => bad(parameters::not_found(CONFIG.1, name)),
+        Err(why) => bad(why),
+    }
+}
 
 /// How often nodes are asked for again, and after how long (PRC-1).
 fn back_off(config: &ProvisioningRequestConfigSpec) -> BackOff {

@@ -130,7 +130,8 @@ impl Plan {
     }
 
     fn delete<'a>(requests: impl Iterator<Item = &'a ProvisioningRequest>) -> Plan {
-        let names: Vec<String> = requests.map(|it| named(&it.metadata).to_owned()).collect();
+        let names: Vec<String> =
+            requests.filter(|it| stays(it)).map(|it| named(&it.metadata).to_owned()).collect();
         Plan::of(if names.is_empty() { Step::Wait } else { Step::Delete(names) })
     }
 }
@@ -176,10 +177,16 @@ fn asked<'a>(seen: &Seen<'a>, check: Check<'a>) -> Asked<'a> {
     let of = named(&seen.workload.metadata);
     let mine = seen.requests.iter().filter_map(|request| {
         let attempt = name::attempt(named(&request.metadata), of, check.name, limit)?;
-        (!groups.is_empty() && says_the_same(request, config)).then_some((request, attempt))
+        let counts = !groups.is_empty() && stays(request) && says_the_same(request, config);
+        counts.then_some((request, attempt))
     });
     let last = mine.max_by_key(|(_, attempt)| *attempt);
     Asked { check, groups, last }
+}
+
+/// Whether nobody has deleted a request yet.
+fn stays(request: &ProvisioningRequest) -> bool {
+    request.metadata.deletion_timestamp.is_none()
 }
 
 /// Whether a request was made under the settings that are in force.
@@ -209,7 +216,7 @@ fn say(workload: &Workload, asked: &[Asked<'_>], now: Timestamp) -> Option<Plan>
         next
     });
     let next: Vec<AdmissionCheckState> = next.collect();
-    (next != state::checks(workload)).then(|| Plan { step: Step::Say(next), events })
+    (next != state::checks(workload)).then_some(Plan { step: Step::Say(next), events })
 }
 
 /// What a check says, after what it said before.
@@ -249,17 +256,13 @@ fn said(workload: &Workload, asked: &Asked<'_>, before: &AdmissionCheckState) ->
     }
     if let Some(revoked) = request.is(CAPACITY_REVOKED) {
         // The nodes are gone: pods that take the place of others would wait for ever.
-        return match state::is_active(workload) {
-            true => next(CheckState::Rejected, &revoked.message),
-            false => before.clone(),
-        };
+        let is_active = state::is_active(workload);
+        return if is_active { next(CheckState::Rejected, &revoked.message) } else { before.clone() };
     }
     if let Some(expired) = request.is(BOOKING_EXPIRED) {
         // Who runs already needs no booking.
-        return match state::is_admitted(workload) {
-            true => before.clone(),
-            false => again("booking expired", expired),
-        };
+        let runs = state::is_admitted(workload);
+        return if runs { before.clone() } else { again("booking expired", expired) };
     }
     if let Some(provisioned) = request.is(PROVISIONED) {
         return match before.state {
@@ -327,6 +330,10 @@ fn ask(seen: &Seen<'_>, asked: &Asked<'_>) -> Option<Plan> {
         }
     };
     let request = name::request(named(&workload.metadata), asked.check.name, attempt);
+    if seen.requests.iter().any(|it| named(&it.metadata) == request) {
+        // It was deleted, and its name is free once it is gone.
+        return None;
+    }
     Some(Plan::of(asking(seen, asked, config, &request).unwrap_or_else(|missing| Step::Stuck {
         check: asked.check.name.to_owned(),
         why: match missing {

@@ -320,6 +320,11 @@ fn prc_5_requests_go_with_the_attempt() {
     made().is("Finished").check("delete wl-c-1");
     made().is("Evicted").check("delete wl-c-1");
     World::plain().is("Evicted").check("wait");
+    // One that is on its way out is waited for.
+    let mut leaving = World::plain().request("wl-c-1", &[condition("Provisioned", "")]);
+    leaving.requests[0].metadata.deletion_timestamp = of(json!("2026-01-01T00:00:00Z"));
+    leaving.check("wait");
+    leaving.is("Finished").check("wait");
     World::plain().request("wl-d-1", &[]).check("delete wl-d-1");
 }
 

@@ -13,6 +13,7 @@
 pub mod change;
 pub mod checks;
 pub mod condition;
+pub mod parameters;
 pub mod patch;
 pub mod plan;
 pub mod slice;

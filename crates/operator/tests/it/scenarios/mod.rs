@@ -10,6 +10,7 @@ mod elastic;
 mod flavors;
 mod life;
 mod managers;
+mod nodes;
 mod preemption;
 mod restart;
 mod settings;
@@ -45,6 +46,8 @@ const ALL: &[(&str, Scenario)] = &[
     ("sm-t2-checks", |world| Box::pin(checks::sm_t2_checks(world))),
     ("sm-t7-retry", |world| Box::pin(checks::sm_t7_retry(world))),
     ("sm-25-rejected", |world| Box::pin(checks::sm_25_rejected(world))),
+    ("prc-2-nodes-first", |world| Box::pin(nodes::prc_2_nodes_first(world))),
+    ("prc-4-no-nodes", |world| Box::pin(nodes::prc_4_no_nodes(world))),
     ("sm-t6-deactivated", |world| Box::pin(life::sm_t6_deactivated(world))),
     ("jf-66-runs-too-long", |world| Box::pin(life::jf_66_runs_too_long(world))),
     ("jf-60-reclaimable", |world| Box::pin(life::jf_60_reclaimable(world))),
