@@ -80,9 +80,10 @@ impl World {
 
     /// All statuses so far, in the order in which they were written.
     pub(crate) async fn statuses(&self) -> anyhow::Result<Vec<Value>> {
-        let last = status_of(&self.jobs.get(JOB).await?)?;
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
+            // Read anew each time: another one may follow while the watch is behind.
+            let last = status_of(&self.jobs.get(JOB).await?)?;
             let failure = self.watch.failure.lock().expect("no test panics with it").clone();
             anyhow::ensure!(failure.is_none(), "the watch ended: {failure:?}");
             let statuses = self.watch.statuses.lock().expect("no test panics with it").clone();
