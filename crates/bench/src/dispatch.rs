@@ -2,7 +2,7 @@
 //! planes; what one frozen worker of three does to the others; and a whole embedded fleet.
 //!
 //! `BENCH_JOBS` (500,2000) and `BENCH_FLEET_JOBS` (1000,10000,50000) say how many. Without any `BENCH_JOBS` (`BENCH_JOBS=`)
-//! only the embedded fleet is measured.
+//! only the embedded fleet is measured. `BENCH_DISPATCHER` names another dispatcher for ours than the usual one.
 
 mod clusters;
 mod load;
@@ -29,8 +29,10 @@ pub(crate) async fn run() -> anyhow::Result<Report> {
     let sizes = numbers("BENCH_JOBS", &[500, 2000])?;
     let fleets = numbers("BENCH_FLEET_JOBS", &[1_000, 10_000, 50_000])?;
     let about = "one-pod Jobs (0.1 s each) over two workers, from create to Complete".to_owned();
-    let (us, them) = ("ferry operator", "Kueue v0.19.2 as shipped; three v1.35.8 control planes for each");
-    let mut report = Report::new("dispatch", about, us, them);
+    let us = clusters::dispatcher().map(|name| format!("ferry operator, with {name}"));
+    let us = us.unwrap_or_else(|| "ferry operator".to_owned());
+    let them = "Kueue v0.19.2 as shipped; three v1.35.8 control planes for each";
+    let mut report = Report::new("dispatch", about, &us, them);
     if !sizes.is_empty() {
         report = Box::pin(real(report, &sizes)).await?;
     }

@@ -257,9 +257,17 @@ async fn prepare(plane: &ControlPlane, checks: &[&str]) -> anyhow::Result<()> {
     create(&client, queue).await
 }
 
+/// The dispatcher of ours, if it is not the usual one.
+pub(super) fn dispatcher() -> Option<String> {
+    std::env::var("BENCH_DISPATCHER").ok().filter(|name| !name.is_empty())
+}
+
 async fn operate(who: Who, plane: &ControlPlane) -> anyhow::Result<Operator> {
     match who {
-        Who::Ferry => Ok(Operator::Ferry(Ferry::operator(&plane.kubeconfig()).await?)),
+        Who::Ferry => {
+            let ferry = Ferry::operator(&plane.kubeconfig(), dispatcher().as_deref()).await?;
+            Ok(Operator::Ferry(ferry))
+        }
         Who::Kueue => {
             // What its manifest sets and the binary does not by itself.
             let concurrency = json!({

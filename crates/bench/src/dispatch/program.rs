@@ -21,10 +21,20 @@ use crate::{machine, usage::Cpu};
 pub(super) struct Ferry(Child);
 
 impl Ferry {
-    /// Starts an operator on the cluster of a kubeconfig, and returns when it acts.
-    pub(super) async fn operator(kubeconfig: &Path) -> anyhow::Result<Ferry> {
+    /// Starts an operator on the cluster of a kubeconfig, and returns when it acts. The dispatcher is the usual one unless
+    /// another is named.
+    pub(super) async fn operator(kubeconfig: &Path, dispatcher: Option<&str>) -> anyhow::Result<Ferry> {
         let mut command = Command::new(program()?);
         command.arg("operator").arg("--kubeconfig").arg(kubeconfig);
+        if let Some(name) = dispatcher {
+            let file = kubeconfig.with_file_name("configuration.yaml");
+            let configuration = json!({
+                "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration",
+                "multiKueue": { "dispatcherName": name },
+            });
+            fs::write(&file, configuration.to_string())?;
+            command.arg("--config").arg(file);
+        }
         Ferry::start(command).await
     }
 
