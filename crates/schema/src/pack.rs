@@ -313,6 +313,12 @@ impl Type {
         })
     }
 
+    /// The type of the member of a JSON object with this name, found by number rather than one by one.
+    pub fn member(self, name: &str) -> Option<Type> {
+        let def = self.def();
+        def.member(name).map(|place| Type { pack: self.pack, id: def.members[place].id })
+    }
+
     /// Protobuf wraps this list into a message of its own.
     pub fn is_message(self) -> bool {
         self.def().message

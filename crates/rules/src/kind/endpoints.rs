@@ -30,7 +30,7 @@ pub struct Facts {
 pub fn with_defaults(kind: &dyn Kind, facts: &Facts, body: &Value, stored: Option<&Value>) -> Value {
     let mut object = body.clone();
     if let Some(stored) = stored.filter(|_| kind.keeps_defaults()) {
-        schema::settle(facts.of, &mut object);
+        settle(kind, facts, &mut object, Some(stored));
         if is_defaulted(&object, stored) {
             kind.default(&mut object);
             return object;
@@ -264,11 +264,9 @@ fn forget_empty_lists(of: schema::Type, value: &mut Value) {
             items.for_each(|item| forget_empty_lists(inner, item));
         }
         Shape::Struct => {
-            for field in of.fields() {
-                if field.is_inline() {
-                    forget_empty_lists(field.of_type(), value);
-                } else if let Some(inner) = value.get_mut(field.name()) {
-                    forget_empty_lists(field.of_type(), inner);
+            for (name, inner) in value.as_object_mut().into_iter().flatten() {
+                if let Some(of) = of.member(name) {
+                    forget_empty_lists(of, inner);
                 }
             }
         }
