@@ -29,9 +29,17 @@ pub struct Flavor {
     pub taints: Vec<Taint>,
     /// Tolerations that every pod in this flavor is given.
     pub tolerations: Vec<Toleration>,
-    /// The node labels of the topology that places pods in this flavor, outermost first. Empty if it is not known, and
-    /// `None` if pods are not placed at all.
-    pub topology: Option<Vec<String>>,
+    /// The topology that places pods in this flavor; `None` if pods are not placed at all.
+    pub topology: Option<Topology>,
+}
+
+/// How the nodes of a flavor are arranged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topology {
+    /// Its name.
+    pub name: String,
+    /// The node labels of its levels, outermost first. Empty if they are not known.
+    pub levels: Vec<String>,
 }
 
 impl Flavor {
