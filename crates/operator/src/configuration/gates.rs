@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::reader::{Problems, Section};
 
 /// Gates that are on here: those that are by default, and the automation of quota, which a MultiKueueConfig asks for itself.
-const ON: [&str; 41] = [
+const ON: [&str; 46] = [
     "AdmissionGatedBy",
     "AssignQueueLabelsForPods",
     "DeferRayServiceFinalizationForRedisCleanup",
@@ -43,8 +43,13 @@ const ON: [&str; 41] = [
     "SchedulingEquivalenceHashing",
     "SkipAncestorCheckForDeletedWorkloads",
     "SkipReassignmentForPodOwnedWorkloads",
+    "TASAssignmentsEncodingByHostnamePrefix",
+    "TASHandleOverlappingFlavors",
     "TASMultiLayerTopology",
+    "TASProfileMixed",
+    "TASRecomputeAssignmentWithinSchedulingCycle",
     "TASValidateWorkloadSliceSize",
+    "TopologyAwareScheduling",
     "ValidateRayAndSparkJobUpdates",
     "WorkloadIdentifierAnnotations",
     "WorkloadValidateResourcesAreNonNegative",
@@ -52,19 +57,14 @@ const ON: [&str; 41] = [
 ];
 
 /// Gates that are on by default, behind which there is something that is not here yet.
-const ABSENT: [&str; 13] = [
+const ABSENT: [&str; 8] = [
     "AdmissionFairSharing",
     "CleanupProvisioningRequestsOnEviction",
     "KueueDRAIntegration",
-    "TASAssignmentsEncodingByHostnamePrefix",
     "TASFailedNodeReplacement",
     "TASFailedNodeReplacementFailFast",
-    "TASHandleOverlappingFlavors",
-    "TASProfileMixed",
-    "TASRecomputeAssignmentWithinSchedulingCycle",
     "TASReplaceNodeOnNodeTaints",
     "TASReplaceNodeOnPodTermination",
-    "TopologyAwareScheduling",
     "VisibilityOnDemand",
 ];
 

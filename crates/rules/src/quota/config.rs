@@ -18,6 +18,20 @@ pub struct Config {
     pub cluster_queues: Vec<ClusterQueue>,
 }
 
+impl Config {
+    /// The ClusterQueues that place pods by topology.
+    pub fn placing(&self) -> impl Iterator<Item = &ClusterQueueName> {
+        let places = |name: &FlavorName| {
+            self.flavors.iter().any(|flavor| flavor.name == *name && flavor.topology.is_some())
+        };
+        let queues = self.cluster_queues.iter().filter(|queue| !queue.defers_topology);
+        let placing = queues.filter(move |queue| {
+            queue.groups.iter().flat_map(|group| &group.flavors).any(|quotas| places(&quotas.name))
+        });
+        placing.map(|queue| &queue.name)
+    }
+}
+
 /// A kind of node that a resource can come from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flavor {

@@ -1,0 +1,68 @@
+//! Lets pods be scheduled that wait for their place: each gets the labels of its domain as a node selector, and loses its
+//! gate in the same write (TA-6).
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use reconcile::{Key, Next, Tasks};
+use rules::framework::{
+    TOPOLOGY_GATE,
+    ungate::{Ungated, is_placed, ungated},
+};
+use serde_json::json;
+use tracing::info;
+
+use crate::{Context, Error, caches::SLICES, error::is_outdated, places::OF_WORKLOAD};
+
+/// How many Workloads are looked at at once.
+const AT_ONCE: usize = 16;
+
+/// Starts the controller.
+pub(crate) fn start(context: &Arc<Context>, tasks: &mut Tasks) {
+    let context = Arc::clone(context);
+    tasks.spawn("ungating", async move {
+        context.caches.ready().await;
+        let queue = context.work.placed.clone();
+        queue.run(AT_ONCE, |key| Arc::clone(&context).ungate(key)).await;
+    });
+}
+
+impl Context {
+    /// Looks at the pods that know a Workload by `key`.
+    async fn ungate(self: Arc<Self>, key: Key) -> Result<Next, Error> {
+        // Once everything was seen, every Workload with pods is looked at again.
+        let Some(seen) = self.caches.places.seen() else { return Ok(Next::Done) };
+        let pods = seen.pods.by(OF_WORKLOAD, &key.to_string());
+        if pods.is_empty() {
+            return Ok(Next::Done);
+        }
+        let slices = self.caches.workloads.by(SLICES, &key.to_string());
+        let own = self.caches.workloads.get(&key).filter(|_| slices.is_empty());
+        let Some(workload) = slices.into_iter().chain(own).find(|workload| is_placed(workload)) else {
+            return Ok(Next::Done);
+        };
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
+        for Ungated { name, uid, node_selector } in ungated(&workload, &pods) {
+            info!(workload = %Key::of(&*workload), pod = name, ?node_selector, "may be scheduled");
+            let gate = json!({ "name": TOPOLOGY_GATE, "$patch": "delete" });
+            let place = Patch::Strategic(json!({
+                "metadata": { "uid": uid },
+                "spec": { "nodeSelector": node_selector, "schedulingGates": [gate] },
+            }));
+            match api.patch(&name, &PatchParams::default(), &place).await {
+                Ok(pod) => seen.pods.put(pod),
+                // It is another one by now, or gone, and the watch tells of that.
+                Err(error) if is_outdated(&error) => {}
+                Err(source) => {
+                    let (doing, source) = ("let pods be scheduled of", Box::new(source));
+                    return Err(Error::Workload { doing, workload: Key::of(&*workload), source });
+                }
+            }
+        }
+        Ok(Next::Done)
+    }
+}
