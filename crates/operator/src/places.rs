@@ -14,7 +14,7 @@ use rules::{
     framework::ungate,
     quota::{
         requests::PodResources,
-        topology::{Resources, read},
+        topology::{HOSTNAME, Resources, read},
     },
 };
 use tracing::info;
@@ -23,6 +23,8 @@ use crate::work::Work;
 
 /// Pods that nobody placed, by the node that they are on.
 pub(crate) const ON_NODE: &str = "on node";
+/// Nodes by their host names.
+pub(crate) const HOST: &str = "host";
 /// Pods that were placed, by the Workload that they know.
 pub(crate) const OF_WORKLOAD: &str = "of workload";
 
@@ -48,6 +50,13 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// Whether a host is ready; `None` if it is not there.
+    pub(crate) fn is_ready(&self, host: &str) -> Option<bool> {
+        let nodes = self.nodes.by(HOST, host);
+        let ready = |node: &Arc<Node>| read::is_ready(node);
+        (!nodes.is_empty()).then(|| nodes.iter().any(ready))
+    }
+
     /// What pods take of a node that nobody placed there.
     pub(crate) fn taken_of(&self, node: &str) -> Resources {
         let mut sum = Resources::new();
@@ -96,6 +105,10 @@ impl Places {
         let work = Arc::clone(&self.work);
         let nodes = Cache::new(Api::<Node>::all(self.client.clone()))
             .trim(trim_node)
+            .index(HOST, |node| {
+                let labels = node.metadata.labels.as_ref();
+                labels.and_then(|labels| labels.get(HOSTNAME)).cloned().into_iter().collect()
+            })
             .on_change(move |change| node_changed(change, &work))
             .start(&mut watch);
         let work = Arc::clone(&self.work);

@@ -11,10 +11,12 @@ use kube::{
 use reconcile::{Key, Next, Tasks};
 use rules::framework::{
     TOPOLOGY_GATE,
-    ungate::{Ungated, is_placed, ungated},
+    ungate::{Ungated, is_placed, known_as, ungated},
 };
+use rules::workload::hosts;
 use serde_json::json;
 use tracing::info;
+use types::kueue::Workload;
 
 use crate::{Context, Error, caches::SLICES, error::is_outdated, places::OF_WORKLOAD};
 
@@ -32,6 +34,15 @@ pub(crate) fn start(context: &Arc<Context>, tasks: &mut Tasks) {
 }
 
 impl Context {
+    /// Nodes that the pods of a Workload were placed on and cannot run on any more.
+    pub(crate) fn lost_hosts(&self, workload: &Workload) -> Vec<String> {
+        let placed = is_placed(workload).then(|| self.caches.places.seen()).flatten();
+        let Some(seen) = placed else { return Vec::new() };
+        let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
+        let pods = seen.pods.by(OF_WORKLOAD, &Key::new(namespace, known_as(workload)).to_string());
+        hosts::lost(workload, |host| seen.is_ready(host), &pods)
+    }
+
     /// Looks at the pods that know a Workload by `key`.
     async fn ungate(self: Arc<Self>, key: Key) -> Result<Next, Error> {
         // Once everything was seen, every Workload with pods is looked at again.
@@ -45,6 +56,11 @@ impl Context {
         let Some(workload) = slices.into_iter().chain(own).find(|workload| is_placed(workload)) else {
             return Ok(Next::Done);
         };
+        // What it was placed on is not there any more, so that it has to be placed anew.
+        if !self.lost_hosts(&workload).is_empty() {
+            self.work.workloads.add(Key::of(&*workload));
+            return Ok(Next::Done);
+        }
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
         for Ungated { name, uid, node_selector } in ungated(&workload, &pods) {
             info!(workload = %Key::of(&*workload), pod = name, ?node_selector, "may be scheduled");

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use reconcile::Key;
 use rules::{
+    framework::ungate,
     meta::selector,
     quota::{
         self, Moment, Snapshot,
@@ -56,6 +57,8 @@ pub(super) struct State {
     placing: BTreeSet<ClusterQueueName>,
     /// Whether it is known what there is on nodes. Before that, nobody is placed.
     grounded: bool,
+    /// The nodes on which pods are placed.
+    nodes: BTreeSet<String>,
     cycle: u64,
     /// Whether something changed since the last cycle that somebody may get in by.
     changed: bool,
@@ -76,6 +79,7 @@ impl Default for State {
             limits: HashMap::new(),
             placing: BTreeSet::new(),
             grounded: false,
+            nodes: BTreeSet::new(),
             cycle: 0,
             changed: true,
         }
@@ -205,9 +209,20 @@ impl State {
     fn survey(&mut self, context: &Context) {
         let seen = context.caches.places.seen();
         self.grounded = seen.is_some();
-        let Some(seen) = seen else { return self.snapshot.settle(Vec::new(), BTreeMap::new()) };
+        let Some(seen) = seen else {
+            self.nodes.clear();
+            return self.snapshot.settle(Vec::new(), BTreeMap::new());
+        };
         let nodes: Vec<Arc<Node>> =
             seen.nodes.all().iter().filter_map(|node| read::node(node)).map(Arc::new).collect();
+        let known: BTreeSet<String> = nodes.iter().map(|node| node.name.clone()).collect();
+        if !self.nodes.is_subset(&known) || self.nodes.is_empty() {
+            // Somebody may have lost its place.
+            let placed = context.caches.workloads.all();
+            let placed = placed.iter().filter(|workload| ungate::is_placed(workload));
+            placed.for_each(|workload| context.work.workloads.add(Key::of(&**workload)));
+        }
+        self.nodes = known;
         let others = nodes.iter().map(|node| (node.name.clone(), seen.taken_of(&node.name)));
         let others = others.filter(|(_, taken)| !taken.is_empty()).collect();
         self.snapshot.settle(nodes, others);

@@ -231,3 +231,30 @@ pub(super) async fn sm_42_places_survive(world: &mut World) -> anyhow::Result<()
     world.shows(&before, &ADMITTED).await?;
     Ok(())
 }
+
+/// TA-7: who loses a node without which its pods have no place in the same rack is evicted, and placed anew.
+pub(super) async fn ta_7_a_node_is_lost(world: &World) -> anyhow::Result<()> {
+    racks(world).await?;
+    queue(world, "20", json!({})).await?;
+    let rack = Some(("required", "example.com/rack"));
+    let workload = world.job("job", "a", "1", pods(4, rack)).await?;
+    assert_eq!(placed(world, &world.shows(&workload, &ADMITTED).await?), ["a1x2", "a2x2"]);
+    world.runs("job").await?;
+    let lost = world.name_of("a1");
+    world.delete("Node", &lost).await?;
+    let evicted = world.workload(&workload, "evicted", |it| !message(it, "Evicted").is_empty()).await?;
+    assert_eq!(
+        message(&evicted, "Evicted"),
+        format!("Workload was evicted as there was no replacement for unhealthy node(s): {lost}")
+    );
+    world.stops("job").await?;
+    let is_back = |it: &Workload| {
+        rules::workload::is_admitted(it)
+            && rules::workload::has_quota(it)
+            && placed(world, it) == ["b1x2", "b2x2"]
+    };
+    let again = world.workload(&workload, "placed anew", is_back).await?;
+    let evicted = rules::workload::state::find(&again, "Evicted").map(|it| it.reason.clone());
+    assert_eq!(evicted.as_deref(), Some("QuotaReserved"), "{again:?}");
+    Ok(())
+}

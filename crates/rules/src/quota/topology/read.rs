@@ -12,9 +12,8 @@ use crate::{
 /// A node, if it is ready and takes pods.
 pub fn node(node: &core::Node) -> Option<Node> {
     let status = node.status.as_ref()?;
-    let ready = status.conditions.iter().flatten().find(|condition| condition.type_ == "Ready");
     let closed = node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
-    if ready.is_none_or(|ready| ready.status != "True") || closed {
+    if !is_ready(node) || closed {
         return None;
     }
     Some(Node {
@@ -23,6 +22,13 @@ pub fn node(node: &core::Node) -> Option<Node> {
         taints: node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default(),
         capacity: status.allocatable.iter().flatten().filter_map(amount).collect(),
     })
+}
+
+/// Whether a node says that it is ready.
+pub fn is_ready(node: &core::Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
+    ready.is_some_and(|ready| ready.status == "True")
 }
 
 fn amount((name, written): (&String, &Written)) -> Option<(ResourceName, Amount)> {
