@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api,
@@ -22,6 +23,8 @@ use crate::{Context, Error, caches::SLICES, error::is_outdated, places::OF_WORKL
 
 /// How many Workloads are looked at at once.
 const AT_ONCE: usize = 16;
+/// How many pods of each are written at once.
+const WRITES: usize = 8;
 
 /// Starts the controller.
 pub(crate) fn start(context: &Arc<Context>, tasks: &mut Tasks) {
@@ -61,15 +64,14 @@ impl Context {
             self.work.workloads.add(Key::of(&*workload));
             return Ok(Next::Done);
         }
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
-        for Ungated { name, uid, node_selector } in ungated(&workload, &pods) {
-            info!(workload = %Key::of(&*workload), pod = name, ?node_selector, "may be scheduled");
-            let gate = json!({ "name": TOPOLOGY_GATE, "$patch": "delete" });
-            let place = Patch::Strategic(json!({
-                "metadata": { "uid": uid },
-                "spec": { "nodeSelector": node_selector, "schedulingGates": [gate] },
-            }));
-            match api.patch(&name, &PatchParams::default(), &place).await {
+        let ungate = |ungated: Ungated| {
+            info!(workload = %Key::of(&*workload), pod = ungated.name, place = ?ungated.node_selector, "may be scheduled");
+            self.let_go(&key.namespace, ungated)
+        };
+        let all = futures::stream::iter(ungated(&workload, &pods).into_iter().map(ungate));
+        let mut all = all.buffer_unordered(WRITES);
+        while let Some(done) = all.next().await {
+            match done {
                 Ok(pod) => seen.pods.put(pod),
                 // It is another one by now, or gone, and the watch tells of that.
                 Err(error) if is_outdated(&error) => {}
@@ -80,5 +82,17 @@ impl Context {
             }
         }
         Ok(Next::Done)
+    }
+
+    /// Tells a pod its place, and takes its gate away.
+    async fn let_go(&self, namespace: &str, ungated: Ungated) -> Result<Pod, kube::Error> {
+        let Ungated { name, uid, node_selector } = ungated;
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let gate = json!({ "name": TOPOLOGY_GATE, "$patch": "delete" });
+        let place = Patch::Strategic(json!({
+            "metadata": { "uid": uid },
+            "spec": { "nodeSelector": node_selector, "schedulingGates": [gate] },
+        }));
+        api.patch(&name, &PatchParams::default(), &place).await
     }
 }

@@ -1,5 +1,7 @@
 //! Placing within a cycle: who gets in is placed, nobody takes the same place, and who goes makes room.
 
+use proptest::prelude::*;
+
 use super::scenario::{Scenario, check, group, key, pods, queue, quota, scenario, workload};
 use crate::quota::{
     Outcome,
@@ -271,4 +273,80 @@ fn ta_5_a_placement_survives() {
 fn ta_2_nobody_else_is_placed() {
     let scenario = racks(&[]).queue(queue("q", quota(4))).head("q", workload("w", 3));
     check("TA-2", &scenario, &["admit ns/w to q with mainx1 cpu=3@default"]);
+}
+
+/// Heads of three queues on random nodes.
+fn a_crowd() -> impl Strategy<Value = Scenario> {
+    let node = (0_usize..3, 0_i64..5);
+    let request = (0_usize..4, any::<bool>());
+    let head = (1_u32..6, request, -1_i64..2);
+    (prop::collection::vec(node, 1..7), prop::collection::vec(head, 9)).prop_map(|(nodes, heads)| {
+        let flavor = arranged("tas", &["rack", "kubernetes.io/hostname"]);
+        let mut all = scenario().flavor(flavor);
+        for (index, (rack, cores)) in nodes.into_iter().enumerate() {
+            all = all.node(&format!("r{rack}"), &format!("n{index}"), cores);
+        }
+        for name in ["p", "q", "r"] {
+            all = all.queue(tas(name, 30).within(LowerPriority));
+        }
+        for (index, (count, (kind, host), priority)) in heads.into_iter().enumerate() {
+            let level = if host { "kubernetes.io/hostname" } else { "rack" };
+            let request = match kind {
+                0 => Some(required(level)),
+                1 => Some(preferred(level)),
+                2 => Some(TopologyRequest { unconstrained: true, ..TopologyRequest::default() }),
+                _ => None,
+            };
+            let one = asking(&format!("w{index}"), count, request).priority(priority);
+            all = all.head(["p", "q", "r"][index % 3], one);
+        }
+        all
+    })
+}
+
+/// What is taken of each node, and what it has.
+fn overfull(scenario: &Scenario) -> Option<String> {
+    let taken = scenario.snapshot().tree().ground().all_taken();
+    let cores = |name: &str| taken.iter().find(|(spot, _)| spot.as_str() == name).map(|(_, it)| it["cpu"]);
+    scenario.nodes.iter().find_map(|node| {
+        let used = cores(&node.name)?;
+        (used > node.capacity["cpu"]).then(|| format!("{}: {used} of {}", node.name, node.capacity["cpu"]))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// TA-3, SC-8: whoever gets in, in whatever order, all pods have a place and no node is given away twice.
+    #[test]
+    fn ta_3_nodes_are_never_overfull(crowd in a_crowd()) {
+        let mut now = crowd.clone();
+        let mut waiting = std::mem::take(&mut now.heads);
+        for _ in 0..12 {
+            // One head of each queue at a time.
+            let mut turn: Vec<crate::quota::workload::Head> = Vec::new();
+            for head in &waiting {
+                if turn.iter().all(|other| other.cluster_queue != head.cluster_queue) {
+                    turn.push(head.clone());
+                }
+            }
+            now.heads.clone_from(&turn);
+            let plan = now.plan();
+            prop_assert_eq!(&plan, &now.plan());
+            for decision in &plan.decisions {
+                if let Outcome::Admit { pod_sets, .. } = &decision.outcome {
+                    let placed = pod_sets[0].placement.as_ref().map(Placement::count);
+                    prop_assert_eq!(placed, Some(pod_sets[0].count), "{}", plan);
+                }
+                // Who got in waits no more, and who waits goes to the end of the line.
+                let at = waiting.iter().position(|head| head.workload.key == decision.workload);
+                let head = waiting.remove(at.expect("a head"));
+                if !matches!(decision.outcome, Outcome::Admit { .. }) {
+                    waiting.push(head);
+                }
+            }
+            now = then(&now);
+            prop_assert_eq!(overfull(&now), None, "{}", plan);
+        }
+    }
 }

@@ -21,6 +21,11 @@ use crate::quota::{
 pub struct Spot(Arc<str>);
 
 impl Spot {
+    /// Its name: that of a host, where domains are nodes.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// The account of the domain with these labels, as the flavor knows it.
     pub(super) fn of(flavor: &FlavorName, levels: &[String], values: &[String]) -> Spot {
         match (levels.last(), values.last()) {
