@@ -14,9 +14,10 @@ use kube::{Api, Client, Resource};
 use reconcile::{Builder, Cache, Change, Key, Tasks};
 use rules::{
     dispatch::Load,
-    framework, provisioning,
+    framework::{self, ungate},
+    provisioning,
     quota::readiness,
-    workload::{self, state},
+    workload::{self, slice, state},
 };
 use types::kueue::{
     AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ProvisioningRequestConfig, ResourceFlavor, Topology,
@@ -26,6 +27,7 @@ use types::kueue::{
 use crate::{
     Settings,
     kinds::{self, Kinds},
+    places::Places,
     sharing::Sharing,
     work::Work,
 };
@@ -44,6 +46,8 @@ pub(crate) const RUNS: &str = "runs";
 pub(crate) const CONTROLLER: &str = "controller";
 /// Workloads by the class that their priority comes from.
 pub(crate) const CLASS: &str = "class";
+/// Workloads that are slices of the same Job, by the first of them.
+pub(crate) const SLICES: &str = "slices";
 /// Jobs by the Workload that somebody else made for them.
 pub(crate) const PREBUILT: &str = "prebuilt";
 /// Jobs by the class that their priority comes from.
@@ -71,6 +75,7 @@ pub(crate) struct Caches {
     pub(crate) runtime_classes: Cache<RuntimeClass>,
     pub(crate) jobs: Cache<Job>,
     pub(crate) kinds: Kinds,
+    pub(crate) places: Places,
 }
 
 /// The caches, for whoever is told of changes by one of them. Empty until all of them exist; what is told before is
@@ -97,6 +102,7 @@ impl Caches {
             runtime_classes: runtime_classes(client, work, tasks),
             jobs: jobs(client, work, &cell, tasks),
             kinds: Kinds::start(client, kinds::wanted(settings), work, &cell, tasks),
+            places: Places::new(client, work, tasks),
         };
         // Nobody else sets it.
         let _ = cell.set(caches.clone());
@@ -281,6 +287,10 @@ fn workloads(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) 
             let own = class.filter(|class| class.kind == "WorkloadPriorityClass");
             own.map(|class| class.name.clone()).into_iter().collect()
         })
+        .index(SLICES, |workload| {
+            let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
+            slice::name(workload).map(|name| Key::new(namespace, name).to_string()).into_iter().collect()
+        })
         .on_change(move |change| workload_changed(change, &work, cell.get()))
         .start(tasks)
 }
@@ -294,6 +304,9 @@ fn workload_changed(change: &Change<'_, Workload>, work: &Work, caches: Option<&
     work.inbox.note(|news| {
         news.workloads.insert(change.key.clone());
     });
+    if let Some(workload) = change.new.filter(|workload| ungate::is_placed(workload)) {
+        work.placed.add(Key::new(change.key.namespace.clone(), ungate::known_as(workload)));
+    }
     // What it was says who else has to look only if it was somebody else's.
     let old = change.old.filter(|old| change.new.is_none_or(|new| whose(old) != whose(new)));
     for workload in old.into_iter().chain(change.new) {

@@ -2,7 +2,8 @@
 //!
 //! The way of a Job: `jobs` makes its Workload; `admission` gives that quota, in cycles over all queues;
 //! `workloads` keeps its conditions true; `jobs` starts the Job when it is admitted and stops it when it is not any
-//! more; `queues` shows how queues stand. On a management cluster, [`dispatch`] sends it to a worker.
+//! more; `ungating` lets its pods go where
+//! they were placed; `queues` shows how queues stand. On a management cluster, [`dispatch`] sends it to a worker.
 //!
 //! All that is decided is decided by [`rules`]. Here it is observed from caches and applied, through a client alone.
 
@@ -19,6 +20,7 @@ mod jobs;
 mod kinds;
 pub mod leader;
 mod metrics;
+mod places;
 mod provisioning;
 mod queues;
 pub mod rbac;
@@ -26,6 +28,7 @@ pub mod roles;
 pub mod serve;
 mod settings;
 mod sharing;
+mod ungating;
 pub mod webhooks;
 mod work;
 mod workloads;
@@ -101,6 +104,7 @@ impl Operator {
         admission::start(context, tasks);
         workloads::start(context, tasks);
         jobs::start(context, tasks);
+        ungating::start(context, tasks);
         queues::start(context, tasks);
         provisioning::start(context, tasks);
         dispatch::start(context, tasks);

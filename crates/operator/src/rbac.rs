@@ -116,7 +116,13 @@ fn jobs() -> Vec<Ask> {
         ask("batch", &["jobs"], &life, "Jobs start and stop as their quota says"),
         ask("batch", &["jobs/status"], &["patch"], "the status that a worker reports, and stops"),
         ask("batch", &["jobs/finalizers"], &["update"], GUARDED),
-        ask("", &["pods"], &["list", "patch"], "pods of elastic Jobs wait for their slice"),
+        ask(
+            "",
+            &["pods"],
+            &["list", "watch", "patch"],
+            "pods of elastic Jobs wait for their slice, those that are placed for their place, and others take room",
+        ),
+        ask("", &["nodes"], &WATCH, "where pods can be placed"),
     ]
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Work {
     pub(crate) checks: Queue<Key>,
     /// WorkloadPriorityClasses, for the Workloads that follow them.
     pub(crate) classes: Queue<Key>,
+    /// Workloads that were placed by topology, by the name that pods know, for pods that wait for that.
+    pub(crate) placed: Queue<Key>,
     /// Workloads and checks, for dispatch to other clusters.
     pub(crate) dispatch: Wake,
     /// Workloads, for the nodes that are asked for before they start.
@@ -82,6 +84,10 @@ pub(crate) struct News {
     pub(crate) config: bool,
     /// Whether runtime classes changed.
     pub(crate) runtime_classes: bool,
+    /// Whether nodes changed on which pods are placed, or all of them were seen at last.
+    pub(crate) nodes: bool,
+    /// Nodes of which pods take more or less that nobody placed there.
+    pub(crate) pods_on: BTreeSet<String>,
 }
 
 impl News {
@@ -92,6 +98,8 @@ impl News {
             && self.namespaces.is_empty()
             && !self.config
             && !self.runtime_classes
+            && !self.nodes
+            && self.pods_on.is_empty()
     }
 }
 

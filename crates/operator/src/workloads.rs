@@ -54,11 +54,13 @@ fn plan(context: &Context, workload: &Workload, now: Timestamp) -> Plan {
     let cluster_queue =
         local_queue.as_ref().and_then(|queue| context.caches.cluster_queue(&queue.spec.cluster_queue));
     let active = cluster_queue.as_ref().is_some_and(|queue| context.caches.readiness(queue).active);
+    let lost_hosts = context.lost_hosts(workload);
     let seen = Seen {
         workload,
         local_queue: local_queue.as_deref(),
         cluster_queue: cluster_queue.as_deref(),
         active,
+        lost_hosts: &lost_hosts,
     };
     decide(&seen, &context.settings.workloads, now)
 }

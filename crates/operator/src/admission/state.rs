@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use reconcile::Key;
 use rules::{
+    framework::ungate,
     meta::selector,
     quota::{
         self, Moment, Snapshot,
@@ -16,6 +17,7 @@ use rules::{
         requests::{Limits, List},
         share::Share,
         standing::{self, Standing},
+        topology::{Node, read},
         tree::NodeId,
         wire::{self, Surroundings},
         workload::{Head, Obstacle, Reservation},
@@ -51,6 +53,12 @@ pub(super) struct State {
     overheads: BTreeMap<String, List>,
     /// What the LimitRanges of each namespace say together.
     limits: HashMap<String, Arc<Limits>>,
+    /// Queues that place pods by topology.
+    placing: BTreeSet<ClusterQueueName>,
+    /// Whether it is known what there is on nodes. Before that, nobody is placed.
+    grounded: bool,
+    /// The nodes on which pods are placed.
+    nodes: BTreeSet<String>,
     cycle: u64,
     /// Whether something changed since the last cycle that somebody may get in by.
     changed: bool,
@@ -69,6 +77,9 @@ impl Default for State {
             cohorts: BTreeSet::new(),
             overheads: BTreeMap::new(),
             limits: HashMap::new(),
+            placing: BTreeSet::new(),
+            grounded: false,
+            nodes: BTreeSet::new(),
             cycle: 0,
             changed: true,
         }
@@ -126,6 +137,16 @@ impl State {
                 .collect();
             self.retry.extend(homes);
         }
+        if news.nodes {
+            self.survey(context);
+        } else if let Some(seen) = context.caches.places.seen().filter(|_| self.grounded) {
+            for node in &news.pods_on {
+                if self.snapshot.set_others(node, seen.taken_of(node)) {
+                    self.changed = true;
+                    self.retry.extend(self.placing.iter().cloned());
+                }
+            }
+        }
         for queue in &news.local_queues {
             again.extend(caches.workloads_in(queue).iter().map(|workload| reconcile::Key::of(&**workload)));
         }
@@ -158,6 +179,11 @@ impl State {
                 })
                 .collect(),
         };
+        self.placing = config.placing().cloned().collect();
+        caches.places.want(!self.placing.is_empty());
+        if self.placing.is_empty() && self.grounded {
+            self.survey(context);
+        }
         let before: BTreeSet<ClusterQueueName> = self.queues.keys().cloned().collect();
         let strategies: BTreeMap<_, _> =
             config.cluster_queues.iter().map(|queue| (queue.name.clone(), queue.strategy)).collect();
@@ -179,6 +205,31 @@ impl State {
         }
     }
 
+    /// Takes in what there is on nodes.
+    fn survey(&mut self, context: &Context) {
+        let seen = context.caches.places.seen();
+        self.grounded = seen.is_some();
+        let Some(seen) = seen else {
+            self.nodes.clear();
+            return self.snapshot.settle(Vec::new(), BTreeMap::new());
+        };
+        let nodes: Vec<Arc<Node>> =
+            seen.nodes.all().iter().filter_map(|node| read::node(node)).map(Arc::new).collect();
+        let known: BTreeSet<String> = nodes.iter().map(|node| node.name.clone()).collect();
+        if !self.nodes.is_subset(&known) || self.nodes.is_empty() {
+            // Somebody may have lost its place.
+            let placed = context.caches.workloads.all();
+            let placed = placed.iter().filter(|workload| ungate::is_placed(workload));
+            placed.for_each(|workload| context.work.workloads.add(Key::of(&**workload)));
+        }
+        self.nodes = known;
+        let others = nodes.iter().map(|node| (node.name.clone(), seen.taken_of(&node.name)));
+        let others = others.filter(|(_, taken)| !taken.is_empty()).collect();
+        self.snapshot.settle(nodes, others);
+        self.changed = true;
+        self.retry.extend(self.placing.iter().cloned());
+    }
+
     /// Shows who is whose part, and looks at all Cohorts: those that are new, those that changed and those that are gone.
     fn show_hierarchy(&mut self, context: &Context) {
         let tree = self.snapshot.tree();
@@ -195,7 +246,11 @@ impl State {
     fn take_in(&mut self, context: &Context, key: &WorkloadKey, object: Option<&Workload>, now: Timestamp) {
         let settings = &context.settings;
         let reservation = object.and_then(|object| wire::reservation(object, settings.requeuing_timestamp));
-        if let Some(reservation) = reservation {
+        if let Some(mut reservation) = reservation {
+            if let Some(object) = object.filter(|object| of::has_placement(object)) {
+                let limits = self.limits_of(context, &key.namespace);
+                reservation.places = wire::places(object, self.surroundings(context, &limits));
+            }
             self.leave_queue(key);
             self.assumed.remove(key);
             self.book(reservation);
@@ -221,11 +276,7 @@ impl State {
             self.leave_queue(key);
         }
         let limits = self.limits_of(context, &key.namespace);
-        let around = Surroundings {
-            runtime_overheads: &self.overheads,
-            limits: &limits,
-            accounting: &settings.accounting,
-        };
+        let around = self.surroundings(context, &limits);
         let (pod_sets, obstacle) = match wire::pod_sets(object, around) {
             Ok(pod_sets) => (pod_sets, failed_checks(object)),
             Err(obstacle) => (Vec::new(), failed_checks(object).or(Some(obstacle))),
@@ -256,6 +307,7 @@ impl State {
         self.changed = true;
         let makes_room = before.is_some_and(|before| {
             before.usage != reservation.usage
+                || before.places != reservation.places
                 || before.priority != reservation.priority
                 || before.cluster_queue != reservation.cluster_queue
         });
@@ -263,6 +315,11 @@ impl State {
             self.retry.insert(reservation.cluster_queue.clone());
         }
         self.snapshot.reserve(reservation);
+    }
+
+    fn surroundings<'a>(&'a self, context: &'a Context, limits: &'a Limits) -> Surroundings<'a> {
+        let accounting = &context.settings.accounting;
+        Surroundings { runtime_overheads: &self.overheads, limits, accounting }
     }
 
     /// What the LimitRanges of a namespace say together.
@@ -316,6 +373,7 @@ impl State {
         for (name, queue) in &mut self.queues {
             // Who waits where cohorts are their own parents is tried, too: nobody else tells why it does not get in.
             let active = self.snapshot.queue(name).is_some_and(|queue| queue.config.active);
+            let active = active && (self.grounded || !self.placing.contains(name));
             let Some(waiting) = active.then(|| queue.pop()).flatten() else { continue };
             let key = waiting.workload.key.clone();
             let known = self.obstacles.get(&key).cloned();

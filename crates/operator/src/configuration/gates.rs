@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::reader::{Problems, Section};
 
 /// Gates that are on here: those that are by default, and the automation of quota, which a MultiKueueConfig asks for itself.
-const ON: [&str; 42] = [
+const ON: [&str; 47] = [
     "AdmissionGatedBy",
     "AssignQueueLabelsForPods",
     "CleanupProvisioningRequestsOnEviction",
@@ -44,8 +44,13 @@ const ON: [&str; 42] = [
     "SchedulingEquivalenceHashing",
     "SkipAncestorCheckForDeletedWorkloads",
     "SkipReassignmentForPodOwnedWorkloads",
+    "TASAssignmentsEncodingByHostnamePrefix",
+    "TASHandleOverlappingFlavors",
     "TASMultiLayerTopology",
+    "TASProfileMixed",
+    "TASRecomputeAssignmentWithinSchedulingCycle",
     "TASValidateWorkloadSliceSize",
+    "TopologyAwareScheduling",
     "ValidateRayAndSparkJobUpdates",
     "WorkloadIdentifierAnnotations",
     "WorkloadValidateResourcesAreNonNegative",
@@ -53,18 +58,13 @@ const ON: [&str; 42] = [
 ];
 
 /// Gates that are on by default, behind which there is something that is not here yet.
-const ABSENT: [&str; 12] = [
+const ABSENT: [&str; 7] = [
     "AdmissionFairSharing",
     "KueueDRAIntegration",
-    "TASAssignmentsEncodingByHostnamePrefix",
     "TASFailedNodeReplacement",
     "TASFailedNodeReplacementFailFast",
-    "TASHandleOverlappingFlavors",
-    "TASProfileMixed",
-    "TASRecomputeAssignmentWithinSchedulingCycle",
     "TASReplaceNodeOnNodeTaints",
     "TASReplaceNodeOnPodTermination",
-    "TopologyAwareScheduling",
     "VisibilityOnDemand",
 ];
 

@@ -217,7 +217,7 @@ fn mk_ext_01_kinds_that_others_queue() {
         ("MultiKueueAdaptersForCustomJobs", true),
         ("MultiKueueAllowInsecureKubeconfigs", false),
         ("MultiKueueClusterProfile", false),
-        ("TopologyAwareScheduling", false),
+        ("TopologyAwareScheduling", true),
         ("KueueDRAIntegration", false),
     ] {
         read(&format!("featureGates: {{{gate}: {default}}}"));

@@ -148,6 +148,7 @@ impl World {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
         let cluster_wide = [
             "Namespace",
+            "Node",
             "ClusterQueue",
             "Cohort",
             "ResourceFlavor",
@@ -390,13 +391,40 @@ impl World {
 
     /// Plays the Job controller: a pod of a Job, as its template says.
     pub(crate) async fn pod_of(&self, job: &str, name: &str) -> anyhow::Result<()> {
+        self.pod_with(job, name, json!({})).await
+    }
+
+    /// The same with something of its own.
+    pub(crate) async fn pod_with(&self, job: &str, name: &str, more: Value) -> anyhow::Result<()> {
         let job = self.jobs().get(job).await?;
         let mut pod = serde_json::to_value(job.spec.context("a spec")?.template)?;
+        json_patch::merge(&mut pod, &more);
         pod["apiVersion"] = "v1".into();
         pod["kind"] = "Pod".into();
         pod["metadata"]["name"] = name.into();
         self.create(pod).await?;
         Ok(())
+    }
+
+    /// A node of the scenario that is ready: in this rack, with so much cpu.
+    pub(crate) async fn node(&self, name: &str, rack: &str, cpu: &str) -> anyhow::Result<()> {
+        let (name, pool) = (self.name_of(name), self.name_of("pool"));
+        let labels = json!({
+            "kubernetes.io/hostname": name, "example.com/rack": rack, "example.com/pool": pool,
+        });
+        let node =
+            json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name, "labels": labels } });
+        self.create(node).await?;
+        let now = Timestamp::now().to_string();
+        let amounts = json!({ "cpu": cpu, "memory": "8Gi", "pods": "110" });
+        let ready = json!({
+            "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",
+            "lastHeartbeatTime": now, "lastTransitionTime": now,
+        });
+        let status = json!({ "capacity": amounts, "allocatable": amounts, "conditions": [ready] });
+        self.patch_status("Node", &name, status).await?;
+        // A node is not ready when it is made, which nobody here takes back.
+        self.patch("Node", &name, json!({ "spec": { "taints": null } })).await
     }
 
     /// Waits until an object is as `is` says, and returns it.
@@ -617,7 +645,7 @@ pub(crate) async fn define_requests(client: &Client) -> anyhow::Result<bool> {
 fn of_kind(kind: &str) -> Value {
     let version = match kind {
         "Job" => "batch/v1",
-        "Namespace" | "LimitRange" | "PodTemplate" | "ServiceAccount" => "v1",
+        "Namespace" | "Node" | "Pod" | "PodTemplate" | "LimitRange" | "ServiceAccount" => "v1",
         "ProvisioningRequest" => "autoscaling.x-k8s.io/v1",
         "PriorityClass" => "scheduling.k8s.io/v1",
         _ => "kueue.x-k8s.io/v1beta2",

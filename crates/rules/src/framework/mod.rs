@@ -7,6 +7,7 @@
 //! - [`same`]: whether a Workload still is the one of its Job.
 //! - [`pod_set`]: what is put into a Job's pod templates when it starts, and taken out when it stops.
 //! - [`slices`]: the Workloads of a Job that may grow and shrink.
+//! - [`topology`] and [`ungate`]: where its pods should be, and which of them may be scheduled there.
 //! - [`plan`]: what to do next about a Job, as a value.
 //!
 //! What becomes of the Workload itself is decided by [`crate::workload`].
@@ -25,6 +26,7 @@ pub mod priority;
 pub mod same;
 pub mod slices;
 pub mod topology;
+pub mod ungate;
 
 pub use plan::{Plan, Seen, Step, decide};
 pub use pod_set::PodSetInfo;

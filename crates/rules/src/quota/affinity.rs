@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration};
 
 use super::{
-    config::{Flavor, ResourceGroup},
+    config::{Flavor, ResourceGroup, Topology},
     why::Why,
     workload::PodSet,
 };
@@ -31,24 +31,30 @@ fn topology_mismatch(pod_set: &PodSet, flavor: &Flavor, group: &ResourceGroup, i
     match (&pod_set.topology, &flavor.topology) {
         (None, None) => None,
         (None, Some(_)) => (!implied).then(|| Why::OnlyTopology(name())),
-        (Some(request), None) => {
-            let needed = request.pod_resources.iter().any(|resource| group.covered.contains(resource));
+        (Some(_), None) => {
+            let needed = pod_set.pod_requests().keys().any(|resource| group.covered.contains(resource));
             needed.then(|| Why::NoTopology(name()))
         }
-        (Some(_), Some(levels)) if levels.is_empty() => Some(Why::UnknownTopology(name())),
-        (Some(request), Some(levels)) => {
-            let known = request.levels.iter().all(|level| levels.contains(level));
+        (Some(_), Some(topology)) if topology.levels.is_empty() => Some(Why::UnknownTopology(name())),
+        (Some(request), Some(Topology { levels, .. })) => {
+            let is_known = |level: &str| levels.iter().any(|known| known == level);
+            let known = request.level(levels).is_some_and(is_known)
+                && request.slices.iter().all(|layer| is_known(&layer.level));
             (!known).then(|| Why::NoTopologyLevel(name()))
         }
     }
 }
 
 fn untolerated_taint(pod_set: &PodSet, flavor: &Flavor) -> Option<Why> {
-    let keeps_out = |taint: &&Taint| taint.effect == "NoSchedule" || taint.effect == "NoExecute";
     let tolerated =
         |taint: &Taint| pod_set.tolerations.iter().chain(&flavor.tolerations).any(|it| tolerates(it, taint));
-    let taint = flavor.taints.iter().filter(keeps_out).find(|taint| !tolerated(taint))?;
+    let taint = flavor.taints.iter().filter(|taint| keeps_out(taint)).find(|taint| !tolerated(taint))?;
     Some(Why::UntoleratedTaint { flavor: flavor.name.clone(), taint: taint.clone() })
+}
+
+/// Whether a taint keeps pods out that do not tolerate it.
+pub(crate) fn keeps_out(taint: &Taint) -> bool {
+    taint.effect == "NoSchedule" || taint.effect == "NoExecute"
 }
 
 pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
@@ -94,6 +100,18 @@ fn matches_affinity(terms: &[NodeSelectorTerm], labels: &BTreeMap<String, String
         any |= known.all(|expression| matches(expression, labels));
     }
     any
+}
+
+/// Whether a node of this name, with these labels, is what a term describes. An empty term describes none.
+pub(crate) fn describes(term: &NodeSelectorTerm, name: &str, labels: &BTreeMap<String, String>) -> bool {
+    let expressions = term.match_expressions.as_deref().unwrap_or_default();
+    let fields = term.match_fields.as_deref().unwrap_or_default();
+    if expressions.is_empty() && fields.is_empty() {
+        return false;
+    }
+    let named = BTreeMap::from([("metadata.name".to_owned(), name.to_owned())]);
+    expressions.iter().all(|expression| matches(expression, labels))
+        && fields.iter().all(|field| matches(field, &named))
 }
 
 pub(crate) fn matches(expression: &NodeSelectorRequirement, labels: &BTreeMap<String, String>) -> bool {

@@ -18,6 +18,20 @@ pub struct Config {
     pub cluster_queues: Vec<ClusterQueue>,
 }
 
+impl Config {
+    /// The ClusterQueues that place pods by topology.
+    pub fn placing(&self) -> impl Iterator<Item = &ClusterQueueName> {
+        let places = |name: &FlavorName| {
+            self.flavors.iter().any(|flavor| flavor.name == *name && flavor.topology.is_some())
+        };
+        let queues = self.cluster_queues.iter().filter(|queue| !queue.defers_topology);
+        let placing = queues.filter(move |queue| {
+            queue.groups.iter().flat_map(|group| &group.flavors).any(|quotas| places(&quotas.name))
+        });
+        placing.map(|queue| &queue.name)
+    }
+}
+
 /// A kind of node that a resource can come from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flavor {
@@ -29,9 +43,17 @@ pub struct Flavor {
     pub taints: Vec<Taint>,
     /// Tolerations that every pod in this flavor is given.
     pub tolerations: Vec<Toleration>,
-    /// The node labels of the topology that places pods in this flavor, outermost first. Empty if it is not known, and
-    /// `None` if pods are not placed at all.
-    pub topology: Option<Vec<String>>,
+    /// The topology that places pods in this flavor; `None` if pods are not placed at all.
+    pub topology: Option<Topology>,
+}
+
+/// How the nodes of a flavor are arranged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topology {
+    /// Its name.
+    pub name: String,
+    /// The node labels of its levels, outermost first. Empty if they are not known.
+    pub levels: Vec<String>,
 }
 
 impl Flavor {

@@ -12,14 +12,15 @@ use super::{
     config::ReclaimWithinCohort,
     considered,
     fair::{self, Contender, Strategy},
-    flavors::{self, Assignment, Outlook},
-    names::WorkloadKey,
-    partial,
+    flavors::{self, Assignment, Outlook, Start},
+    names::{FlavorName, WorkloadKey},
+    partial, placing,
     plan::{Because, Decision, Outcome, Plan, Victim},
-    preempt::{self, Preemptor, Reason, Target},
+    preempt::{self, Preemptor, Reason, Target, Wanted},
     snapshot::{Queue, Snapshot},
+    topology::{Taken, ground},
     tree::{Tree, Use},
-    workload::{Head, Obstacle, Reservation, Workload},
+    workload::{self, Head, Obstacle, Reservation, Workload, places},
 };
 
 /// Settings that hold for all queues.
@@ -79,6 +80,7 @@ pub fn decide(snapshot: &Snapshot, heads: &[Head], policy: &Policy, at: Moment) 
     let mut entries = VecDeque::from(entries);
     let mut turns = Turns { world, tree, taken: Vec::new(), replaced: Vec::new(), admitted: false };
     while let Some(entry) = turns.next(&mut entries) {
+        let entry = turns.look_again(entry);
         let outcome = turns.take(&entry);
         let progress =
             if matches!(outcome, Outcome::Wait { .. }) { Some(entry.assignment.progress) } else { None };
@@ -97,12 +99,32 @@ struct Entry<'a> {
     assignment: Assignment,
     /// What it would use beyond what the one holds whose place it is to take.
     uses: Vec<Use>,
+    /// The same of domains.
+    places: Vec<Taken>,
     targets: Vec<Target<'a>>,
     /// The one whose place it is to take.
     replaced: Option<&'a WorkloadKey>,
 }
 
 impl<'a> Entry<'a> {
+    /// Looks for flavors for a head.
+    fn new(world: World<'a>, tree: &mut Tree, head: &'a Head, queue: &'a Queue, start: Start<'_>) -> Self {
+        let replaced = queue.replaced(&head.workload);
+        let (assignment, targets) = tree.trial(|tree| {
+            if let Some(slice) = replaced {
+                slice.leave(tree);
+            }
+            assign(world, tree, queue, head, start)
+        });
+        let uses = beyond(&assignment.uses, replaced.map_or(&[], |slice| &slice.uses));
+        let mut places = places(&head.workload, &assignment.given());
+        if let Some(slice) = replaced {
+            places = ground::beyond(places, &slice.places);
+        }
+        let replaced = replaced.map(|slice| &slice.reservation.key);
+        Entry { head, queue, assignment, uses, places, targets, replaced }
+    }
+
     /// Whose turn it is without fair sharing (SC-6): who borrows least, then the most important, then the oldest.
     fn rank(&self) -> (usize, Reverse<i64>, Timestamp, String) {
         let Workload { priority, queued_at, uid, .. } = &self.head.workload;
@@ -177,14 +199,7 @@ fn nominate<'a>(world: World<'a>, tree: &mut Tree, head: &'a Head) -> Result<Ent
     if replaced.is_some_and(|slice| slice.reservation.evicted) {
         return wait(Because::SliceEvicted, "The workload slice that it replaces is evicted".into());
     }
-    let held: &[Use] = replaced.map_or(&[], |slice| &slice.uses);
-    let (assignment, targets) = tree.trial(|tree| {
-        tree.remove_all(held);
-        assign(world, tree, queue, head)
-    });
-    let uses = beyond(&assignment.uses, held);
-    let replaced = replaced.map(|slice| &slice.reservation.key);
-    Ok(Entry { head, queue, assignment, uses, targets, replaced })
+    Ok(Entry::new(world, tree, head, queue, Start::After(head.progress.as_ref())))
 }
 
 /// What `uses` come to beyond what is `held` already.
@@ -202,29 +217,54 @@ fn assign<'a>(
     tree: &mut Tree,
     queue: &'a Queue,
     head: &'a Head,
+    start: Start<'_>,
 ) -> (Assignment, Vec<Target<'a>>) {
+    let workload = &head.workload;
     let mut at_size = |counts: Option<&[u32]>| {
-        let assignment = flavors::assign(world, tree, queue, &head.workload, head.progress.as_ref(), counts);
+        let assignment = flavors::assign(world, tree, queue, workload, start, counts);
         match assignment.outlook() {
             Outlook::NoFit => (assignment, None),
             Outlook::Fit => (assignment, Some(Vec::new())),
             Outlook::Preempt => {
-                let preemptor = Preemptor::new(queue, &head.workload);
+                let preemptor = Preemptor::new(queue, workload);
                 let contested = assignment.contested(tree);
-                let targets = preempt::targets(world, tree, preemptor, &contested, &assignment.uses);
+                let wanted = Wanted { uses: &assignment.uses, to_place: &assignment.to_place, workload };
+                let targets = preempt::targets(world, tree, preemptor, &contested, wanted);
                 (assignment, Some(targets).filter(|targets| !targets.is_empty()))
             }
         }
     };
     let (full, targets) = at_size(None);
-    if let Some(targets) = targets {
-        return (full, targets);
+    let (mut assignment, targets) = match targets {
+        Some(targets) => (full, targets),
+        None => partial::largest(&workload.pod_sets, |counts| {
+            let (assignment, targets) = at_size(Some(counts));
+            targets.map(|targets| (assignment, targets))
+        })
+        .unwrap_or((full, Vec::new())),
+    };
+    if assignment.outlook() == Outlook::Preempt && !assignment.to_place.is_empty() {
+        // The place is kept for it: where it will be once the others are gone, or would be if everybody were.
+        let found = tree.trial(|tree| {
+            for target in &targets {
+                target.running.leave(tree);
+            }
+            placing::find(tree.ground(), workload, &assignment.to_place, targets.is_empty())
+        });
+        assignment.set_placements(workload, found.unwrap_or_default());
     }
-    let part = partial::largest(&head.workload.pod_sets, |counts| {
-        let (assignment, targets) = at_size(Some(counts));
-        targets.map(|targets| (assignment, targets))
-    });
-    part.unwrap_or((full, Vec::new()))
+    (assignment, targets)
+}
+
+/// What there is for a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// Too little quota.
+    None,
+    /// Quota, but not the places that were found for its pods.
+    Quota,
+    /// All that it wants.
+    All,
 }
 
 /// The state of a cycle between two turns.
@@ -251,6 +291,16 @@ impl<'a> Turns<'a> {
         entries.remove(index)
     }
 
+    /// A head whose turn it is. If those before it took the places that it would have had, it may have others.
+    fn look_again(&mut self, entry: Entry<'a>) -> Entry<'a> {
+        let waits = entry.assignment.outlook() == Outlook::Preempt && entry.targets.is_empty();
+        if entry.places.is_empty() || waits || self.room_for(&entry) != Room::Quota {
+            return entry;
+        }
+        let found = workload::flavors(&entry.assignment.given());
+        Entry::new(self.world, &mut self.tree, entry.head, entry.queue, Start::With(&found))
+    }
+
     /// What happens to a head whose turn it is (SC-7).
     fn take(&mut self, entry: &Entry<'a>) -> Outcome {
         let Assignment { pod_sets, level, .. } = &entry.assignment;
@@ -265,6 +315,7 @@ impl<'a> Turns<'a> {
             if entry.queue.config.preemption.reclaim_within_cohort != ReclaimWithinCohort::Any {
                 let reserved = preempt::reserved_while_waiting(&self.tree, uses, *level > 0);
                 self.tree.add_all(&reserved);
+                self.tree.ground_mut().take(&entry.places);
             }
             return entry.wait(Because::NoCandidates, message);
         }
@@ -272,12 +323,13 @@ impl<'a> Turns<'a> {
             let message = "Workload has overlapping preemption targets with another workload";
             return entry.wait(Because::Skipped, message);
         }
-        if !self.fits(uses, &entry.targets) {
+        if self.room_for(entry) != Room::All {
             return entry.wait(Because::Skipped, "Workload no longer fits after processing another workload");
         }
         self.taken.extend(&entry.targets);
         self.replaced.extend(entry.replaced);
         self.tree.add_all(uses);
+        self.tree.ground_mut().take(&entry.places);
         if outlook == Outlook::Preempt {
             let victims: Vec<Victim> =
                 entry.targets.iter().map(|target| entry.victim(&self.tree, target)).collect();
@@ -290,8 +342,7 @@ impl<'a> Turns<'a> {
         }
         self.admitted = true;
         let considered = considered::text(pod_sets);
-        let pod_sets = pod_sets.iter().map(|pod_set| pod_set.assignment.clone()).collect();
-        Outcome::Admit { pod_sets, level: *level, considered }
+        Outcome::Admit { pod_sets: entry.assignment.given(), level: *level, considered }
     }
 
     /// Whether somebody before has made one of those go whom this one needs to go.
@@ -304,14 +355,24 @@ impl<'a> Turns<'a> {
         keys(&entry.targets).into_iter().chain(entry.replaced).any(|key| taken.contains(key))
     }
 
-    /// Whether `uses` fit once all victims are gone, those of earlier turns included (SC-8).
-    fn fits(&mut self, uses: &[Use], targets: &[Target<'a>]) -> bool {
-        let taken = &self.taken;
+    /// What there is for a head once all victims are gone, those of earlier turns included (SC-8).
+    fn room_for(&mut self, entry: &Entry<'a>) -> Room {
+        let Entry { uses, places, assignment, targets, .. } = entry;
+        let flavors: Vec<&FlavorName> = assignment.to_place.iter().map(|it| &it.flavor).collect();
+        let mut gone: Vec<&Target<'a>> = self.taken.iter().chain(targets).collect();
+        gone.sort_by_key(|target| &target.running.reservation.key);
+        gone.dedup_by_key(|target| &target.running.reservation.key);
         self.tree.trial(|tree| {
-            for target in taken.iter().chain(targets) {
-                tree.remove_all(&target.running.uses);
+            for target in &gone {
+                target.running.leave(tree);
             }
-            tree.fits(uses)
+            if !tree.fits(uses) {
+                Room::None
+            } else if !tree.ground().fits(&flavors, places) {
+                Room::Quota
+            } else {
+                Room::All
+            }
         })
     }
 

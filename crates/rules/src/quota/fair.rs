@@ -9,7 +9,7 @@ use std::{
 use super::{
     config::ReclaimWithinCohort,
     cycle::World,
-    preempt::{Preemptor, Reason, Target, fits, put_back, rank},
+    preempt::{Preemptor, Reason, Target, Wanted, put_back, rank},
     share::Share,
     tree::{FrId, NodeId, Tree, Use},
 };
@@ -23,13 +23,13 @@ pub enum Strategy {
     LessThanInitialShare,
 }
 
-/// Those who have to go so that `uses` fit (FS-3 to FS-7). Empty if no permitted set of victims is enough.
+/// Those who have to go so that what is `wanted` fits (FS-3 to FS-7). Empty if no permitted set of victims is enough.
 pub(super) fn targets<'a>(
     world: World<'a>,
     tree: &mut Tree,
     preemptor: Preemptor<'a>,
     contested: &[FrId],
-    uses: &[Use],
+    wanted: Wanted<'_>,
     strategies: &[Strategy],
 ) -> Vec<Target<'a>> {
     let mut candidates = candidates(world, tree, preemptor, contested);
@@ -37,8 +37,8 @@ pub(super) fn targets<'a>(
     candidates.sort_by_key(|target| rank(world, preemptor, target));
     tree.trial(|tree| {
         // Shares are compared as they will be with the new Workload in.
-        tree.add_all(uses);
-        let mut hunt = Hunt { world, preemptor, contested, uses, targets: Vec::new() };
+        tree.add_all(wanted.uses);
+        let mut hunt = Hunt { world, preemptor, contested, wanted, targets: Vec::new() };
         let mut leftover = Vec::new();
         let mut found = hunt.first_pass(tree, candidates, *first, &mut leftover);
         if !found && strategies.len() > 1 {
@@ -47,8 +47,8 @@ pub(super) fn targets<'a>(
         if !found {
             return Vec::new();
         }
-        tree.remove_all(uses);
-        put_back(tree, &mut hunt.targets, uses, true);
+        tree.remove_all(wanted.uses);
+        put_back(tree, &mut hunt.targets, wanted, true);
         hunt.targets
     })
 }
@@ -95,7 +95,7 @@ struct Hunt<'a, 's> {
     world: World<'a>,
     preemptor: Preemptor<'a>,
     contested: &'s [FrId],
-    uses: &'s [Use],
+    wanted: Wanted<'s>,
     targets: Vec<Target<'a>>,
 }
 
@@ -128,7 +128,7 @@ impl<'a> Hunt<'a, '_> {
                     Strategy::LessThanInitialShare => preemptor_share.compare(&before) == Ordering::Less,
                     Strategy::LessThanOrEqualToFinalShare => {
                         let after = tree.trial(|tree| {
-                            tree.remove_all(&target.running.uses);
+                            target.running.leave(tree);
                             Share::of(tree, theirs)
                         });
                         preemptor_share.compare(&after) != Ordering::Greater
@@ -165,11 +165,11 @@ impl<'a> Hunt<'a, '_> {
 
     /// Takes a target, and says whether that is enough.
     fn take(&mut self, tree: &mut Tree, target: Target<'a>) -> bool {
-        tree.remove_all(&target.running.uses);
+        target.running.leave(tree);
         self.targets.push(target);
         tree.trial(|tree| {
-            tree.remove_all(self.uses);
-            fits(tree, self.uses, true)
+            tree.remove_all(self.wanted.uses);
+            self.wanted.fits(tree, true)
         })
     }
 

@@ -7,7 +7,7 @@ use types::Amount;
 use super::{
     config::{Fungibility, Preference, ReclaimWithinCohort, WhenCanBorrow, WhenCanPreempt},
     cycle::World,
-    preempt::{self, Preemptor},
+    preempt::{self, Preemptor, Wanted},
     tree::{CellId, FrId, Tree, Use},
     why::Why,
 };
@@ -119,7 +119,8 @@ pub fn fit(
 
 /// What it would take to make room for `wanted` alone.
 fn simulate(world: World<'_>, tree: &mut Tree, preemptor: Preemptor<'_>, wanted: Use) -> Fit {
-    let targets = preempt::targets(world, tree, preemptor, &[wanted.fr], &[wanted]);
+    let alone = Wanted { uses: &[wanted], to_place: &[], workload: preemptor.workload };
+    let targets = preempt::targets(world, tree, preemptor, &[wanted.fr], alone);
     let mode = if targets.is_empty() {
         Mode::NoCandidates
     } else if targets.iter().any(|target| target.queue.node == preemptor.queue.node) {
@@ -129,7 +130,7 @@ fn simulate(world: World<'_>, tree: &mut Tree, preemptor: Preemptor<'_>, wanted:
     };
     let level = tree.trial(|tree| {
         for target in &targets {
-            tree.remove_all(&target.running.uses);
+            target.running.leave(tree);
         }
         tree.borrowing(wanted.cell, wanted.amount).level
     });

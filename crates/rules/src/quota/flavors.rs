@@ -1,5 +1,7 @@
 //! Which flavor each resource of each pod set gets.
 
+mod places;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use types::Amount;
@@ -11,11 +13,13 @@ use super::{
     cycle::{Undeclared, World},
     fit::{Fit, Mode, Request, fit},
     names::{FlavorName, FlavorResource, PODS, ResourceName},
+    placing::ToPlace,
     preempt::Preemptor,
     snapshot::Queue,
+    topology::Placement,
     tree::{FrId, Tree, Use},
     why::{TopologyError, Why},
-    workload::{Flavors, PodSet, PodSetAssignment, Workload},
+    workload::{Flavors, PodSet, PodSetAssignment, Reservation, Workload},
 };
 
 /// The flavors of a Workload, as far as they were found.
@@ -29,6 +33,8 @@ pub struct Assignment {
     pub level: usize,
     /// Where the search stopped.
     pub progress: ScanProgress,
+    /// The pod sets that are to be placed by topology.
+    pub to_place: Vec<ToPlace>,
 }
 
 /// One pod set and its flavors.
@@ -42,9 +48,9 @@ pub struct Assigned {
     pub why: Vec<Why>,
     /// The flavors that were looked at and do not simply fit.
     pub considered: Vec<Considered>,
-    /// Whether no flavors were found for it.
+    /// Whether no flavors were found for it, or no place in them even if everybody else left.
     pub failed: bool,
-    /// Why its pods cannot be placed.
+    /// Why nobody can even look for a place for its pods.
     pub misplaced: Option<TopologyError>,
 }
 
@@ -124,6 +130,21 @@ impl Assignment {
         parts.join("; ")
     }
 
+    /// Writes down where pods go.
+    pub fn set_placements(&mut self, workload: &Workload, mut placements: BTreeMap<usize, Placement>) {
+        for (index, pod_set) in workload.pod_sets.iter().enumerate() {
+            let mut given = self.pod_sets.iter_mut().map(|it| &mut it.assignment);
+            if let Some(assignment) = given.find(|it| it.name == pod_set.name) {
+                assignment.placement = placements.remove(&index);
+            }
+        }
+    }
+
+    /// What was given to each pod set.
+    pub fn given(&self) -> Vec<PodSetAssignment> {
+        self.pod_sets.iter().map(|pod_set| pod_set.assignment.clone()).collect()
+    }
+
     /// Everything that is in the way, pod set by pod set.
     pub fn why(&self) -> impl Iterator<Item = &Why> {
         self.pod_sets.iter().flat_map(|pod_set| &pod_set.why)
@@ -131,6 +152,11 @@ impl Assignment {
 }
 
 impl Assigned {
+    /// Lets all that it was given depend on others leaving: quota that is there is of no use without a place.
+    fn contest(&mut self) {
+        self.contested = self.assignment.flavors.keys().cloned().collect();
+    }
+
     fn outlook(&self) -> Outlook {
         if self.failed || self.misplaced.is_some() {
             Outlook::NoFit
@@ -142,23 +168,38 @@ impl Assigned {
     }
 }
 
-/// Looks for flavors for all pod sets, at their full size or with the given numbers of pods.
+/// Where a search for flavors begins.
+#[derive(Debug, Clone, Copy)]
+pub enum Start<'a> {
+    /// After the flavor at which the last one stopped, if there was one.
+    After(Option<&'a ScanProgress>),
+    /// With no others than these, which were found before in the same cycle.
+    With(&'a Flavors),
+}
+
+/// Looks for flavors for all pod sets, at their full size or with the given numbers of pods, and for a place in them for
+/// those that are placed by topology.
 pub fn assign(
     world: World<'_>,
     tree: &mut Tree,
     queue: &Queue,
     workload: &Workload,
-    progress: Option<&ScanProgress>,
+    start: Start<'_>,
     counts: Option<&[u32]>,
 ) -> Assignment {
     let shape = workload.shape();
+    let (progress, found) = match start {
+        Start::After(progress) => (progress, None),
+        Start::With(found) => (None, Some(found)),
+    };
     let progress = progress.filter(|progress| progress.is_current(queue, world.at.cycle, shape));
     let mut search = Search {
         world,
         queue,
         workload,
         progress,
-        replaced: queue.replaced(workload).map(|slice| &slice.reservation.flavors),
+        found,
+        replaced: queue.replaced(workload).map(|slice| &slice.reservation),
         topology_implied: queue.config.is_topology_only(|name| world.snapshot.flavor(name)),
         uses: BTreeMap::new(),
         assignment: Assignment {
@@ -171,12 +212,12 @@ pub fn assign(
                 cycle: world.at.cycle,
                 shape,
             },
+            to_place: Vec::new(),
         },
     };
-    for members in groups(&workload.pod_sets) {
-        if !search.assign_group(tree, &members, counts) {
-            break;
-        }
+    let all = groups(&workload.pod_sets).iter().all(|members| search.assign_group(tree, members, counts));
+    if all && search.assignment.outlook() != Outlook::NoFit {
+        search.place(tree);
     }
     search.assignment.uses = search.uses.into_values().collect();
     search.assignment
@@ -222,8 +263,10 @@ struct Search<'a> {
     queue: &'a Queue,
     workload: &'a Workload,
     progress: Option<&'a ScanProgress>,
-    /// The flavors of the one whose place it is to take.
-    replaced: Option<&'a Flavors>,
+    /// The only flavors that are looked at.
+    found: Option<&'a Flavors>,
+    /// What the one holds whose place it is to take.
+    replaced: Option<&'a Reservation>,
     topology_implied: bool,
     /// What the pod sets before the current one use.
     uses: BTreeMap<FrId, Use>,
@@ -240,11 +283,10 @@ impl Search<'_> {
         }
         let mut found = Found::default();
         let is_found = self.choose(tree, members, &total, &mut found);
-        let mut placed = true;
         for (&index, (count, requests)) in members.iter().zip(sized) {
-            placed &= self.append(tree, index, count, &requests, is_found, &found);
+            self.append(tree, index, count, &requests, is_found, &found);
         }
-        is_found && placed
+        is_found
     }
 
     /// How many pods a pod set is tried with, and what they ask for together (QM-21, QM-24).
@@ -314,6 +356,9 @@ impl Search<'_> {
         let mut last = None;
         for (index, flavor) in group.flavors.iter().enumerate().skip(start) {
             last = Some(index);
+            if !self.is_open(members, resource, &flavor.name) {
+                continue;
+            }
             if let Some(reason) = self.mismatch(members, &flavor.name, group, &asked) {
                 let unfit = Fit { mode: Mode::NoFit, level: 0 };
                 considered.extend(Considered::new(&flavor.name, unfit, vec![reason.clone()]));
@@ -346,6 +391,14 @@ impl Search<'_> {
         Found { choices, why, considered }
     }
 
+    /// Whether a flavor is among those that are looked at.
+    fn is_open(&self, members: &[usize], resource: &ResourceName, flavor: &FlavorName) -> bool {
+        let of = |found: &Flavors, index: usize| {
+            found.get(&self.workload.pod_sets[index].name)?.get(resource).map(|found| found == flavor)
+        };
+        self.found.is_none_or(|found| members.iter().any(|&index| of(found, index) == Some(true)))
+    }
+
     fn mismatch(
         &self,
         members: &[usize],
@@ -369,7 +422,7 @@ impl Search<'_> {
         flavor: &FlavorName,
         asked: &[(&ResourceName, Amount)],
     ) -> Option<Why> {
-        let before = self.replaced?.get(&pod_set.name)?;
+        let before = self.replaced?.flavors.get(&pod_set.name)?;
         let mut theirs = asked.iter().filter_map(|(resource, _)| before.get(*resource));
         let theirs = theirs.find(|theirs| *theirs != flavor)?;
         Some(Why::OtherFlavor { flavor: flavor.clone(), theirs: theirs.clone() })
@@ -400,7 +453,7 @@ impl Search<'_> {
         (worst, choices)
     }
 
-    /// Writes down what a pod set gets of its group's choices. False if its pods cannot be placed.
+    /// Writes down what a pod set gets of its group's choices.
     fn append(
         &mut self,
         tree: &mut Tree,
@@ -409,7 +462,7 @@ impl Search<'_> {
         requests: &Requests,
         is_found: bool,
         found: &Found,
-    ) -> bool {
+    ) {
         let pod_set = &self.workload.pod_sets[index];
         let mut assignment = PodSetAssignment {
             name: pod_set.name.clone(),
@@ -417,6 +470,7 @@ impl Search<'_> {
             flavors: BTreeMap::new(),
             usage: BTreeMap::new(),
             topology_pending: false,
+            placement: None,
         };
         let mut contested = BTreeSet::new();
         let mut tried = BTreeMap::new();
@@ -434,8 +488,11 @@ impl Search<'_> {
             assignment.flavors.insert(resource.clone(), choice.flavor.clone());
             assignment.usage.insert(resource.clone(), amount);
         }
-        let misplaced = if is_found { self.place(pod_set, &mut assignment) } else { None };
-        let placed = misplaced.is_none();
+        // Who leads others and asks for nothing has its place in their flavor.
+        if requests.is_empty() && pod_set.group.is_some() && is_found {
+            let placing = found.choices.iter().filter(|(_, choice)| self.places(&choice.flavor));
+            assignment.flavors.extend(placing.map(|(name, choice)| (name.clone(), choice.flavor.clone())));
+        }
         self.assignment.progress.tried.push(tried);
         self.assignment.pod_sets.push(Assigned {
             assignment,
@@ -443,29 +500,8 @@ impl Search<'_> {
             why: found.why.clone(),
             considered: found.considered.clone(),
             failed: !is_found,
-            misplaced,
+            misplaced: None,
         });
-        placed
-    }
-
-    /// Leaves the placement of pods that ask for a topology to whoever does it (TA-8), or says why nobody can.
-    fn place(&self, pod_set: &PodSet, assignment: &mut PodSetAssignment) -> Option<TopologyError> {
-        if (pod_set.topology.is_none() && !self.topology_implied) || assignment.count == 0 {
-            return None;
-        }
-        let has_topology = |name: &&FlavorName| {
-            self.world.snapshot.flavor(name).is_some_and(|flavor| flavor.topology.is_some())
-        };
-        let flavors: BTreeSet<&FlavorName> = assignment.flavors.values().filter(has_topology).collect();
-        match flavors.len() {
-            0 => Some(TopologyError::NoFlavor),
-            1 if self.queue.config.defers_topology => {
-                assignment.topology_pending = true;
-                None
-            }
-            1 => Some(TopologyError::NotPlaced),
-            _ => Some(TopologyError::SeveralFlavors(flavors.into_iter().cloned().collect())),
-        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! - [`tree`]: who has how much and who uses how much, through hierarchical cohorts.
 //! - [`affinity`]: whether a flavor's nodes take a pod.
 //! - [`fit`] and [`flavors`]: which flavor a resource gets, and what it takes; [`considered`]: which it could have had.
+//! - [`topology`] and [`placing`]: where pods go that are placed by how nodes are arranged.
 //! - [`preempt`], [`fair`] and [`share`]: who has to go.
 //! - [`queue`]: who waits, in which order, and who is tried again when.
 //! - [`readiness`], [`status`] and [`standing`]: whether a queue admits, and what is shown of it and of cohorts.
@@ -23,6 +24,7 @@ pub mod fit;
 pub mod flavors;
 pub mod names;
 pub mod partial;
+pub mod placing;
 pub mod plan;
 pub mod preempt;
 pub mod queue;
@@ -34,6 +36,7 @@ pub mod standing;
 pub mod status;
 #[cfg(test)]
 mod tests;
+pub mod topology;
 pub mod tree;
 pub mod why;
 pub mod wire;

@@ -10,7 +10,10 @@ use super::{
     preempt::Reason,
     queue::Requeue,
     why::Why,
-    workload::{Flavors, Head, PodSetAssignment, Reservation, Workload, flavors, total_usage},
+    workload::{
+        Flavors, Head, Placements, PodSetAssignment, Reservation, Workload, flavors, placements, places,
+        total_usage,
+    },
 };
 use crate::workload::condition;
 
@@ -165,6 +168,8 @@ impl Decision {
             usage: total_usage(pod_sets),
             replaces: workload.replaces.clone(),
             flavors: if workload.elastic { flavors(pod_sets) } else { Flavors::default() },
+            places: places(workload, pod_sets),
+            placements: if workload.elastic { placements(pod_sets) } else { Placements::default() },
         })
     }
 }
@@ -229,6 +234,9 @@ impl fmt::Display for PodSetAssignment {
         for (resource, flavor) in &self.flavors {
             let amount = self.usage.get(resource).copied().unwrap_or_default();
             write!(f, " {}={}@{flavor}", resource, amount.text(resource.as_str()))?;
+        }
+        if let Some(placement) = &self.placement {
+            write!(f, " on {placement}")?;
         }
         Ok(())
     }

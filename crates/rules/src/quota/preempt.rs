@@ -14,6 +14,7 @@ use super::{
     cycle::World,
     fair,
     names::WorkloadKey,
+    placing::{self, ToPlace},
     snapshot::{Queue, Running},
     tree::{FrId, NodeId, Tree, Use},
     workload::{Reservation, Workload},
@@ -24,6 +25,8 @@ use super::{
 pub struct Preemptor<'a> {
     /// The queue that it wants into.
     pub queue: &'a Queue,
+    /// The Workload.
+    pub workload: &'a Workload,
     /// Its priority.
     pub priority: i64,
     /// Since when it queues.
@@ -36,7 +39,7 @@ impl<'a> Preemptor<'a> {
     /// `workload` as it wants into `queue`.
     pub fn new(queue: &'a Queue, workload: &'a Workload) -> Self {
         let Workload { priority, queued_at, replaces, .. } = workload;
-        Preemptor { queue, priority: *priority, queued_at: *queued_at, replaces: replaces.as_ref() }
+        Preemptor { queue, workload, priority: *priority, queued_at: *queued_at, replaces: replaces.as_ref() }
     }
 
     /// Whether the policy of its own queue lets it push out `other` of the same queue.
@@ -110,18 +113,38 @@ impl Reason {
     }
 }
 
-/// Those who have to go so that `uses` fit, given that `contested` is what there is too little of. Empty if no
+/// What room is made for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Quota.
+    pub uses: &'a [Use],
+    /// Pods that need a place, too, and whose they are.
+    pub to_place: &'a [ToPlace],
+    /// The Workload that wants it.
+    pub workload: &'a Workload,
+}
+
+impl Wanted<'_> {
+    /// Whether all of it is there.
+    pub(super) fn fits(&self, tree: &Tree, may_borrow: bool) -> bool {
+        let within = || self.uses.iter().all(|wanted| !tree.borrows_with(wanted.cell, wanted.amount));
+        let placed = || placing::find(tree.ground(), self.workload, self.to_place, false).is_ok();
+        tree.fits(self.uses) && (may_borrow || within()) && (self.to_place.is_empty() || placed())
+    }
+}
+
+/// Those who have to go so that what is `wanted` fits, given that `contested` is what there is too little of. Empty if no
 /// permitted set of victims is enough.
 pub fn targets<'a>(
     world: World<'a>,
     tree: &mut Tree,
     preemptor: Preemptor<'a>,
     contested: &[FrId],
-    uses: &[Use],
+    wanted: Wanted<'_>,
 ) -> Vec<Target<'a>> {
     match &world.policy.fair_sharing {
-        Some(strategies) => fair::targets(world, tree, preemptor, contested, uses, strategies),
-        None => classical(world, tree, preemptor, contested, uses),
+        Some(strategies) => fair::targets(world, tree, preemptor, contested, wanted, strategies),
+        None => classical(world, tree, preemptor, contested, wanted),
     }
 }
 
@@ -189,9 +212,9 @@ fn classical<'a>(
     tree: &mut Tree,
     preemptor: Preemptor<'a>,
     contested: &[FrId],
-    uses: &[Use],
+    wanted: Wanted<'_>,
 ) -> Vec<Target<'a>> {
-    let candidates = candidates(world, tree, preemptor, contested, uses);
+    let candidates = candidates(world, tree, preemptor, contested, wanted.uses);
     let borrows_within_cohort = preemptor.queue.config.preemption.borrow_within_cohort.is_some();
     let has = |claim: fn(&Claim) -> bool| candidates.iter().any(|candidate| claim(&candidate.claim));
     let from_others = has(|claim| *claim != Claim::SameQueue);
@@ -209,16 +232,16 @@ fn classical<'a>(
     };
     attempts
         .iter()
-        .find_map(|&may_borrow| tree.trial(|tree| attempt(tree, &candidates, contested, uses, may_borrow)))
+        .find_map(|&may_borrow| tree.trial(|tree| attempt(tree, &candidates, contested, wanted, may_borrow)))
         .unwrap_or_default()
 }
 
-/// Takes candidates until `uses` fit, then puts back those that need not go (PR-6, PR-7).
+/// Takes candidates until what is wanted fits, then puts back those that need not go (PR-6, PR-7).
 fn attempt<'a>(
     tree: &mut Tree,
     candidates: &[Candidate<'a>],
     contested: &[FrId],
-    uses: &[Use],
+    wanted: Wanted<'_>,
     may_borrow: bool,
 ) -> Option<Vec<Target<'a>>> {
     let mut targets = Vec::new();
@@ -229,31 +252,27 @@ fn attempt<'a>(
         if !candidate.still_borrows(tree, contested) {
             continue;
         }
-        tree.remove_all(&candidate.running.uses);
+        candidate.running.leave(tree);
         targets.push(candidate.target());
-        if fits(tree, uses, may_borrow) {
-            put_back(tree, &mut targets, uses, may_borrow);
+        if wanted.fits(tree, may_borrow) {
+            put_back(tree, &mut targets, wanted, may_borrow);
             return Some(targets);
         }
     }
     None
 }
 
-/// Spares every target without which `uses` still fit, from the second last to the first (PR-7).
-pub(super) fn put_back(tree: &mut Tree, targets: &mut Vec<Target<'_>>, uses: &[Use], may_borrow: bool) {
+/// Spares every target without which what is wanted still fits, from the second last to the first (PR-7).
+pub(super) fn put_back(tree: &mut Tree, targets: &mut Vec<Target<'_>>, wanted: Wanted<'_>, may_borrow: bool) {
     for index in (0..targets.len().saturating_sub(1)).rev() {
-        tree.add_all(&targets[index].running.uses);
-        if fits(tree, uses, may_borrow) {
+        let running = targets[index].running;
+        running.stay(tree);
+        if wanted.fits(tree, may_borrow) {
             targets.swap_remove(index);
         } else {
-            tree.remove_all(&targets[index].running.uses);
+            running.leave(tree);
         }
     }
-}
-
-pub(super) fn fits(tree: &Tree, uses: &[Use], may_borrow: bool) -> bool {
-    tree.fits(uses)
-        && (may_borrow || uses.iter().all(|wanted| !tree.borrows_with(wanted.cell, wanted.amount)))
 }
 
 /// All who may be pushed out, in the order in which they are taken (PR-1 to PR-4).

@@ -3,11 +3,15 @@
 //! A snapshot is kept up to date from events ([`Snapshot::reserve`], [`Snapshot::release`]) rather than built anew for
 //! every cycle; deciding reads it and changes nothing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use super::{
     config::{ClusterQueue, Config, Flavor},
     names::{ClusterQueueName, FlavorName, WorkloadKey},
+    topology::{Node, Resources, Taken},
     tree::{FrId, NodeId, Tree, Use},
     workload::{Reservation, Workload},
 };
@@ -45,9 +49,23 @@ pub struct Running {
     pub reservation: Reservation,
     /// The same, as accounts of the tree; nothing if another one holds it in its place.
     pub uses: Vec<Use>,
+    /// What its pods take of domains; nothing if they are among another one's.
+    pub places: Vec<Taken>,
 }
 
 impl Running {
+    /// Takes out of the books what it holds.
+    pub fn leave(&self, tree: &mut Tree) {
+        tree.remove_all(&self.uses);
+        tree.ground_mut().give_back(&self.places);
+    }
+
+    /// Books what it holds.
+    pub fn stay(&self, tree: &mut Tree) {
+        tree.add_all(&self.uses);
+        tree.ground_mut().take(&self.places);
+    }
+
     /// Whether it holds any of `frs`.
     pub fn uses_any(&self, frs: &[FrId]) -> bool {
         self.uses.iter().any(|used| frs.contains(&used.fr))
@@ -91,7 +109,9 @@ impl Snapshot {
     /// Replaces what is set up. Who is in stays in, even where the new quotas are too small (QM-8).
     pub fn configure(&mut self, config: Config) {
         let Config { flavors, cohorts, cluster_queues } = config;
+        let ground = self.tree.ground().arranged(flavors.iter());
         self.tree = Tree::new(&cohorts, &cluster_queues);
+        *self.tree.ground_mut() = ground;
         self.flavors = flavors.into_iter().map(|flavor| (flavor.name.clone(), flavor)).collect();
         self.names.clear();
         self.holders.clear();
@@ -119,10 +139,11 @@ impl Snapshot {
         };
         let name = reservation.cluster_queue.clone();
         let replaces = reservation.replaces.clone();
-        let uses = uses(&mut self.tree, queue, &reservation);
-        self.tree.add_all(&uses);
-        self.holders.insert(reservation.key.clone(), name.clone());
-        queue.running.insert(reservation.key.clone(), Running { reservation, uses });
+        let running = running(&mut self.tree, queue, reservation);
+        running.stay(&mut self.tree);
+        let key = running.reservation.key.clone();
+        self.holders.insert(key.clone(), name.clone());
+        queue.running.insert(key, running);
         if let Some(replaced) = replaces {
             self.recount(&name, &replaced);
         }
@@ -131,11 +152,11 @@ impl Snapshot {
     /// Counts anew what a Workload holds, after who holds it in its place came or went.
     fn recount(&mut self, name: &ClusterQueueName, key: &WorkloadKey) {
         let Some(queue) = self.queues.get_mut(name) else { return };
-        let Some(Running { reservation, uses: before }) = queue.running.remove(key) else { return };
-        let uses = uses(&mut self.tree, queue, &reservation);
-        self.tree.remove_all(&before);
-        self.tree.add_all(&uses);
-        queue.running.insert(key.clone(), Running { reservation, uses });
+        let Some(before) = queue.running.remove(key) else { return };
+        before.leave(&mut self.tree);
+        let after = running(&mut self.tree, queue, before.reservation);
+        after.stay(&mut self.tree);
+        queue.running.insert(key.clone(), after);
     }
 
     /// Frees what a Workload held, and returns it.
@@ -144,13 +165,24 @@ impl Snapshot {
             return self.stranded.remove(key);
         };
         let queue = self.queues.get_mut(&name)?;
-        let Running { reservation, uses } = queue.running.remove(key)?;
+        let running = queue.running.remove(key)?;
         queue.generation += 1;
-        self.tree.remove_all(&uses);
+        running.leave(&mut self.tree);
+        let reservation = running.reservation;
         if let Some(replaced) = &reservation.replaces {
             self.recount(&name, replaced);
         }
         Some(reservation)
+    }
+
+    /// Replaces the nodes on which pods can be placed, and what pods take of them that were not placed by topology.
+    pub fn settle(&mut self, nodes: Vec<Arc<Node>>, others: BTreeMap<String, Resources>) {
+        self.tree.ground_mut().settle(nodes, others);
+    }
+
+    /// Replaces what such pods take of one node. Says whether that is less of anything than before.
+    pub fn set_others(&mut self, node: &str, amount: Resources) -> bool {
+        self.tree.ground_mut().set_others(node, amount)
     }
 
     /// Whether a Workload holds quota.
@@ -195,14 +227,16 @@ impl Snapshot {
     }
 }
 
-/// What a Workload holds, as accounts of the tree: once, if another one has taken its place.
-fn uses(tree: &mut Tree, queue: &Queue, held: &Reservation) -> Vec<Use> {
-    if queue.is_replaced(held) {
-        return Vec::new();
+/// What a Workload holds, as accounts of the tree and of nodes: once, if another one has taken its place.
+fn running(tree: &mut Tree, queue: &Queue, reservation: Reservation) -> Running {
+    if queue.is_replaced(&reservation) {
+        return Running { reservation, uses: Vec::new(), places: Vec::new() };
     }
     let open = |(fr, &amount)| {
         let (fr, cell) = tree.open(queue.node, fr);
         Use { fr, cell, amount }
     };
-    held.usage.iter().map(open).collect()
+    let uses = reservation.usage.iter().map(open).collect();
+    let places = reservation.places.clone();
+    Running { reservation, uses, places }
 }

@@ -15,6 +15,7 @@ use types::Amount;
 use super::{
     config::{ClusterQueue, Cohort, Quota, ResourceGroup},
     names::{ClusterQueueName, CohortName, FlavorResource, ResourceName},
+    topology::Ground,
 };
 
 /// A ClusterQueue or Cohort in the tree.
@@ -59,6 +60,8 @@ pub struct Tree {
     /// What usage was before each change, while a [trial](Tree::trial) runs.
     journal: Vec<(CellId, Amount)>,
     trials: usize,
+    /// What is taken of nodes, which is booked and put back along with quota.
+    ground: Ground,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -162,7 +165,7 @@ impl Tree {
         }
         shape.add_up();
         let usage = vec![Amount::ZERO; shape.cells.len()];
-        Tree { shape: Arc::new(shape), usage, journal: Vec::new(), trials: 0 }
+        Tree { shape: Arc::new(shape), usage, journal: Vec::new(), trials: 0, ground: Ground::default() }
     }
 
     /// The node of a ClusterQueue.
@@ -418,12 +421,24 @@ impl Tree {
         }
     }
 
+    /// Where pods can be placed, and what is taken of that.
+    pub fn ground(&self) -> &Ground {
+        &self.ground
+    }
+
+    /// The same, to change it.
+    pub(super) fn ground_mut(&mut self) -> &mut Ground {
+        &mut self.ground
+    }
+
     /// Runs `what_if` on this tree, then puts every account back to where it was.
     pub fn trial<R>(&mut self, what_if: impl FnOnce(&mut Tree) -> R) -> R {
         let start = self.journal.len();
+        let ground = self.ground.begin();
         self.trials += 1;
         let answer = what_if(self);
         self.trials -= 1;
+        self.ground.end(ground);
         for (cell, before) in self.journal.drain(start..).rev() {
             self.usage[cell.0] = before;
         }

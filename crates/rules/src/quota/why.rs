@@ -63,11 +63,14 @@ pub enum Why {
         /// Who has nothing left to give: the ClusterQueue or Cohort whose limit or quota is exhausted.
         at: NodeName,
     },
+    /// There is no place for the pods, as the text says.
+    NoPlace(String),
 }
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Why::NoPlace(why) => f.write_str(why),
             Why::NotCovered(resource) => write!(f, "resource {resource} unavailable in ClusterQueue"),
             Why::FlavorNotFound(flavor) => write!(f, "flavor {flavor} not found"),
             Why::UntoleratedTaint { flavor, taint } => {
@@ -122,8 +125,6 @@ pub enum TopologyError {
     NoFlavor,
     /// More than one of them has.
     SeveralFlavors(Vec<FlavorName>),
-    /// Nobody here can find the place.
-    NotPlaced,
 }
 
 impl fmt::Display for TopologyError {
@@ -133,9 +134,6 @@ impl fmt::Display for TopologyError {
             TopologyError::SeveralFlavors(flavors) => {
                 let names: Vec<&str> = flavors.iter().map(FlavorName::as_str).collect();
                 write!(f, "more than one TAS flavor assigned: {}", names.join(", "))
-            }
-            TopologyError::NotPlaced => {
-                f.write_str("workload requires Topology, but there is no TAS cache information")
             }
         }
     }

@@ -12,13 +12,17 @@ use types::{Amount, Quantity, kueue};
 use super::{
     config::{
         BorrowWithinCohort, ClusterQueue, Cohort, Flavor, FlavorQuotas, Fungibility, Preemption, Preference,
-        QueueingStrategy, Quota, ReclaimWithinCohort, ResourceGroup, WhenCanBorrow, WhenCanPreempt,
+        QueueingStrategy, Quota, ReclaimWithinCohort, ResourceGroup, Topology, WhenCanBorrow, WhenCanPreempt,
         WithinClusterQueue,
     },
-    names::{FlavorResource, ResourceName, WorkloadKey},
+    names::{FlavorName, FlavorResource, ResourceName, WorkloadKey},
     queue::Waiting,
     requests::{self, Accounting, Limits, List, PodResources},
-    workload::{Flavors, Obstacle, PodSet, PodSetAssignment, Reservation, TopologyRequest, Workload},
+    topology::{Taken, encoding, ground, read},
+    workload::{
+        Flavors, Layer, Obstacle, Placements, PodSet, PodSetAssignment, Reservation, TopologyRequest,
+        Workload,
+    },
 };
 use crate::{
     field::{self, Path},
@@ -35,7 +39,9 @@ pub fn flavor(object: &kueue::ResourceFlavor, levels: Option<&[String]>) -> Flav
         labels: node_labels.clone(),
         taints: node_taints.clone(),
         tolerations: tolerations.clone(),
-        topology: topology_name.as_ref().map(|_| levels.unwrap_or_default().to_vec()),
+        topology: topology_name
+            .as_ref()
+            .map(|name| Topology { name: name.clone(), levels: levels.unwrap_or_default().to_vec() }),
         ..Flavor::new(object.metadata.name.as_deref().unwrap_or_default())
     }
 }
@@ -166,20 +172,20 @@ pub fn pod_sets(object: &kueue::Workload, around: Surroundings<'_>) -> Result<Ve
         let node_affinity = spec.affinity.and_then(|affinity| affinity.node_affinity);
         let required = node_affinity.and_then(|it| it.required_during_scheduling_ignored_during_execution);
         let request = given.topology_request.as_ref();
+        let requests = requests::count(&total, around.accounting);
+        let own_requests = Some(read::amounts(&total)).filter(|own| *own != requests);
         pod_sets.push(PodSet {
             name: given.name().into(),
             count: given.count.try_into().unwrap_or_default(),
             min_count: given.min_count.map(|least| least.try_into().unwrap_or_default()),
             reclaimable: reclaimable(object, given.name()),
-            requests: requests::count(&total, around.accounting),
+            requests,
+            own_requests,
             group: request.and_then(|request| request.pod_set_group_name.clone()),
             node_selector: spec.node_selector.unwrap_or_default(),
             node_affinity: required.map(|required| required.node_selector_terms).unwrap_or_default(),
             tolerations: spec.tolerations.unwrap_or_default(),
-            topology: request.filter(|request| request.asks_for_placement()).map(|request| TopologyRequest {
-                levels: levels(request),
-                pod_resources: total.keys().map(|name| name.as_str().into()).collect(),
-            }),
+            topology: request.filter(|request| request.asks_for_placement()).map(topology),
         });
     }
     if !above_own_limits.is_empty() {
@@ -208,11 +214,22 @@ fn invalid(what: &str, errors: &field::Errors) -> Obstacle {
     })
 }
 
-fn levels(request: &kueue::PodSetTopologyRequest) -> Vec<String> {
-    let main = request.required.as_ref().or(request.preferred.as_ref());
-    let slices = &request.podset_slice_required_topology_constraints;
-    let slices = slices.iter().map(|constraint| &constraint.topology);
-    main.into_iter().chain(&request.pod_set_slice_required_topology).chain(slices).cloned().collect()
+pub(super) fn topology(request: &kueue::PodSetTopologyRequest) -> TopologyRequest {
+    let layer =
+        |level: &str, size: i32| Layer { level: level.to_owned(), size: size.try_into().unwrap_or_default() };
+    let layers = &request.podset_slice_required_topology_constraints;
+    let one = request.pod_set_slice_required_topology.as_ref();
+    let one = one.map(|level| layer(level, request.pod_set_slice_size.unwrap_or_default()));
+    TopologyRequest {
+        required: request.required.clone(),
+        preferred: request.preferred.clone(),
+        unconstrained: request.unconstrained == Some(true),
+        slices: if layers.is_empty() {
+            one.into_iter().collect()
+        } else {
+            layers.iter().map(|it| layer(&it.topology, it.size)).collect()
+        },
+    }
 }
 
 fn reclaimable(object: &kueue::Workload, pod_set: &str) -> u32 {
@@ -253,7 +270,7 @@ pub fn waiting(object: &kueue::Workload, pod_sets: Vec<PodSet>, from: RequeuingT
 }
 
 /// What a Workload holds, if it holds anything (SM-3): from what was written when it was admitted, less what pods that
-/// are done gave back (JF-62).
+/// are done gave back (JF-62). What its pods take of nodes is said by [`places`].
 pub fn reservation(object: &kueue::Workload, from: RequeuingTimestamp) -> Option<Reservation> {
     let holds = |kind: &str| condition(object, kind).is_some_and(|condition| condition.status == "True");
     let active = object.spec.active.unwrap_or(true);
@@ -290,7 +307,37 @@ pub fn reservation(object: &kueue::Workload, from: RequeuingTimestamp) -> Option
         usage,
         replaces: replaces(object),
         flavors: if slice::is_elastic(object) { flavors(admission) } else { Flavors::default() },
+        places: Vec::new(),
+        placements: if slice::is_elastic(object) { placements(admission) } else { Placements::default() },
     })
+}
+
+/// What the pods of a Workload take of the domains that its admission names (TA-3): the part of a reservation that nobody
+/// needs who does not place.
+pub fn places(object: &kueue::Workload, around: Surroundings<'_>) -> Vec<Taken> {
+    let mut all = Vec::new();
+    let admission = object.status.as_ref().and_then(|status| status.admission.as_ref());
+    for assigned in admission.into_iter().flat_map(|admission| &admission.pod_set_assignments) {
+        let placement = assigned.topology_assignment.as_ref().and_then(encoding::decode);
+        let pod_set = object.spec.pod_sets.iter().find(|pod_set| pod_set.name() == assigned.name);
+        let (Some(placement), Some(pod_set)) = (placement, pod_set) else { continue };
+        let spec = pod_set.template.spec.clone().unwrap_or_default();
+        let mut resources = PodResources::read(&spec, &Path::new("spec")).unwrap_or_default();
+        let overhead = spec.runtime_class_name.as_ref().and_then(|name| around.runtime_overheads.get(name));
+        resources.adjust(overhead, around.limits);
+        let flavors: Vec<FlavorName> =
+            assigned.flavors.values().map(|flavor| flavor.as_str().into()).collect();
+        all.extend(ground::taken(&flavors, &placement, &read::amounts(&resources.total())));
+    }
+    all
+}
+
+fn placements(admission: &kueue::Admission) -> Placements {
+    let of = |assigned: &kueue::PodSetAssignment| {
+        let placement = encoding::decode(assigned.topology_assignment.as_ref()?)?;
+        Some((assigned.name.as_str().into(), placement))
+    };
+    admission.pod_set_assignments.iter().filter_map(of).collect()
 }
 
 fn flavors(admission: &kueue::Admission) -> Flavors {
@@ -323,7 +370,7 @@ pub fn admission(cluster_queue: &str, pod_sets: &[PodSetAssignment]) -> kueue::A
             .map(|(resource, amount)| (resource.to_string(), amount.to_quantity(resource.as_str())))
             .collect(),
         count: Some(given.count.try_into().unwrap_or(i32::MAX)),
-        topology_assignment: None,
+        topology_assignment: given.placement.as_ref().map(encoding::encode),
         delayed_topology_request: given
             .topology_pending
             .then_some(kueue::DelayedTopologyRequestState::Pending),

@@ -12,6 +12,7 @@ use types::Amount;
 use super::{
     flavors::ScanProgress,
     names::{ClusterQueueName, FlavorName, FlavorResource, PodSetName, ResourceName, WorkloadKey},
+    topology::{Placement, Resources, Taken, ground},
 };
 
 /// A Workload that waits for quota.
@@ -45,8 +46,8 @@ impl Workload {
             let PodSet { name, count, min_count, reclaimable, requests, group, node_selector, .. } = pod_set;
             (name, count, min_count, reclaimable, requests, group, node_selector).hash(&mut hasher);
             // Kubernetes' own types do not hash, but they print.
-            let PodSet { node_affinity, tolerations, topology, .. } = pod_set;
-            format!("{node_affinity:?} {tolerations:?} {topology:?}").hash(&mut hasher);
+            let PodSet { node_affinity, tolerations, topology, own_requests, .. } = pod_set;
+            format!("{node_affinity:?} {tolerations:?} {topology:?} {own_requests:?}").hash(&mut hasher);
         }
         hasher.finish()
     }
@@ -75,6 +76,8 @@ pub struct PodSet {
     pub tolerations: Vec<Toleration>,
     /// The topology that the pods ask for.
     pub topology: Option<TopologyRequest>,
+    /// What one pod asks for itself, where that is not `requests`.
+    pub own_requests: Option<Resources>,
 }
 
 impl Default for PodSetName {
@@ -89,6 +92,11 @@ impl PodSet {
         self.count.saturating_sub(self.reclaimable)
     }
 
+    /// What one pod asks for itself, before exclusions and transformations: what it takes of its node.
+    pub fn pod_requests(&self) -> &Resources {
+        self.own_requests.as_ref().unwrap_or(&self.requests)
+    }
+
     /// By how many pods it may shrink.
     pub fn slack(&self) -> u32 {
         self.min_count.map_or(0, |least| self.count.saturating_sub(least))
@@ -98,10 +106,47 @@ impl PodSet {
 /// That pods ask to be placed by topology.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TopologyRequest {
-    /// The node labels of the levels that it names; none leaves the level open.
-    pub levels: Vec<String>,
-    /// The resources that the pods themselves ask for, before transformation.
-    pub pod_resources: Vec<ResourceName>,
+    /// The node label of the level at which all of them have to be in one domain.
+    pub required: Option<String>,
+    /// The same, if that is possible.
+    pub preferred: Option<String>,
+    /// Whether they may be anywhere.
+    pub unconstrained: bool,
+    /// Slices of them that are in one domain each, and slices within those.
+    pub slices: Vec<Layer>,
+}
+
+/// That slices of pods are in one domain each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layer {
+    /// The node label of the level of such domains.
+    pub level: String,
+    /// How many pods are in a slice.
+    pub size: u32,
+}
+
+impl TopologyRequest {
+    /// The node label of the level at which pods are to be close to each other, of these `levels`; `None` if it asks for
+    /// no level at all.
+    pub fn level<'a>(&'a self, levels: &'a [String]) -> Option<&'a str> {
+        let named = self.required.as_ref().or(self.preferred.as_ref());
+        let open = || {
+            if !self.slices.is_empty() {
+                levels.first()
+            } else if self.unconstrained {
+                levels.last()
+            } else {
+                None
+            }
+        };
+        named.or_else(open).map(String::as_str)
+    }
+
+    /// Whether pods go wherever there is room, the fullest domains first.
+    pub fn is_anywhere(&self) -> bool {
+        let open = self.required.is_none() && self.preferred.is_none();
+        self.unconstrained || (open && !self.slices.is_empty())
+    }
 }
 
 /// The first Workload of a ClusterQueue, whose turn it is.
@@ -153,7 +198,14 @@ pub struct Reservation {
     pub replaces: Option<WorkloadKey>,
     /// The flavors of each pod set, of those that may grow: who takes their place gets the same.
     pub flavors: Flavors,
+    /// What its pods take of the domains that they were placed in.
+    pub places: Vec<Taken>,
+    /// Where the pods of each pod set are, of those that may grow: who takes their place leaves them there.
+    pub placements: Placements,
 }
+
+/// Where the pods of each pod set are.
+pub type Placements = BTreeMap<PodSetName, Placement>;
 
 /// The flavor of each resource of each pod set.
 pub type Flavors = BTreeMap<PodSetName, BTreeMap<ResourceName, FlavorName>>;
@@ -171,6 +223,24 @@ pub struct PodSetAssignment {
     pub usage: BTreeMap<ResourceName, Amount>,
     /// Whether somebody else still has to find the place for the pods.
     pub topology_pending: bool,
+    /// Where the pods go, if that is decided here.
+    pub placement: Option<Placement>,
+}
+
+/// What the pods of a Workload take of the domains that they were given.
+pub fn places(workload: &Workload, pod_sets: &[PodSetAssignment]) -> Vec<Taken> {
+    let of = |assigned: &PodSetAssignment| {
+        let pod_set = workload.pod_sets.iter().find(|pod_set| pod_set.name == assigned.name)?;
+        let placement = assigned.placement.as_ref()?;
+        Some(ground::taken(assigned.flavors.values(), placement, pod_set.pod_requests()))
+    };
+    pod_sets.iter().filter_map(of).flatten().collect()
+}
+
+/// Where the pods of a Workload go.
+pub fn placements(pod_sets: &[PodSetAssignment]) -> Placements {
+    let of = |assigned: &PodSetAssignment| Some((assigned.name.clone(), assigned.placement.clone()?));
+    pod_sets.iter().filter_map(of).collect()
 }
 
 /// The flavors that a Workload was given.

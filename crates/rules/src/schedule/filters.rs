@@ -1,15 +1,15 @@
 //! May a pod go to a node? The filters in the order of Kubernetes; the first that objects gives the reason.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Taint};
+use k8s_openapi::api::core::v1::{NodeSelectorTerm, Taint};
 
 use super::affinity::Neighbours;
 use super::message::Reason;
 use super::read::Pod;
 use super::snapshot::{Node, Snapshot};
 use super::spread::Spread;
-use crate::quota::affinity::{matches, tolerates};
+use crate::quota::affinity::{describes, tolerates};
 
 /// The filters for one pod, with what they have to know of the whole cluster.
 pub(super) struct Filters<'a> {
@@ -145,12 +145,5 @@ fn named_by(term: &NodeSelectorTerm) -> Option<BTreeSet<&str>> {
 
 /// Whether a node is what a term describes. An empty term describes none.
 pub(super) fn term_matches(term: &NodeSelectorTerm, node: &Node) -> bool {
-    let expressions = term.match_expressions.as_deref().unwrap_or_default();
-    let fields = term.match_fields.as_deref().unwrap_or_default();
-    if expressions.is_empty() && fields.is_empty() {
-        return false;
-    }
-    let named = BTreeMap::from([("metadata.name".to_owned(), node.name().to_owned())]);
-    let field = |field: &NodeSelectorRequirement| matches(field, &named);
-    expressions.iter().all(|expression| matches(expression, &node.labels)) && fields.iter().all(field)
+    describes(term, node.name(), &node.labels)
 }

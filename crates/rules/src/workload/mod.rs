@@ -4,6 +4,7 @@
 //! - [`mod@state`]: what a Workload is, read from its conditions.
 //! - [`change`]: every change of its status, as a function: reserved, admitted, evicted, requeued, finished.
 //! - [`checks`]: which admission checks it has to pass, and what they say.
+//! - [`hosts`]: which nodes are lost to it.
 //! - [`plan`]: what its controller does next, as a value.
 //! - [`patch`]: what of it is written, and under whose name.
 //! - [`mod@slice`]: which Workload of an elastic Job takes the place of which.
@@ -13,6 +14,7 @@
 pub mod change;
 pub mod checks;
 pub mod condition;
+pub mod hosts;
 pub mod parameters;
 pub mod patch;
 pub mod plan;

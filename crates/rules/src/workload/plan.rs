@@ -46,6 +46,8 @@ pub struct Seen<'a> {
     pub cluster_queue: Option<&'a ClusterQueue>,
     /// Whether that one admits.
     pub active: bool,
+    /// Nodes that its pods were placed on and cannot run on any more.
+    pub lost_hosts: &'a [String],
 }
 
 /// What to do, what to tell, and when to look again.
@@ -451,6 +453,7 @@ fn while_reserved(seen: &Seen<'_>, settings: &Settings, now: Timestamp) -> Optio
         return change(workload, Change::Released, |next| change::release(next, now));
     }
     failed_checks(workload, now)
+        .or_else(|| lost_hosts(seen, now))
         .or_else(|| stopped_local_queue(seen, now))
         .or_else(|| stopped_cluster_queue(seen, now))
         .or_else(|| time_limits(workload, settings, now))
@@ -482,6 +485,18 @@ fn failed_checks(workload: &Workload, now: Timestamp) -> Option<Plan> {
         let message = format!("Evicted due to {}", checks::message(&retry, CheckState::Retry));
         let eviction = Eviction { reason: reason::ADMISSION_CHECK, cause: String::new(), message };
         evict(workload.clone(), eviction, now)
+    })
+}
+
+/// A Workload some of whose pods have no place any more is placed anew as a whole (TA-7).
+fn lost_hosts(seen: &Seen<'_>, now: Timestamp) -> Option<Plan> {
+    let runs = state::is_admitted(seen.workload) && !state::is_evicted(seen.workload);
+    (runs && !seen.lost_hosts.is_empty()).then(|| {
+        let hosts = seen.lost_hosts.join(",");
+        let message =
+            format!("Workload was evicted as there was no replacement for unhealthy node(s): {hosts}");
+        let eviction = Eviction { reason: reason::NODE_FAILURES, cause: String::new(), message };
+        evict(seen.workload.clone(), eviction, now)
     })
 }
 

@@ -111,6 +111,13 @@ pub fn checks_in(workload: &Workload, state: CheckState) -> Vec<&AdmissionCheckS
     checks(workload).iter().filter(|check| check.state == state).collect()
 }
 
+/// Whether it was decided where its pods go.
+pub fn has_placement(workload: &Workload) -> bool {
+    let admission = workload.status.as_ref().and_then(|status| status.admission.as_ref());
+    let mut assigned = admission.into_iter().flat_map(|admission| &admission.pod_set_assignments);
+    assigned.any(|assigned| assigned.topology_assignment.is_some())
+}
+
 /// Whether a placement of its pods is still to come.
 pub fn has_topology_pending(workload: &Workload) -> bool {
     let admission = workload.status.as_ref().and_then(|status| status.admission.as_ref());

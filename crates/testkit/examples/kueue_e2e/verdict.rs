@@ -2,23 +2,15 @@
 
 use std::{collections::BTreeMap, process::ExitCode};
 
-use crate::{
-    settings::{Settings, Who},
-    suite::Spec,
-};
+use crate::{settings::Settings, suite::Spec};
 
 /// Specs that cannot pass yet, with the reason. It only shrinks.
 const CANNOT: &str = include_str!("cannot.txt");
-/// The same of specs that cannot pass on workers of Ferry.
-const CANNOT_WORKERS: &str = include_str!("cannot-workers.txt");
-/// And on embedded clusters.
+/// The same on embedded clusters.
 const CANNOT_EMBEDDED: &str = include_str!("cannot-embedded.txt");
 
 pub(crate) fn judge(specs: &[Spec], settings: &Settings) -> ExitCode {
     let mut cannot = if settings.has_ferry() { read(CANNOT) } else { BTreeMap::new() };
-    if settings.workers == Who::Ferry {
-        cannot.append(&mut read(CANNOT_WORKERS));
-    }
     if settings.embedded {
         cannot.append(&mut read(CANNOT_EMBEDDED));
     }

@@ -29,6 +29,8 @@ use recorder::{Asked, Recorder};
 
 const HOME: &str = deploy::NAMESPACE;
 const TEAM: &str = "team";
+/// A queue in which pods are placed by topology.
+const PLACED: &str = "placed";
 
 /// A real cluster with an operator that is allowed what is installed and nothing else.
 struct Site {
@@ -165,17 +167,37 @@ impl Site {
         self.apply(queue).await
     }
 
+    /// A queue in which pods are placed on the only node there is.
+    async fn places(&self) -> anyhow::Result<()> {
+        let host = "kubernetes.io/hostname";
+        self.apply(kueue("Topology", "hosts", json!({ "levels": [{ "nodeLabel": host }] }))).await?;
+        let flavor = json!({ "nodeLabels": { "kubernetes.io/os": "linux" }, "topologyName": "hosts" });
+        self.apply(kueue("ResourceFlavor", "hosts", flavor)).await?;
+        let quota = json!({ "name": "cpu", "nominalQuota": "10" });
+        let flavors = json!([{ "name": "hosts", "resources": [quota] }]);
+        let groups = json!([{ "coveredResources": ["cpu"], "flavors": flavors }]);
+        let spec = json!({ "namespaceSelector": {}, "resourceGroups": groups });
+        self.apply(kueue("ClusterQueue", PLACED, spec)).await?;
+        let mut queue = kueue("LocalQueue", PLACED, json!({ "clusterQueue": PLACED }));
+        queue["metadata"]["namespace"] = json!(TEAM);
+        self.apply(queue).await
+    }
+
     fn jobs(&self) -> Api<Job> {
         Api::namespaced(self.admin.clone(), TEAM)
     }
 
     async fn submit(&self, name: &str, managed_by: Option<&str>) -> anyhow::Result<()> {
+        self.submit_to(TEAM, name, managed_by).await
+    }
+
+    async fn submit_to(&self, queue: &str, name: &str, managed_by: Option<&str>) -> anyhow::Result<()> {
         let container = json!({ "name": "c", "image": "i", "resources": { "requests": { "cpu": "1" } } });
         // One that stays may wait for slices.
-        let elastic = managed_by.is_none().then_some("kueue.x-k8s.io/elastic-job");
+        let elastic = (managed_by.is_none() && queue == TEAM).then_some("kueue.x-k8s.io/elastic-job");
         let annotations: BTreeMap<&str, &str> = elastic.into_iter().map(|key| (key, "true")).collect();
         let gates: Vec<Value> = elastic.into_iter().map(|name| json!({ "name": name })).collect();
-        let labels = json!({ "kueue.x-k8s.io/queue-name": TEAM });
+        let labels = json!({ "kueue.x-k8s.io/queue-name": queue });
         let pod = json!({ "restartPolicy": "Never", "containers": [container], "schedulingGates": gates });
         let job = json!({
             "metadata": { "name": name, "labels": labels, "annotations": annotations },
@@ -266,7 +288,11 @@ async fn what_is_installed_is_enough_and_not_too_much() -> anyhow::Result<()> {
     worker.submit("here", None).await?;
     worker.complete("here").await?;
     worker.with_nodes().await?;
-    for (site, job) in [(&manager, "away"), (&worker, "here"), (&worker, "on-nodes")] {
+    worker.places().await?;
+    worker.submit_to(PLACED, "placed", None).await?;
+    worker.complete("placed").await?;
+    let jobs = [(&manager, "away"), (&worker, "here"), (&worker, "on-nodes"), (&worker, "placed")];
+    for (site, job) in jobs {
         site.jobs().delete(job, &DeleteParams::background()).await?;
     }
 

@@ -17,6 +17,7 @@ mod settings;
 mod starts;
 mod stops;
 mod told;
+mod topology;
 
 use std::{future::Future, pin::Pin};
 
@@ -84,6 +85,12 @@ const ALL: &[(&str, Scenario)] = &[
     ("qm-v2-parents", |world| Box::pin(cohorts::qm_v2_parents(world))),
     ("sc-9-what-is-left", |world| Box::pin(cohorts::sc_9_what_is_left_is_kept(world))),
     ("co-4-told-of-a-circle", |world| Box::pin(cohorts::co_4_told_of_a_circle(world))),
+    ("ta-4-where-pods-go", |world| Box::pin(topology::ta_4_where_pods_go(world))),
+    ("ta-6-pods-go-there", |world| Box::pin(topology::ta_6_pods_go_where_they_were_placed(world))),
+    ("ta-3-what-others-take", |world| Box::pin(topology::ta_3_what_others_take(world))),
+    ("ta-7-a-node-is-lost", |world| Box::pin(topology::ta_7_a_node_is_lost(world))),
+    ("pr-6-a-place", |world| Box::pin(topology::pr_6_a_place_by_preemption(world))),
+    ("sm-42-places-survive", |world| Box::pin(topology::sm_42_places_survive(world))),
     ("jf-50-started-and-stopped", |world| Box::pin(starts::jf_50_started_and_stopped(world))),
     ("jf-51-nowhere-to-start", |world| Box::pin(starts::jf_51_nowhere_to_start(world))),
     ("jf-52-fewer-pods", |world| Box::pin(starts::jf_52_fewer_pods(world))),

@@ -3,8 +3,8 @@ use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Tain
 use super::scenario::{Scenario, amount, check, group, pods, queue, quota, scenario, workload};
 use crate::quota::{
     config::{
-        ClusterQueue, Flavor, FlavorQuotas, Preference, Quota, ResourceGroup, WhenCanBorrow, WhenCanPreempt,
-        WithinClusterQueue::LowerPriority,
+        ClusterQueue, Flavor, FlavorQuotas, Preference, Quota, ResourceGroup, Topology, WhenCanBorrow,
+        WhenCanPreempt, WithinClusterQueue::LowerPriority,
     },
     cycle::{Policy, Undeclared},
     flavors::ScanProgress,
@@ -353,7 +353,8 @@ fn fa_1_groups_are_independent_and_grouped_pod_sets_are_not() {
 
 #[test]
 fn ta_2_and_ta_8_topology_is_left_to_who_places() {
-    let racks = Flavor { topology: Some(vec!["rack".into()]), ..Flavor::new("racks") };
+    let topology = Topology { name: "racks".to_owned(), levels: vec!["rack".into()] };
+    let racks = Flavor { topology: Some(topology), ..Flavor::new("racks") };
     let scenario = |request: Option<TopologyRequest>, defers: bool, both: bool| {
         let mut flavors = vec![("racks", quota(4))];
         if both {
@@ -368,7 +369,7 @@ fn ta_2_and_ta_8_topology_is_left_to_who_places() {
         scenario().flavor(racks.clone()).queue(queue).head("q", workload("w", 0).asking(vec![pod_set]))
     };
     let request =
-        |level: &str| Some(TopologyRequest { levels: vec![level.into()], pod_resources: vec!["cpu".into()] });
+        |level: &str| Some(TopologyRequest { required: Some(level.into()), ..TopologyRequest::default() });
     let racks_line = "admit ns/w to q with mainx1 cpu=1@racks";
     check("TA-2 not asked", &scenario(None, true, true), &["admit ns/w to q with mainx1 cpu=1@default"]);
     check("TA-2 asked", &scenario(request("rack"), true, true), &[racks_line]);
@@ -386,10 +387,11 @@ fn ta_2_and_ta_8_topology_is_left_to_who_places() {
            Flavor \"racks\" does not contain the requested level"],
     );
     check(
-        "TA-8 nobody places",
+        "TA-3 no nodes",
         &scenario(request("rack"), false, true),
-        &["keep ns/w out of q, because failed to assign flavors to pod set main: \
-           workload requires Topology, but there is no TAS cache information"],
+        &[
+            "keep ns/w out of q, because couldn't assign flavors to pod set main: no topology domains at level: rack",
+        ],
     );
 }
 

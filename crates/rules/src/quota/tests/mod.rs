@@ -9,5 +9,6 @@ mod queue;
 mod requests;
 pub(super) mod scenario;
 mod slices;
+mod topology;
 mod tree;
 mod wire;

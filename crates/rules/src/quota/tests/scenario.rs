@@ -1,6 +1,6 @@
 //! A small language to set up queues and Workloads in tests. Amounts of `cpu` are whole cores.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use types::Amount;
@@ -14,7 +14,8 @@ use crate::quota::{
     names::{FlavorResource, WorkloadKey},
     plan::Plan,
     snapshot::Snapshot,
-    workload::{Flavors, Head, PodSet, Reservation, Workload},
+    topology::Node,
+    workload::{Flavors, Head, Placements, PodSet, Reservation, Workload},
 };
 
 /// So many cores, or so many of anything else.
@@ -162,6 +163,7 @@ fn flavors_of(held: &[(&str, &str, i64)]) -> Flavors {
 pub(in crate::quota) struct Scenario {
     pub config: Config,
     pub running: Vec<Reservation>,
+    pub nodes: Vec<Arc<Node>>,
     pub heads: Vec<Head>,
     pub policy: Policy,
 }
@@ -217,7 +219,21 @@ impl Scenario {
             usage,
             replaces: workload.replaces.clone(),
             flavors: if workload.elastic { flavors_of(held) } else { Flavors::default() },
+            places: Vec::new(),
+            placements: Placements::default(),
         });
+        self
+    }
+
+    /// A node in a rack, with so many cores and room for 110 pods.
+    pub(in crate::quota) fn node(mut self, rack: &str, name: &str, cores: i64) -> Self {
+        let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        self.nodes.push(Arc::new(Node {
+            name: name.to_owned(),
+            labels: [label("rack", rack), label("kubernetes.io/hostname", name)].into(),
+            taints: Vec::new(),
+            capacity: [("cpu".into(), amount("cpu", cores)), ("pods".into(), Amount::new(110))].into(),
+        }));
         self
     }
 
@@ -233,6 +249,7 @@ impl Scenario {
 
     pub(in crate::quota) fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot::new(self.config.clone());
+        snapshot.settle(self.nodes.clone(), BTreeMap::new());
         for reservation in &self.running {
             snapshot.reserve(reservation.clone());
         }

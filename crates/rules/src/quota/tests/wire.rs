@@ -6,12 +6,12 @@ use types::{Amount, kueue};
 use super::scenario::{amount, second};
 use crate::quota::{
     Moment, Outcome, Policy, Snapshot,
-    config::{Config, ReclaimWithinCohort, WithinClusterQueue},
+    config::{Config, ReclaimWithinCohort, Topology, WithinClusterQueue},
     decide,
     names::FlavorResource,
     requests::{Accounting, Limits},
     wire::{self, RequeuingTimestamp, Surroundings},
-    workload::{Head, Obstacle, PodSet},
+    workload::{Head, Layer, Obstacle, PodSet},
 };
 
 fn read<T: serde::de::DeserializeOwned>(object: Value) -> T {
@@ -210,13 +210,23 @@ fn ta_1_what_asks_for_a_topology() {
     let request =
         topology(json!({"required": "rack", "podSetSliceRequiredTopology": "host", "podSetSliceSize": 2}));
     let request = request.expect("it asks for a rack");
-    assert_eq!(request.levels, ["rack", "host"]);
-    assert_eq!(request.pod_resources, ["cpu".into(), "memory".into()]);
-    assert!(topology(json!({"unconstrained": true})).is_some());
+    let levels = ["block".to_owned(), "rack".to_owned(), "host".to_owned()];
+    assert_eq!((request.level(&levels), request.is_anywhere()), (Some("rack"), false));
+    assert_eq!(request.slices, [Layer { level: "host".to_owned(), size: 2 }]);
+    let anywhere = topology(json!({"unconstrained": true})).expect("it asks for a place");
+    assert_eq!((anywhere.level(&levels), anywhere.is_anywhere()), (Some("host"), true));
+    let nowhere = topology(json!({"unconstrained": false})).expect("it asks for something");
+    assert_eq!((nowhere.level(&levels), nowhere.is_anywhere()), (None, false));
+    let layers = json!([{"topology": "block", "size": 4}, {"topology": "host", "size": 2}]);
+    let sliced =
+        topology(json!({"podsetSliceRequiredTopologyConstraints": layers})).expect("it asks for slices");
+    assert_eq!((sliced.level(&levels), sliced.is_anywhere()), (Some("block"), true));
     let racks: kueue::ResourceFlavor =
         read(json!({"metadata": {"name": "racks"}, "spec": {"topologyName": "t"}}));
-    assert_eq!(wire::flavor(&racks, None).topology, Some(Vec::new()));
-    assert_eq!(wire::flavor(&racks, Some(&["rack".into()])).topology, Some(vec!["rack".into()]));
+    let topology = |levels: Option<&[String]>| wire::flavor(&racks, levels).topology;
+    let known = |levels: Vec<String>| Some(Topology { name: "t".to_owned(), levels });
+    assert_eq!(topology(None), known(Vec::new()));
+    assert_eq!(topology(Some(&["rack".into()])), known(vec!["rack".into()]));
 }
 
 #[test]

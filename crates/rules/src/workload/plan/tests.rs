@@ -12,6 +12,7 @@ struct Life {
     local_queue: Option<LocalQueue>,
     cluster_queue: Option<ClusterQueue>,
     active: bool,
+    lost_hosts: Vec<String>,
     settings: Settings,
     now: Timestamp,
 }
@@ -35,6 +36,7 @@ fn life() -> Life {
             "flavors": [{ "name": "f", "resources": [{ "name": "cpu", "nominalQuota": "1" }] }],
         }] } }))),
         active: true,
+        lost_hosts: Vec::new(),
         settings: Settings::default(),
         now: "2026-01-01T00:00:10Z".parse().expect("a time"),
     }
@@ -51,6 +53,7 @@ impl Life {
             local_queue: self.local_queue.as_ref(),
             cluster_queue: self.cluster_queue.as_ref(),
             active: self.active,
+            lost_hosts: &self.lost_hosts,
         };
         decide(&seen, &self.settings, self.now)
     }
@@ -303,6 +306,18 @@ fn sm_t8_a_drained_queue_evicts_and_a_restarted_one_requeues() {
     assert_eq!(life.message("QuotaReserved"), "ClusterQueue cq is inactive");
     life.stop(StopPolicy::None);
     life.expect(&["write requeued, because ClusterQueueRestarted", "wait"]);
+}
+
+#[test]
+fn ta_7_who_lost_a_node_is_placed_anew() {
+    let mut life = life();
+    life.lost_hosts = vec!["x1".to_owned(), "x2".to_owned()];
+    life.reserve();
+    life.expect(&["write admitted", "write evicted, because NodeFailures", "wait"]);
+    assert_eq!(
+        life.message("Evicted"),
+        "Workload was evicted as there was no replacement for unhealthy node(s): x1,x2"
+    );
 }
 
 #[test]

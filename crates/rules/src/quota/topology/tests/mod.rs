@@ -1,0 +1,4 @@
+mod encoding;
+mod judged;
+mod properties;
+mod read;
