@@ -26,6 +26,7 @@ use types::kueue::{
 use crate::{
     Settings,
     kinds::{self, Kinds},
+    pods,
     sharing::Sharing,
     work::Work,
 };
@@ -70,6 +71,7 @@ pub(crate) struct Caches {
     pub(crate) runtime_classes: Cache<RuntimeClass>,
     pub(crate) jobs: Cache<Job>,
     pub(crate) kinds: Kinds,
+    pub(crate) pods: pods::caches::Caches,
 }
 
 /// The caches, for whoever is told of changes by one of them. Empty until all of them exist; what is told before is
@@ -95,6 +97,7 @@ impl Caches {
             runtime_classes: runtime_classes(client, work, tasks),
             jobs: jobs(client, work, &cell, tasks),
             kinds: Kinds::start(client, kinds::wanted(settings), work, &cell, tasks),
+            pods: pods::caches::Caches::start(client, settings, work, &cell, tasks),
         };
         // Nobody else sets it.
         let _ = cell.set(caches.clone());
@@ -116,6 +119,7 @@ impl Caches {
         self.limits.ready().await;
         self.runtime_classes.ready().await;
         self.jobs.ready().await;
+        self.pods.ready().await;
     }
 
     /// Whether everything was seen once.
@@ -133,6 +137,7 @@ impl Caches {
             && self.limits.is_ready()
             && self.runtime_classes.is_ready()
             && self.jobs.is_ready()
+            && self.pods.is_ready()
     }
 
     /// Puts everything in line that a controller looks at.
@@ -146,6 +151,7 @@ impl Caches {
         keys(self.cohorts.all().iter().map(|it| Key::of(&**it)).collect(), &work.cohorts);
         keys(self.flavors.all().iter().map(|it| Key::of(&**it)).collect(), &work.flavors);
         keys(self.checks.all().iter().map(|it| Key::of(&**it)).collect(), &work.checks);
+        self.pods.enqueue_all(work);
         keys(self.workload_classes.all().iter().map(|it| Key::of(&**it)).collect(), &work.classes);
     }
 
@@ -209,6 +215,7 @@ impl Caches {
     fn look_at_jobs(&self, work: &Work, index: &'static str, value: &str) {
         self.jobs.by(index, value).iter().for_each(|job| work.jobs.add(Key::of(&**job)));
         self.kinds.look_at_jobs(work, |objects| objects.by(index, value));
+        self.pods.look_at(work, |pods| pods.by(index, value));
     }
 
     /// Looks again at a ClusterQueue and at all who wait for it or are in it.
@@ -290,6 +297,7 @@ fn workload_changed(change: &Change<'_, Workload>, work: &Work, caches: Option<&
         }
         let Some(caches) = caches else { continue };
         caches.look_at_jobs(work, PREBUILT, &change.key.to_string());
+        caches.pods.workload_changed(work, change.key, workload);
         // Jobs that are part of another one run only while that one's Workload may.
         for owner in workload.metadata.owner_references.iter().flatten() {
             caches.look_at_jobs(work, OWNER_UID, &owner.uid);
@@ -470,6 +478,7 @@ fn namespaces(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks)
             let Some(caches) = cell.get() else { return };
             caches.jobs.in_namespace(&change.key.name).iter().for_each(|job| work.jobs.add(Key::of(&**job)));
             caches.kinds.look_at_jobs(&work, |objects| objects.in_namespace(&change.key.name));
+            caches.pods.look_in(&work, &change.key.name);
         })
         .start(tasks)
 }

@@ -19,6 +19,7 @@ mod jobs;
 mod kinds;
 pub mod leader;
 mod metrics;
+mod pods;
 mod queues;
 pub mod rbac;
 pub mod roles;
@@ -100,6 +101,7 @@ impl Operator {
         admission::start(context, tasks);
         workloads::start(context, tasks);
         jobs::start(context, tasks);
+        pods::start(context, tasks);
         queues::start(context, tasks);
         dispatch::start(context, tasks);
     }

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use rules::dispatch::Adapter;
-use rules::framework::{Kind, custom::ALL};
+use rules::framework::{Kind, apps::STATEFUL_SET, custom::ALL};
 use serde_json::{Value, json};
 
 use crate::{Settings, definitions, jobs::OWNERS, kinds, leader::LEASE};
@@ -61,6 +61,7 @@ impl Ask {
 pub fn operator(settings: &Settings) -> Vec<Ask> {
     let mut asks = queues();
     asks.extend(jobs());
+    asks.extend(pods(settings));
     asks.extend(other_jobs(settings));
     asks.extend(owners());
     asks.extend(surroundings());
@@ -115,6 +116,21 @@ fn jobs() -> Vec<Ask> {
         ask("batch", &["jobs/finalizers"], &["update"], GUARDED),
         ask("", &["pods"], &["list", "patch"], "pods of elastic Jobs wait for their slice"),
     ]
+}
+
+/// Pods that are queued themselves, and what is made of them.
+fn pods(settings: &Settings) -> Vec<Ask> {
+    let mut asks = Vec::new();
+    if settings.queues_pods() {
+        let life = ["watch", "delete"];
+        asks.push(ask("", &["pods"], &life, "pods start and stop as their quota says"));
+        asks.push(ask("", &["pods/status"], &["patch"], "the status that a worker reports, and stops"));
+        asks.push(ask("", &["pods/finalizers"], &["update"], GUARDED));
+    }
+    if settings.manages(&STATEFUL_SET) {
+        asks.push(ask("apps", &["statefulsets"], &WATCH, "the pods of a StatefulSet start together"));
+    }
+    asks
 }
 
 /// The same for kinds that others define, as far as they are queued or dispatched.

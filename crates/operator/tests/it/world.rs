@@ -569,7 +569,8 @@ impl World {
 fn of_kind(kind: &str) -> Value {
     let version = match kind {
         "Job" => "batch/v1",
-        "Namespace" | "LimitRange" | "ServiceAccount" => "v1",
+        "StatefulSet" => "apps/v1",
+        "Namespace" | "LimitRange" | "Pod" | "ServiceAccount" => "v1",
         "PriorityClass" => "scheduling.k8s.io/v1",
         _ => "kueue.x-k8s.io/v1beta2",
     };
