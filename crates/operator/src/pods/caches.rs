@@ -110,22 +110,30 @@ impl Caches {
     /// Looks again at everything.
     pub(crate) fn enqueue_all(&self, work: &Work) {
         let pods = self.queued.as_ref().map(Cache::all).unwrap_or_default();
-        pods.iter().for_each(|pod| work.pods.add(Unit::of(pod)));
+        for pod in pods {
+            work.pods.add(Unit::of(&pod));
+        }
         let sets = self.stateful_sets.as_ref().map(Cache::all).unwrap_or_default();
-        sets.iter().for_each(|set| work.stateful_sets.add(Key::of(&**set)));
+        for set in sets {
+            work.stateful_sets.add(Key::of(&*set));
+        }
     }
 
     /// Looks again at pods that `of` finds.
     pub(crate) fn look_at(&self, work: &Work, of: impl Fn(&Cache<Pod>) -> Vec<Arc<Pod>>) {
         let pods = self.queued.as_ref().map(of).unwrap_or_default();
-        pods.iter().for_each(|pod| work.pods.add(Unit::of(pod)));
+        for pod in pods {
+            work.pods.add(Unit::of(&pod));
+        }
     }
 
     /// Looks again at the StatefulSets of a namespace.
     pub(crate) fn look_in(&self, work: &Work, namespace: &str) {
         self.look_at(work, |pods| pods.in_namespace(namespace));
         let sets = self.stateful_sets.as_ref().map(|sets| sets.in_namespace(namespace)).unwrap_or_default();
-        sets.iter().for_each(|set| work.stateful_sets.add(Key::of(&**set)));
+        for set in sets {
+            work.stateful_sets.add(Key::of(&*set));
+        }
     }
 
     /// A Workload changed, which may be that of pods.

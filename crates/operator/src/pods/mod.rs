@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
@@ -18,6 +18,7 @@ use rules::{
     dispatch::JOB_OWNER_NAME,
     framework::{
         self, Observed as _, Write, annotation,
+        apps::stateful_set,
         plan::WORKLOAD_DELETED,
         pod::{
             self, MANAGED, POD, SUSPENDING_PARENT, TERMINATION_TARGET,
@@ -150,16 +151,7 @@ impl Controller {
             };
         };
         let metadata = &first.metadata;
-        let is_part = annotation(metadata, SUSPENDING_PARENT).is_some();
-        let is_ours = is_part || settings.manages(&POD);
-        let joins = *unit != Unit::of(first)
-            || is_part
-                && framework::apps::stateful_set::is_part(metadata)
-                && pod::group_name(metadata).is_none();
-        let is_queued = queue_name(metadata).is_some() || settings.manage_jobs_without_queue_name;
-        // One that leaves is let go wherever it is.
-        let leaves = metadata.deletion_timestamp.is_some();
-        if !is_ours || joins || !leaves && !(is_queued && self.context.manages_in(&key.namespace)) {
+        if *unit != Unit::of(first) || !self.is_ours(metadata) {
             return None;
         }
         let all: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
@@ -180,6 +172,20 @@ impl Controller {
             };
             decide(&seen, &settings.jobs, now)
         }))
+    }
+
+    /// Whether a pod is ours to decide about. One that leaves is let go wherever it is; one that is about to join the group of its
+    /// StatefulSet is not decided about alone.
+    fn is_ours(&self, pod: &ObjectMeta) -> bool {
+        let settings = &self.context.settings;
+        let is_part = annotation(pod, SUSPENDING_PARENT).is_some();
+        let joins = stateful_set::is_part(pod) && pod::group_name(pod).is_none();
+        let is_queued = queue_name(pod).is_some() || settings.manage_jobs_without_queue_name;
+        let leaves = pod.deletion_timestamp.is_some();
+        let namespace = pod.namespace.as_deref().unwrap_or_default();
+        (is_part || settings.manages(&POD))
+            && !joins
+            && (leaves || is_queued && self.context.manages_in(namespace))
     }
 
     /// Whether somebody is about to make pods for a Workload.
@@ -357,7 +363,7 @@ fn acts(unit: &Unit, pods: &[Arc<Pod>], plan: &Plan, now: Timestamp) -> Vec<(Arc
         (Unit::Pod(_), None) => None,
     };
     let Some(observed) = observed else { return Vec::new() };
-    let held = |pod: &Pod| pods.iter().find(|it| std::ptr::eq(&***it, pod)).cloned();
+    let held = |pod: &Pod| pods.iter().find(|it| it.metadata.uid == pod.metadata.uid).cloned();
     let of = |pod: &Pod, act: Act| held(pod).map(|pod| (pod, act));
     let named = |names: &[String], act: fn() -> Act| -> Vec<(Arc<Pod>, Act)> {
         let is_named = |pod: &&&Pod| pod.metadata.name.as_ref().is_some_and(|it| names.contains(it));

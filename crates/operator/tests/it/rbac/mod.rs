@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, Config};
@@ -20,8 +20,10 @@ use operator::rbac::Ask;
 use operator::webhooks::server::{Reach, Webhooks};
 use operator::{Operator, Settings, deploy, rbac};
 use reconcile::{Clock, Tasks};
+use rules::framework::pod::is_gated;
 use serde_json::{Value, json};
 use testkit::{Behaviour, ControlPlane, Simulator};
+use types::kueue::Workload;
 
 use super::dispatch::fleet::eventually;
 use recorder::{Asked, Recorder};
@@ -153,6 +155,35 @@ impl Site {
         Ok(())
     }
 
+    /// A pod that is queued, starts, and has to stop.
+    async fn lets_a_pod_go(&self) -> anyhow::Result<()> {
+        let pods: Api<Pod> = Api::namespaced(self.admin.clone(), TEAM);
+        let workloads: Api<Workload> = Api::namespaced(self.admin.clone(), TEAM);
+        let labels = json!({ "kueue.x-k8s.io/queue-name": TEAM, "kueue.x-k8s.io/managed": "true" });
+        let container = json!({ "name": "c", "image": "i", "resources": { "requests": { "cpu": "1" } } });
+        let pod = json!({
+            "metadata": { "name": "alone", "labels": labels, "finalizers": ["kueue.x-k8s.io/managed"] },
+            "spec": { "containers": [container], "schedulingGates": [{ "name": "kueue.x-k8s.io/admission" }] },
+        });
+        pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+        eventually("the pod is let through", async || {
+            Ok((!is_gated(&pods.get("alone").await?)).then_some(()))
+        })
+        .await?;
+        let all = workloads.list(&ListParams::default()).await?.items;
+        let of_pod =
+            |it: &Workload| it.metadata.name.as_deref().is_some_and(|name| name.starts_with("pod-alone-"));
+        let workload =
+            all.into_iter().find(of_pod).and_then(|it| it.metadata.name).context("its Workload")?;
+        let stop = Patch::Merge(json!({ "spec": { "active": false } }));
+        workloads.patch(&workload, &PatchParams::default(), &stop).await?;
+        eventually("the pod is told to go", async || {
+            let left = pods.get_opt("alone").await?;
+            Ok(left.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some()).then_some(()))
+        })
+        .await
+    }
+
     async fn complete(&self, name: &str) -> anyhow::Result<()> {
         eventually(&format!("{name} is complete"), async || {
             let conditions = self.jobs().get(name).await?.status.and_then(|status| status.conditions);
@@ -233,6 +264,7 @@ async fn what_is_installed_is_enough_and_not_too_much() -> anyhow::Result<()> {
     .await?;
     worker.submit("here", None).await?;
     worker.complete("here").await?;
+    worker.lets_a_pod_go().await?;
     for (site, job) in [(&manager, "away"), (&worker, "here")] {
         site.jobs().delete(job, &DeleteParams::background()).await?;
     }
@@ -261,6 +293,7 @@ async fn what_is_installed_is_enough_and_not_too_much() -> anyhow::Result<()> {
     let asked: BTreeSet<Asked> = manager.recorder.asked().union(&worker.recorder.asked()).cloned().collect();
     let rare = [
         "update jobs/finalizers.batch",           // only clusters that guard owners ask
+        "update pods/finalizers",                 // the same
         "delete jobs.batch",                      // Jobs that are to go with their Workload
         "delete workloads.kueue.x-k8s.io",        // Workloads of Jobs that left their queue
         "patch cohorts/status",                   // with fair sharing

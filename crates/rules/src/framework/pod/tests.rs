@@ -109,9 +109,9 @@ fn of_pod(name: &str, conditions: &[&str]) -> Arc<Workload> {
 const QUOTA: [&str; 2] = ["QuotaReserved", "Admitted"];
 const EVICTED: [&str; 3] = ["QuotaReserved", "Admitted", "Evicted"];
 
-fn flavor(_: &str) -> Option<Arc<ResourceFlavor>> {
+fn flavor() -> Arc<ResourceFlavor> {
     let flavor = json!({ "metadata": { "name": "f" }, "spec": { "nodeLabels": { "pool": "f" } } });
-    Some(Arc::new(serde_json::from_value(flavor).expect("a ResourceFlavor")))
+    Arc::new(serde_json::from_value(flavor).expect("a ResourceFlavor"))
 }
 
 fn plan_of(unit: &Unit<'_>, workloads: &[Arc<Workload>], elsewhere: bool) -> Plan {
@@ -121,7 +121,7 @@ fn plan_of(unit: &Unit<'_>, workloads: &[Arc<Workload>], elsewhere: bool) -> Pla
         workloads,
         prebuilt,
         runs_elsewhere: &|_| elsewhere,
-        flavor: &flavor,
+        flavor: &|_| Some(flavor()),
         classes: Classes { workload: &|_| None, pod: &|_| None, default: None },
     };
     decide(&seen, &framework_plan::Settings::default(), at(NOW))
