@@ -58,8 +58,11 @@ impl Plugin for Webhooks {
     }
 
     fn mutates(&self, operation: Operation, resource: &Resource) -> bool {
-        let has_defaults = |asked: &Asked| asked.defaulted && asked.kind.has_defaults();
-        operation == Operation::Create && asked(resource).is_some_and(has_defaults)
+        asked(resource).is_some_and(|asked| match operation {
+            Operation::Create => asked.defaulted && asked.kind.has_defaults(),
+            Operation::Update => asked.kind.has_later_defaults(),
+            _ => false,
+        })
     }
 
     fn mutate<'a>(&'a self, request: &'a mut Request<'_>) -> BoxFuture<'a, Result<(), Refusal>> {

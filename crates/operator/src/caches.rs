@@ -28,6 +28,7 @@ use crate::{
     Settings,
     kinds::{self, Kinds},
     places::Places,
+    pods,
     sharing::Sharing,
     work::Work,
 };
@@ -76,6 +77,7 @@ pub(crate) struct Caches {
     pub(crate) jobs: Cache<Job>,
     pub(crate) kinds: Kinds,
     pub(crate) places: Places,
+    pub(crate) pods: pods::caches::Caches,
 }
 
 /// The caches, for whoever is told of changes by one of them. Empty until all of them exist; what is told before is
@@ -103,6 +105,7 @@ impl Caches {
             jobs: jobs(client, work, &cell, tasks),
             kinds: Kinds::start(client, kinds::wanted(settings), work, &cell, tasks),
             places: Places::new(client, work, tasks),
+            pods: pods::caches::Caches::start(client, settings, work, &cell, tasks),
         };
         // Nobody else sets it.
         let _ = cell.set(caches.clone());
@@ -125,6 +128,7 @@ impl Caches {
         self.limits.ready().await;
         self.runtime_classes.ready().await;
         self.jobs.ready().await;
+        self.pods.ready().await;
     }
 
     /// Whether everything was seen once.
@@ -143,6 +147,7 @@ impl Caches {
             && self.limits.is_ready()
             && self.runtime_classes.is_ready()
             && self.jobs.is_ready()
+            && self.pods.is_ready()
     }
 
     /// Puts everything in line that a controller looks at.
@@ -156,6 +161,7 @@ impl Caches {
         keys(self.cohorts.all().iter().map(|it| Key::of(&**it)).collect(), &work.cohorts);
         keys(self.flavors.all().iter().map(|it| Key::of(&**it)).collect(), &work.flavors);
         keys(self.checks.all().iter().map(|it| Key::of(&**it)).collect(), &work.checks);
+        self.pods.enqueue_all(work);
         keys(self.workload_classes.all().iter().map(|it| Key::of(&**it)).collect(), &work.classes);
     }
 
@@ -219,6 +225,7 @@ impl Caches {
     fn look_at_jobs(&self, work: &Work, index: &'static str, value: &str) {
         self.jobs.by(index, value).iter().for_each(|job| work.jobs.add(Key::of(&**job)));
         self.kinds.look_at_jobs(work, |objects| objects.by(index, value));
+        self.pods.look_at(work, |pods| pods.by(index, value));
     }
 
     /// Looks again at the nodes of the Workloads that have to pass a check.
@@ -319,6 +326,7 @@ fn workload_changed(change: &Change<'_, Workload>, work: &Work, caches: Option<&
         }
         let Some(caches) = caches else { continue };
         caches.look_at_jobs(work, PREBUILT, &change.key.to_string());
+        caches.pods.workload_changed(work, change.key, workload);
         // Jobs that are part of another one run only while that one's Workload may.
         for owner in workload.metadata.owner_references.iter().flatten() {
             caches.look_at_jobs(work, OWNER_UID, &owner.uid);
@@ -522,6 +530,7 @@ fn namespaces(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks)
             let Some(caches) = cell.get() else { return };
             caches.jobs.in_namespace(&change.key.name).iter().for_each(|job| work.jobs.add(Key::of(&**job)));
             caches.kinds.look_at_jobs(&work, |objects| objects.in_namespace(&change.key.name));
+            caches.pods.look_in(&work, &change.key.name);
         })
         .start(tasks)
 }

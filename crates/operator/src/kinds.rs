@@ -18,7 +18,7 @@ use kube::{
 use reconcile::{Cache, Change, Key, Tasks};
 use rules::{
     dispatch::Adapter,
-    framework::{Kind, batch::JOB, custom::ALL},
+    framework::{Kind, apps::STATEFUL_SET, batch::JOB, custom::ALL},
     provisioning::{POD_TEMPLATE, REQUEST},
     workload::state,
 };
@@ -70,7 +70,8 @@ pub(crate) fn wanted(settings: &Settings) -> Vec<Kind> {
     let managed = ALL.iter().map(|shape| shape.kind).filter(|kind| settings.manages(kind));
     let dispatched = settings.dispatch.kinds.iter().map(|adapter| kind_of(adapter));
     let mut wanted: Vec<Kind> = managed.chain(dispatched).collect();
-    wanted.retain(|kind| !kind.group.is_empty() && kind.group != JOB.group);
+    // Those that Kubernetes brings along are watched by themselves.
+    wanted.retain(|kind| !kind.group.is_empty() && ![JOB.group, STATEFUL_SET.group].contains(&kind.group));
     if wanted.iter().any(|kind| kind.kind == TRAIN_JOB) {
         wanted.extend([CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME]);
     }

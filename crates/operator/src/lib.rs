@@ -21,6 +21,7 @@ mod kinds;
 pub mod leader;
 mod metrics;
 mod places;
+mod pods;
 mod provisioning;
 mod queues;
 pub mod rbac;
@@ -104,6 +105,7 @@ impl Operator {
         admission::start(context, tasks);
         workloads::start(context, tasks);
         jobs::start(context, tasks);
+        pods::start(context, tasks);
         ungating::start(context, tasks);
         queues::start(context, tasks);
         provisioning::start(context, tasks);

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use rules::dispatch::Adapter;
-use rules::framework::{Kind, custom::ALL};
+use rules::framework::{Kind, apps::STATEFUL_SET, custom::ALL};
 use rules::provisioning::{POD_TEMPLATE, REQUEST};
 use serde_json::{Value, json};
 
@@ -62,6 +62,7 @@ impl Ask {
 pub fn operator(settings: &Settings) -> Vec<Ask> {
     let mut asks = queues();
     asks.extend(jobs());
+    asks.extend(pods(settings));
     asks.extend(other_jobs(settings));
     asks.extend(nodes());
     asks.extend(owners());
@@ -124,6 +125,21 @@ fn jobs() -> Vec<Ask> {
         ),
         ask("", &["nodes"], &WATCH, "where pods can be placed"),
     ]
+}
+
+/// Pods that are queued themselves, and what is made of them.
+fn pods(settings: &Settings) -> Vec<Ask> {
+    let mut asks = Vec::new();
+    if settings.queues_pods() {
+        let life = ["watch", "delete"];
+        asks.push(ask("", &["pods"], &life, "pods start and stop as their quota says"));
+        asks.push(ask("", &["pods/status"], &["patch"], "the status that a worker reports, and stops"));
+        asks.push(ask("", &["pods/finalizers"], &["update"], GUARDED));
+    }
+    if settings.manages(&STATEFUL_SET) {
+        asks.push(ask("apps", &["statefulsets"], &WATCH, "the pods of a StatefulSet start together"));
+    }
+    asks
 }
 
 /// The same for kinds that others define, as far as they are queued or dispatched.

@@ -2,7 +2,7 @@
 //!
 //! They have Kueue's names and labels, so that bindings that are there stay true. None of them is for the operator.
 
-use rules::framework::{Kind, kinds};
+use rules::framework::{Kind, apps::STATEFUL_SET, kinds, pod::POD};
 use serde_json::{Value, json};
 
 const KUEUE: &str = "kueue.x-k8s.io";
@@ -37,7 +37,9 @@ pub fn all() -> Vec<Value> {
     for (name, plural, status, whose) in OWN {
         roles.extend(of_kind(name, KUEUE, plural, status, whose));
     }
-    for Kind { group, kind, plural, .. } in kinds() {
+    // What Kubernetes itself brings along, beside Jobs, its own roles speak of.
+    let others = kinds().filter(|kind| ![POD.group, STATEFUL_SET.group].contains(&kind.group));
+    for Kind { group, kind, plural, .. } in others {
         roles.extend(of_kind(&kind.to_lowercase(), group, plural, true, For::Users));
     }
     let pending = |queues: &str| [rule(VISIBILITY, &format!("{queues}/pendingworkloads"), &VIEW)];

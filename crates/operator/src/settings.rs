@@ -6,7 +6,11 @@ use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use rules::{
     dispatch::{Adapter, adapter},
-    framework::{self, Kind},
+    framework::{
+        self, Kind,
+        apps::{DEPLOYMENT, STATEFUL_SET},
+        pod::POD,
+    },
     quota,
     workload::{
         self,
@@ -93,6 +97,11 @@ impl Settings {
         self.frameworks.contains(kind.framework)
     }
 
+    /// Whether pods are queued at all: by themselves, or as parts of what is made of them.
+    pub(crate) fn queues_pods(&self) -> bool {
+        [POD, DEPLOYMENT, STATEFUL_SET].iter().any(|kind| self.manages(kind))
+    }
+
     /// Whether somebody else manages Jobs of a kind.
     pub(crate) fn is_external(&self, group: &str, kind: &str) -> bool {
         self.external_frameworks.iter().any(|(its_group, its_kind)| its_group == group && its_kind == kind)
@@ -111,7 +120,7 @@ fn frameworks() -> BTreeSet<&'static str> {
 
 /// Every kind of job that can run on another cluster and that others than us may have queued.
 fn dispatched() -> Vec<&'static Adapter> {
-    adapter::ALL.iter().filter(|adapter| !adapter.group.is_empty()).collect()
+    adapter::ALL.iter().collect()
 }
 
 /// All namespaces but these.

@@ -9,7 +9,7 @@ use reconcile::{Key, Queue};
 use rules::framework::{Kind, batch::JOB, custom::ALL};
 use tokio::sync::Notify;
 
-use crate::dispatch::Wake;
+use crate::{dispatch::Wake, pods::caches::Unit};
 
 /// The queues of all controllers.
 #[derive(Default)]
@@ -18,6 +18,10 @@ pub(crate) struct Work {
     pub(crate) jobs: Queue<Key>,
     /// Jobs of other kinds.
     pub(crate) kinds: Kinds,
+    /// Pods that are queued themselves, and groups of them.
+    pub(crate) pods: Queue<Unit>,
+    /// StatefulSets whose pods are queued.
+    pub(crate) stateful_sets: Queue<Key>,
     /// Workloads.
     pub(crate) workloads: Queue<Key>,
     /// ClusterQueues, for their status and finalizers.

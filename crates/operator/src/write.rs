@@ -4,9 +4,12 @@ use kube::{
     Api, Resource,
     api::{Patch, PatchParams},
 };
-use rules::workload::{
-    ORIGIN_LABEL, change,
-    patch::{self, ADMISSION_MANAGER, Manner},
+use rules::{
+    framework::{self, pod},
+    workload::{
+        ORIGIN_LABEL, change,
+        patch::{self, ADMISSION_MANAGER, Manner},
+    },
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
@@ -47,11 +50,13 @@ impl Context {
             return false;
         }
         let metadata = &workload.metadata;
+        let is_group = framework::annotation(metadata, pod::IS_GROUP_WORKLOAD) == Some("true");
         let mut owners = metadata.owner_references.iter().flatten();
-        let is_managed = owners.find(|owner| owner.controller == Some(true)).is_some_and(|owner| {
-            let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-            self.settings.managed(group, &owner.kind).is_some()
-        });
+        let is_managed =
+            owners.find(|owner| is_group || owner.controller == Some(true)).is_some_and(|owner| {
+                let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+                self.settings.managed(group, &owner.kind).is_some()
+            });
         is_managed || metadata.labels.iter().flatten().any(|(key, _)| key == ORIGIN_LABEL)
     }
 

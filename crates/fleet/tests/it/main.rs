@@ -4,6 +4,7 @@ mod dispatch;
 mod logs;
 mod refusals;
 mod versions;
+mod waiting;
 
 use fleet::{Cluster, ClusterSettings};
 

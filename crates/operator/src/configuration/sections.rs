@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use rules::{
     dispatch::{Adapter, Dispatcher, adapter},
-    framework::{batch::JOB, custom::ALL},
+    framework::{self, batch::JOB, pod::POD},
     names,
     quota::{cycle::Undeclared, fair::Strategy, requests::Transformation, wire::RequeuingTimestamp},
     workload::{change::BackOff, plan::PodsReady},
@@ -20,13 +20,8 @@ use super::{
 };
 
 /// Kinds that Kueue manages and we do not.
-const NOT_MANAGED: [&str; 5] = [
-    "deployment",
-    "leaderworkerset.x-k8s.io/leaderworkerset",
-    "pod",
-    "sparkoperator.k8s.io/sparkapplication",
-    "statefulset",
-];
+const NOT_MANAGED: [&str; 2] =
+    ["leaderworkerset.x-k8s.io/leaderworkerset", "sparkoperator.k8s.io/sparkapplication"];
 const ALL_AT_ONCE: &str = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once";
 const INCREMENTAL: &str = "kueue.x-k8s.io/multikueue-dispatcher-incremental";
 /// Our own; to Kueue it would be the name of somebody else.
@@ -147,11 +142,16 @@ impl Configuration {
                     )),
                 }
             }
-            integrations.refuse("podOptions", "Pods are not managed one by one", problems);
+            let why = "managedJobsNamespaceSelector says in which namespaces pods are queued";
+            integrations.refuse("podOptions", why, problems);
             integrations.done(problems);
         }
-        let frameworks = &self.settings.frameworks;
-        self.settings.dispatch.kinds.retain(|adapter| frameworks.contains(adapter.integration));
+        let (frameworks, pods) = (&self.settings.frameworks, self.settings.queues_pods());
+        let is_wanted = |adapter: &&'static Adapter| {
+            // What is made of pods brings them along.
+            frameworks.contains(adapter.integration) || pods && adapter.integration == POD.framework
+        };
+        self.settings.dispatch.kinds.retain(is_wanted);
     }
 
     fn frameworks(&mut self, integrations: &mut Section, problems: &mut Problems) {
@@ -161,8 +161,7 @@ impl Configuration {
             return;
         }
         self.settings.frameworks.clear();
-        let all: Vec<&'static str> =
-            ALL.iter().map(|shape| shape.kind.framework).chain([JOB.framework]).collect();
+        let all: Vec<&'static str> = framework::kinds().map(|kind| kind.framework).collect();
         let mut seen = BTreeSet::new();
         for (index, name) in names.iter().enumerate() {
             if !seen.insert(name) {

@@ -25,12 +25,29 @@ fn what_kueue_ships_is_accepted() {
     assert_eq!(configuration.listen.len(), 2);
     assert!(configuration.settings.frameworks.contains("jobset.x-k8s.io/jobset"));
     assert!(!configuration.settings.frameworks.contains("kubeflow.org/tfjob"));
+    for of_pods in ["pod", "deployment", "statefulset"] {
+        assert!(configuration.settings.frameworks.contains(of_pods), "{of_pods}");
+    }
     let ignored = |path: &str| configuration.warnings.iter().any(|warning| warning.starts_with(path));
     assert!(
-        ignored("clientConnection: ") && ignored("integrations.frameworks[8]: \"pod\""),
+        ignored("clientConnection: ") && ignored("integrations.frameworks[11]: \"leaderworkerset"),
         "{:?}",
         configuration.warnings
     );
+}
+
+/// JF-70: what is made of pods brings them along, and pods that are part of nothing then run as they are.
+#[test]
+fn jf_70_what_is_made_of_pods_brings_them_along() {
+    let sent = |frameworks: &str| {
+        let settings = read(&format!("integrations: {{frameworks: [{frameworks}]}}")).settings;
+        let kinds: Vec<&str> = settings.dispatch.kinds.iter().map(|adapter| adapter.kind).collect();
+        (settings.queues_pods(), settings.frameworks.contains("pod"), kinds)
+    };
+    assert_eq!(sent("batch/job"), (false, false, vec!["Job"]));
+    assert_eq!(sent("pod"), (true, true, vec!["Pod"]));
+    assert_eq!(sent("deployment"), (true, false, vec!["Pod"]));
+    assert_eq!(sent("statefulset"), (true, false, vec!["StatefulSet", "Pod"]));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -10,7 +10,11 @@ use kube::{
 };
 use reconcile::{Key, Next, Tasks};
 use rules::{
-    dispatch::{Adapter, Because, Check, HELD, Observed, Owner, Plan, Step, held, held_identity, local},
+    dispatch::{
+        Adapter, Because, Check, HELD, Observed, Owner, Plan, Step,
+        adapter::{Back, GROUP},
+        group, held, held_identity, local,
+    },
     workload::{
         patch::{self, ADMISSION_MANAGER, Manner},
         plan::{self, Event},
@@ -177,6 +181,9 @@ async fn show(
     status: &Value,
 ) -> Result<bool, Error> {
     let Some(adapter) = Owner::of(local).and_then(|owner| owner.adapter()) else { return Ok(true) };
+    if adapter.back == Back::Group {
+        return show_members(shared, key, job, status).await;
+    }
     let name = job.metadata.name.as_deref().unwrap_or_default();
     let body = Patch::Merge(json!({
         "metadata": {"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version},
@@ -188,6 +195,28 @@ async fn show(
         Err(error) if error.is_not_found() => Ok(true),
         Err(error) => Err(error),
     }
+}
+
+/// Shows the statuses of the pods of a group. Says whether nobody else was faster.
+async fn show_members(
+    shared: &Shared,
+    key: &Key,
+    group: &DynamicObject,
+    status: &Value,
+) -> Result<bool, Error> {
+    let mut is_first = true;
+    for (name, member, shown, next) in group::changes(group, status) {
+        let body = Patch::Merge(json!({
+            "metadata": {"uid": member["uid"], "resourceVersion": member["resourceVersion"]},
+            "status": replacing(shown, next),
+        }));
+        match patch_job(shared, &GROUP, &key.namespace, name, &body).await {
+            Err(error) if error.is_conflict() => is_first = false,
+            Err(error) if error.is_not_found() => {}
+            done => done?,
+        }
+    }
+    Ok(is_first)
 }
 
 async fn patch_job(
@@ -203,6 +232,15 @@ async fn patch_job(
         let answer =
             within(deadline, "show a job's status", MANAGER, api.patch_status(name, &params, body)).await?;
         shared.jobs.put(answer);
+        return Ok(());
+    }
+    if adapter.kind == "Pod" {
+        let api: Api<Pod> = Api::namespaced(shared.client.clone(), namespace);
+        let answer =
+            within(deadline, "show a job's status", MANAGER, api.patch_status(name, &params, body)).await?;
+        if let Some(pods) = &shared.pods.queued {
+            pods.put(answer);
+        }
         return Ok(());
     }
     let api: Api<DynamicObject> = Api::namespaced_with(shared.client.clone(), namespace, &resource(adapter));

@@ -20,6 +20,7 @@ mod due;
 mod forms;
 mod kubeconfig;
 mod manager;
+mod members;
 mod observe;
 #[cfg(feature = "planted")]
 mod planted;
@@ -42,7 +43,7 @@ pub use settings::{Connect, Settings};
 
 use clusters::Clusters;
 
-use crate::{Context, events::Recorder, kinds::Kinds, metrics::Metrics};
+use crate::{Context, events::Recorder, kinds::Kinds, metrics::Metrics, pods};
 
 /// Who has to look because something changed on the manager.
 #[derive(Debug, Default, Clone)]
@@ -88,8 +89,10 @@ struct Shared {
     /// The same, as a decision looks at them.
     forms: forms::Forms,
     checks: Cache<AdmissionCheck>,
-    /// Jobs on the manager of kinds other than batch Job.
+    /// Jobs on the manager of kinds that others define.
     kinds: Kinds,
+    /// Pods on the manager that are queued, and StatefulSets.
+    pods: pods::caches::Caches,
     configs: Cache<MultiKueueConfig>,
     /// Told when a configuration changed.
     configured: Arc<Notify>,
@@ -147,6 +150,7 @@ pub(crate) fn start(context: &Context, tasks: &mut Tasks) {
         forms: forms::Forms::default(),
         checks,
         kinds,
+        pods: caches.pods.clone(),
         configs,
         configured,
         objects,
@@ -171,6 +175,7 @@ impl Shared {
     async fn ready(&self) {
         self.workloads.ready().await;
         self.jobs.ready().await;
+        self.pods.ready().await;
         self.checks.ready().await;
         self.configs.ready().await;
         self.objects.ready().await;
@@ -180,6 +185,7 @@ impl Shared {
     fn is_ready(&self) -> bool {
         self.workloads.is_ready()
             && self.jobs.is_ready()
+            && self.pods.is_ready()
             && self.checks.is_ready()
             && self.configs.is_ready()
             && self.objects.is_ready()

@@ -6,7 +6,7 @@ use kube::core::DynamicObject;
 use reconcile::Key;
 use rules::dispatch::{
     Adapter, CONTROLLER, Check, ClusterName, Link, Load, Observed, Owner, Plan, Remote, Step, check, decide,
-    held, local,
+    group, held, local,
 };
 use types::kueue::Workload;
 
@@ -14,6 +14,7 @@ use super::{
     Shared,
     clusters::{given_up_at, is_cordoned},
     connection::Connection,
+    members,
 };
 use crate::{
     caches::{ASKED, RUNS},
@@ -72,24 +73,42 @@ fn observe(shared: &Shared, key: &Key, local: Option<Arc<Workload>>) -> Observed
     let is_delegated = check.is_some() || local.as_deref().and_then(held).is_some();
     let delegated = owner.as_ref().zip(adapter).filter(|_| is_delegated);
     let job = delegated.and_then(|(owner, adapter)| {
+        if owner.is_group {
+            return members::group_of(shared, key, local.as_deref()?);
+        }
         let job = local_job(shared, key, adapter, &Key::new(key.namespace.as_str(), owner.name.as_str()))?;
         // One that was deleted and submitted again has nothing to do with what became of the first.
         owner.is(&job).then_some(job)
     });
     let configured = check.as_ref().map(|check| configured(shared, &check.name)).unwrap_or_default();
-    let is_enabled = adapter.is_some_and(|adapter| shared.settings.kinds.contains(&adapter));
+    let is_kind = |adapter: &Adapter, it: &&Adapter| (it.kind, it.group) == (adapter.kind, adapter.group);
+    let is_enabled =
+        adapter.is_some_and(|adapter| shared.settings.kinds.iter().any(|it| is_kind(adapter, it)));
     let seen = Observed { local, check, job, is_enabled, configured, remotes: BTreeMap::new() };
     let is_current = seen.is_current();
+    let is_group = owner.as_ref().is_some_and(|owner| owner.is_group);
     let of_job = owner.map(|owner| Key::new(key.namespace.as_str(), owner.name));
     let remotes = shared.clusters.all().into_iter().map(|(name, connection)| {
-        let remote = remote(shared, &connection, key, adapter.zip(of_job.as_ref()), is_current);
+        let mut remote = remote(shared, &connection, key, adapter.zip(of_job.as_ref()), is_current);
+        if is_group {
+            let mirrors = connection.worker().map(|worker| worker.pods_of(key)).unwrap_or_default();
+            let mirrors = mirrors.iter().map(|mirror| &**mirror);
+            remote.job = group::mirror(seen.job.as_deref(), &key.name, mirrors).map(Arc::new);
+        }
         (name, remote)
     });
-    Observed { remotes: remotes.collect(), ..seen }
+    let remotes = remotes.collect();
+    Observed { remotes, ..seen }
 }
 
 /// The job of a Workload on the manager.
 fn local_job(shared: &Shared, workload: &Key, adapter: &Adapter, key: &Key) -> Option<Arc<DynamicObject>> {
+    if adapter.kind == "Pod" {
+        return members::pod(shared, key);
+    }
+    if adapter.kind == "StatefulSet" {
+        return members::stateful_set(shared, key);
+    }
     if adapter.kind != "Job" {
         return shared.kinds.seen(&kind_of(adapter))?.get(key);
     }

@@ -4,12 +4,17 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube::{
     Api, Client,
-    api::{ApiResource, DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
+    api::{
+        ApiResource, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions,
+        PropagationPolicy,
+    },
     core::{DynamicObject, GroupVersionKind},
 };
 use reconcile::{Cache, Key, Next, Queue, Tasks};
 use rules::{
-    dispatch::{self, Adapter, ClusterName, ORIGIN, Observed, Owner, Step, copy, observed, plan::Pods},
+    dispatch::{
+        self, Adapter, ClusterName, ORIGIN, Observed, Owner, Step, copy, group, observed, plan::Pods,
+    },
     workload::{
         change,
         patch::{self, ADMISSION_MANAGER, Manner},
@@ -24,6 +29,7 @@ use super::{
     Shared,
     call::{Error, within},
     connection::Connection,
+    members,
     observe::decided,
 };
 use crate::{
@@ -166,6 +172,12 @@ impl Worker {
         })
     }
 
+    /// The pods that say they belong to a Workload.
+    pub(super) fn pods_of(&self, key: &Key) -> Vec<Arc<DynamicObject>> {
+        let pods = self.linked(key).filter(|(kind, _)| kind.adapter.kind == "Pod");
+        pods.map(|(_, pod)| pod).collect()
+    }
+
     async fn work(&self, shared: &Arc<Shared>, connection: &Connection, key: Key) -> Result<Next, Error> {
         let (seen, plan) = decided(shared, &key);
         let lane = Lane { shared, connection, worker: self, key: &key, seen: &seen };
@@ -206,6 +218,7 @@ impl Lane<'_> {
             Step::Forward(_, patch) => self.forward(patch).await?,
             Step::Deactivate(_, message) => self.deactivate(message).await?,
             Step::Delete(_, pods) => self.delete(*pods).await?,
+            Step::Prune(_) => self.prune().await?,
             Step::Look(_) => return self.look().await,
             Step::Refuse(_, why) => self.refuse(why),
             other => debug!(step = %other, "not for a worker"),
@@ -239,6 +252,21 @@ impl Lane<'_> {
         };
         let Some(kind) = self.kind() else { return Ok(()) };
         self.connection.book.writes(self.key);
+        if !self.is_group() {
+            return self.create_mirror(kind, job, local).await;
+        }
+        let there = self.worker.pods_of(self.key);
+        let there = group::mirror(Some(job), &self.key.name, there.iter().map(|pod| &**pod));
+        let missing = group::missing(job, there.as_ref());
+        for pod in members::pods_of(self.shared, self.key, local) {
+            if pod.metadata.name.as_ref().is_some_and(|name| missing.contains(name)) {
+                self.create_mirror(kind, &members::form_of(&pod), local).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn create_mirror(&self, kind: &Kind, job: &DynamicObject, local: &Workload) -> Result<(), Error> {
         let mirror = copy::mirror(kind.adapter, job, local, &self.shared.settings.origin);
         let api = self.worker.objects_in(kind.adapter, &self.key.namespace);
         let params = PostParams::default();
@@ -270,7 +298,9 @@ impl Lane<'_> {
         } else if let Some(known) = &self.worker.workloads.get(self.key) {
             self.worker.workloads.removed(known);
         }
-        if let (Some(kind), Some(name)) = (self.kind(), self.job_name()) {
+        if let (Some(kind), true) = (self.kind(), self.is_group()) {
+            was_ours |= self.look_at_members(kind).await?;
+        } else if let (Some(kind), Some(name)) = (self.kind(), self.job_name()) {
             let api = self.worker.objects_in(kind.adapter, &self.key.namespace);
             let known = kind.objects.get(&Key::new(self.key.namespace.as_str(), name.as_str()));
             if let Some(there) = self.call("read a job", api.get_opt(&name)).await? {
@@ -289,6 +319,56 @@ impl Lane<'_> {
             self.shared.wake.workload(self.key.clone());
         }
         Ok(wait.map(Duration::try_from).and_then(Result::ok))
+    }
+
+    /// Reads which pods of a group are there. Says whether some of them were ours under another origin.
+    async fn look_at_members(&self, kind: &Kind) -> Result<bool, Error> {
+        let api = self.worker.objects_in(kind.adapter, &self.key.namespace);
+        let all = self.call("list pods", api.list(&ListParams::default().labels(dispatch::ORIGIN))).await?;
+        let is_linked = |pod: &DynamicObject| linked(pod).as_ref() == Some(self.key);
+        let there: Vec<DynamicObject> = all.items.into_iter().filter(is_linked).collect();
+        let uids: Vec<&Option<String>> = there.iter().map(|pod| &pod.metadata.uid).collect();
+        for known in self.worker.pods_of(self.key) {
+            if !uids.contains(&&known.metadata.uid) {
+                kind.objects.removed(&known);
+            }
+        }
+        let origin = &self.shared.settings.origin;
+        let mut was_ours = false;
+        for pod in there {
+            if is_ours(&pod.metadata, origin) {
+                kind.objects.put(pod);
+            } else {
+                was_ours |= self.is_member(&pod.metadata);
+            }
+        }
+        Ok(was_ours)
+    }
+
+    /// Whether something was made of a pod of the group.
+    fn is_member(&self, there: &kube::core::ObjectMeta) -> bool {
+        let of = there.annotations.as_ref().and_then(|all| all.get(dispatch::ORIGIN_UID));
+        let local = self.seen.local.as_deref();
+        let pods = local.map(|local| members::pods_of(self.shared, self.key, local)).unwrap_or_default();
+        of.is_some() && pods.iter().any(|pod| pod.metadata.uid.as_ref() == of)
+    }
+
+    /// Pods that are none of the group's on the manager go (MK-POD-05).
+    async fn prune(&self) -> Result<(), Error> {
+        let Some(kind) = self.kind() else { return Ok(()) };
+        let there = self.worker.pods_of(self.key);
+        let mirror = group::mirror(self.seen.job.as_deref(), &self.key.name, there.iter().map(|pod| &**pod));
+        let surplus = mirror.as_ref().map(group::surplus).unwrap_or_default();
+        for pod in
+            there.iter().filter(|pod| pod.metadata.name.as_ref().is_some_and(|it| surplus.contains(it)))
+        {
+            self.delete_mirror(kind, pod, Pods::After).await?;
+        }
+        Ok(())
+    }
+
+    fn is_group(&self) -> bool {
+        self.seen.local.as_deref().and_then(Owner::of).is_some_and(|owner| owner.is_group)
     }
 
     async fn update(&self, change: &Value) -> Result<(), Error> {

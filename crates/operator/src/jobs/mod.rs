@@ -7,6 +7,8 @@ mod ancestors;
 pub(crate) use ancestors::{OWNERS, has_managed_owner};
 mod batch;
 mod custom;
+mod writes;
+pub(crate) use writes::failure;
 
 use std::{
     fmt::Debug,
@@ -16,7 +18,7 @@ use std::{
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use reconcile::{Cache, Key, Next, Queue, Tasks};
 use rules::{
@@ -24,31 +26,25 @@ use rules::{
         Kind, Observed, Plan, Seen, Step, Write,
         custom::ALL,
         decide,
-        plan::{What, child, gone},
+        plan::{child, gone},
         prebuilt_workload,
         priority::Classes,
         queue_name,
     },
     job::CONTROLLER_UID_LABEL,
     meta::selector,
-    workload::{
-        ELASTIC_JOB, FINISHED, PODS_READY,
-        patch::{self, Manner, PODS_READY_MANAGER, RECLAIMABLE_PODS_MANAGER},
-        plan::Event,
-        slice, state,
-    },
+    workload::{ELASTIC_JOB, plan::Event, state},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 use tracing::{debug, info};
-use types::kueue::{Workload, WorkloadStatus};
+use types::kueue::Workload;
 
 use crate::{
     Context, Error,
     caches::{CONTROLLER, controller},
     error::{is_not_found, is_outdated},
-    events::{ADMISSION, About, Once},
-    workloads::delete,
+    events::{About, Once},
     write::{difference_of, patch_object, patch_status},
 };
 
@@ -223,11 +219,6 @@ impl<F: Framework> Controller<F> {
     async fn apply(&self, object: Option<&F::Object>, plan: &Plan) -> Result<(), kube::Error> {
         let context = &*self.context;
         match (&plan.step, object) {
-            (Step::Create(workload), _) => self.create(object, workload).await,
-            (Step::Update { of, next, .. }, _) => context.patch_workload(of, next).await.map(drop),
-            (Step::Delete(workload), _) => delete(context, workload).await,
-            (Step::Status { of, next, what }, _) => self.write_status(of, next, what).await,
-            (Step::Finalize(of), _) => context.finalize_workload(of).await.map(drop),
             (Step::Start { given, .. }, Some(object)) => {
                 let started = self.framework.observe(object, &self.context).started(given);
                 // A contradiction is found when it is decided, and ends the Workload there.
@@ -243,26 +234,14 @@ impl<F: Framework> Controller<F> {
                 let name = object.meta().name.as_deref().unwrap_or_default();
                 self.api(object).delete(name, &DeleteParams::background()).await.map(drop)
             }
-            // Nothing is to be done, or to be done with a Job that is not there.
-            (Step::Wait(_) | Step::Retry(_), _)
-            | (Step::Start { .. } | Step::Stop { .. } | Step::DeleteJob, None) => Ok(()),
+            // Something is to be done about its Workload, or nothing with a Job that is not there.
+            (step, object) => context.write_workload(self.kind.kind, object.map(Resource::meta), step).await,
         }
     }
 
     fn api(&self, object: &F::Object) -> Api<F::Object> {
         let namespace = object.meta().namespace.as_deref().unwrap_or_default();
         self.framework.api(self.context.client.clone(), namespace)
-    }
-
-    async fn create(&self, object: Option<&F::Object>, workload: &Workload) -> Result<(), kube::Error> {
-        let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
-        let api: Api<Workload> = Api::namespaced(self.context.client.clone(), namespace);
-        let answer = api.create(&PostParams::default(), workload).await?;
-        if let Some(object) = object {
-            self.context.metrics.created(self.kind.kind, object.meta(), &answer);
-        }
-        self.context.caches.workloads.put(answer);
-        Ok(())
     }
 
     /// Writes the objects that a Job becomes, one after the other, each refused if somebody else came between.
@@ -287,47 +266,6 @@ impl<F: Framework> Controller<F> {
             }
         }
         Ok(())
-    }
-
-    async fn write_status(
-        &self,
-        of: &Workload,
-        next: &WorkloadStatus,
-        what: &What,
-    ) -> Result<(), kube::Error> {
-        let context = &*self.context;
-        let (body, manager) = match what {
-            What::Finished(_) | What::Released => {
-                let answer = context.apply_admission(of, next, Manner::Strict).await?;
-                match what {
-                    What::Finished(reason) if reason == slice::REPLACED => self.tell_replaced(of, &answer),
-                    What::Finished(_) => {
-                        context.metrics.finished(state::cluster_queue(of).unwrap_or_default(), &answer);
-                    }
-                    _ => context.metrics.released(of, context.clock.now()),
-                }
-                return Ok(());
-            }
-            What::PodsReady { .. } => {
-                (patch::one_condition(of, next, PODS_READY, Manner::Strict), PODS_READY_MANAGER)
-            }
-            What::Reclaimable(pods) => {
-                (patch::reclaimable_pods(of, pods, Manner::Strict), RECLAIMABLE_PODS_MANAGER)
-            }
-        };
-        let answer = context.apply_workload_status(of, body, manager).await?;
-        if let What::PodsReady { ready: true, first: true } = what {
-            context.metrics.ready(state::cluster_queue(of).unwrap_or_default(), &answer, context.clock.now());
-        }
-        Ok(())
-    }
-
-    /// Tells of a slice whose place another one has taken.
-    fn tell_replaced(&self, before: &Workload, after: &Workload) {
-        let queue = state::cluster_queue(before).unwrap_or_default();
-        self.context.metrics.replaced(queue);
-        let why = state::find(after, FINISHED).map_or("", |end| end.message.as_str());
-        self.context.recorder.tell(ADMISSION, after, &Event::normal(slice::REPLACED, why));
     }
 
     fn tell(&self, key: &Key, object: &F::Object, plan: &Plan) {
@@ -361,22 +299,4 @@ fn too_deep(limit: usize) -> Event {
     let why =
         format!("Terminated search for Kueue-managed Job because ancestor depth exceeded limit of {limit}");
     Event::warning("JobNestingTooDeep", &why)
-}
-
-fn failure(step: &Step, job: Key, kind: &'static str, source: kube::Error) -> Error {
-    let source = Box::new(source);
-    let key = |workload: &Workload| Key::of(workload);
-    let (doing, workload) = match step {
-        Step::Wait(_) | Step::Retry(_) => return Error::Job { doing: "look at", kind, job, source },
-        Step::Start { .. } => return Error::Job { doing: "start", kind, job, source },
-        Step::Stop { .. } => return Error::Job { doing: "stop", kind, job, source },
-        Step::DeleteJob => return Error::Job { doing: "delete", kind, job, source },
-        Step::Ungate { .. } => return Error::Job { doing: "let pods be scheduled of", kind, job, source },
-        Step::Create(workload) => ("create", key(workload)),
-        Step::Update { of, .. } => ("update", key(of)),
-        Step::Delete(of) => ("delete", key(of)),
-        Step::Status { of, .. } => ("write the status of", key(of)),
-        Step::Finalize(of) => ("let go of", key(of)),
-    };
-    Error::Workload { doing, workload, source }
 }

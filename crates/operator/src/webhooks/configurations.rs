@@ -7,6 +7,7 @@ use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
+use rules::webhook::Kind;
 use serde_json::{Value, json};
 use tracing::warn;
 
@@ -76,7 +77,8 @@ pub(super) fn configuration(
     namespaces: &[&str],
 ) -> Value {
     let webhooks = asked.iter().filter(|asked| mode.wants(asked)).map(|asked| {
-        let operations = if mode == Mode::Mutating { json!(["CREATE"]) } else { json!(["CREATE", "UPDATE"]) };
+        let is_new_only = mode == Mode::Mutating && !asked.kind.has_later_defaults();
+        let operations = if is_new_only { json!(["CREATE"]) } else { json!(["CREATE", "UPDATE"]) };
         let mut resources = vec![asked.plural.to_owned()];
         if asked.status && mode == Mode::Validating {
             resources.push(format!("{}/status", asked.plural));
@@ -97,6 +99,9 @@ pub(super) fn configuration(
                 json!({ "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": namespaces });
             webhook["namespaceSelector"] = json!({ "matchExpressions": [excluded] });
         }
+        if asked.kind == Kind::Pod {
+            webhook["matchConditions"] = conditions(mode);
+        }
         webhook
     });
     json!({
@@ -105,6 +110,28 @@ pub(super) fn configuration(
         "metadata": { "name": mode.name() },
         "webhooks": webhooks.collect::<Vec<_>>(),
     })
+}
+
+/// Which pods are asked about: every other would only be slower. A new pod is, unless a Job controls it that says for its pods
+/// what is to be said; a pod that changes is if it is marked as one that is queued, or was.
+fn conditions(mode: Mode) -> Value {
+    let marks = |object: &str, what: &str| {
+        format!(
+            "has({object}.metadata.{what}) && {object}.metadata.{what}.exists(k, k.startsWith('kueue.x-k8s.io/'))"
+        )
+    };
+    let marked = |object: &str| format!("{} || {}", marks(object, "labels"), marks(object, "annotations"));
+    let condition = match mode {
+        Mode::Mutating => {
+            let owners = "object.metadata.ownerReferences";
+            let job = "o.kind == 'Job' && o.apiVersion == 'batch/v1' && has(o.controller) && o.controller";
+            format!("{} || !(has({owners}) && {owners}.exists(o, {job}))", marked("object"))
+        }
+        Mode::Validating => {
+            format!("{} || (oldObject != null && ({}))", marked("object"), marked("oldObject"))
+        }
+    };
+    json!([{ "name": "may-be-queued", "expression": condition }])
 }
 
 /// Writes a configuration as it is to be, whatever was there. What others had written is gone: webhooks of theirs that
@@ -170,8 +197,6 @@ fn api(cluster: &Client, mode: Mode) -> Api<DynamicObject> {
 
 #[cfg(test)]
 mod tests {
-    use rules::webhook::Kind;
-
     use super::super::ASKED;
     use super::*;
 
@@ -214,8 +239,11 @@ mod tests {
             said(Mode::Mutating),
             [
                 "mclusterqueue.kb.io /mutate-kueue-x-k8s-io-v1beta2-clusterqueue [CREATE] [clusterqueues]",
+                "mdeployment.kb.io /mutate-apps-v1-deployment [CREATE,UPDATE] [deployments]",
                 "mjob.kb.io /mutate-batch-v1-job [CREATE] [jobs]",
+                "mpod.kb.io /mutate--v1-pod [CREATE] [pods]",
                 "mresourceflavor.kb.io /mutate-kueue-x-k8s-io-v1beta2-resourceflavor [CREATE] [resourceflavors]",
+                "mstatefulset.kb.io /mutate-apps-v1-statefulset [CREATE,UPDATE] [statefulsets]",
                 "mworkload.kb.io /mutate-kueue-x-k8s-io-v1beta2-workload [CREATE] [workloads]",
             ]
         );
@@ -224,8 +252,11 @@ mod tests {
             [
                 "vclusterqueue.kb.io /validate-kueue-x-k8s-io-v1beta2-clusterqueue [CREATE,UPDATE] [clusterqueues]",
                 "vcohort.kb.io /validate-kueue-x-k8s-io-v1beta2-cohort [CREATE,UPDATE] [cohorts]",
+                "vdeployment.kb.io /validate-apps-v1-deployment [CREATE,UPDATE] [deployments]",
                 "vjob.kb.io /validate-batch-v1-job [CREATE,UPDATE] [jobs]",
+                "vpod.kb.io /validate--v1-pod [CREATE,UPDATE] [pods]",
                 "vresourceflavor.kb.io /validate-kueue-x-k8s-io-v1beta2-resourceflavor [CREATE,UPDATE] [resourceflavors]",
+                "vstatefulset.kb.io /validate-apps-v1-statefulset [CREATE,UPDATE] [statefulsets]",
                 "vworkload.kb.io /validate-kueue-x-k8s-io-v1beta2-workload [CREATE,UPDATE] [workloads,workloads/status]",
             ]
         );

@@ -12,10 +12,18 @@ use std::sync::LazyLock;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use reconcile::Key;
 use rules::field;
-use rules::framework::{self, batch::JOB, custom::ALL, queue_name};
+use rules::framework::{
+    self, annotation,
+    apps::{DEPLOYMENT, STATEFUL_SET, stateful_set},
+    batch::JOB,
+    custom::ALL,
+    pod::{POD, SUSPENDING_PARENT},
+    queue_name,
+};
 use rules::meta::selector;
 use rules::webhook::job::{self, Surroundings};
 use rules::webhook::{self, Kind, Review};
+use rules::workload::state;
 use serde_json::Value;
 
 use crate::jobs::has_managed_owner;
@@ -50,6 +58,11 @@ pub static ASKED: LazyLock<Vec<Asked>> = LazyLock::new(|| {
         of_job(&JOB, Kind::Job),
     ];
     asked.extend(ALL.iter().map(|shape| of_job(&shape.kind, Kind::Custom(shape))));
+    asked.extend([
+        of_job(&POD, Kind::Pod),
+        of_job(&DEPLOYMENT, Kind::Deployment),
+        of_job(&STATEFUL_SET, Kind::StatefulSet),
+    ]);
     asked.sort_by_key(|asked| asked.plural);
     asked
 });
@@ -89,7 +102,10 @@ impl Operator {
 
     /// Whether it has a say in a kind.
     pub fn is_asked(&self, asked: &Asked) -> bool {
-        asked.framework.is_none_or(|framework| self.context.settings.frameworks.contains(framework))
+        let settings = &self.context.settings;
+        // Parts of what is queued are asked about, also where pods are not queued by themselves.
+        asked.kind == Kind::Pod && settings.queues_pods()
+            || asked.framework.is_none_or(|framework| settings.frameworks.contains(framework))
     }
 
     /// What a new object becomes.
@@ -115,11 +131,12 @@ impl Context {
     /// What around a new object decides about it, the Jobs included that it may be part of. Only of Jobs it is asked (JF-6).
     async fn around_new(&self, kind: Kind, namespace: &str, object: &Value) -> Result<Surroundings, Error> {
         let mut around = self.around(kind, namespace, object)?;
-        if matches!(kind, Kind::Job | Kind::Custom(_)) {
+        if kind.is_queued() {
             let metadata = metadata_of(object, namespace)?;
-            let may_wait = queue_name(&metadata).is_some() || around.manages_without_queue_name;
+            let by_default = kind == Kind::Pod && around.has_default_queue;
+            let may_wait = queue_name(&metadata).is_some() || around.manages_without_queue_name || by_default;
             // What is leaving is not asked where it belongs (JF-7).
-            if metadata.deletion_timestamp.is_none() && may_wait {
+            if metadata.deletion_timestamp.is_none() && may_wait && !around.has_managed_parent {
                 around.has_managed_ancestor = self.ancestor(&metadata).await?.is_some();
             }
         }
@@ -128,7 +145,7 @@ impl Context {
 
     /// What is at hand of it.
     fn around(&self, kind: Kind, namespace: &str, object: &Value) -> Result<Surroundings, Error> {
-        if !matches!(kind, Kind::Job | Kind::Custom(_)) {
+        if !kind.is_queued() {
             return Ok(Surroundings::default());
         }
         let metadata = metadata_of(object, namespace)?;
@@ -140,9 +157,26 @@ impl Context {
                 == Some(true),
             has_default_queue: self.caches.local_queues.get(&Key::new(namespace, "default")).is_some(),
             has_managed_owner: has_managed_owner(&metadata, &self.settings),
-            has_managed_ancestor: false,
-            is_dispatched: false,
+            only_parts: !self.settings.manages(&POD),
+            ..Surroundings::default()
         };
+        match kind {
+            Kind::Pod => {
+                let parent = annotation(&metadata, SUSPENDING_PARENT);
+                let parts = [DEPLOYMENT, STATEFUL_SET];
+                let parent = parts.iter().find(|kind| Some(kind.framework) == parent);
+                around.has_managed_parent = parent.is_some_and(|kind| self.settings.manages(kind));
+                // Where it runs is not said by a pod.
+                return Ok(around);
+            }
+            Kind::StatefulSet => {
+                let workload = Key::new(namespace, stateful_set::name(&metadata));
+                let workload = self.caches.workloads.get(&workload);
+                around.has_lingering_workload =
+                    workload.is_some_and(|workload| !state::is_on_hold(&workload));
+            }
+            _ => {}
+        }
         let queue = job::queue_name(&metadata, &around);
         let queue = queue.and_then(|queue| self.caches.local_queues.get(&Key::new(namespace, queue)));
         let queue = queue.and_then(|queue| self.caches.cluster_queue(&queue.spec.cluster_queue));

@@ -645,6 +645,7 @@ pub(crate) async fn define_requests(client: &Client) -> anyhow::Result<bool> {
 fn of_kind(kind: &str) -> Value {
     let version = match kind {
         "Job" => "batch/v1",
+        "StatefulSet" => "apps/v1",
         "Namespace" | "Node" | "Pod" | "PodTemplate" | "LimitRange" | "ServiceAccount" => "v1",
         "ProvisioningRequest" => "autoscaling.x-k8s.io/v1",
         "PriorityClass" => "scheduling.k8s.io/v1",

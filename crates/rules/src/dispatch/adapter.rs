@@ -3,7 +3,7 @@
 //! A declaration says where an object of the kind keeps what dispatch has to know; what is done with it is the same for
 //! all kinds, except for what [`Back`] and [`Forward`] name.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube_core::DynamicObject;
 use serde_json::Value;
 
@@ -53,6 +53,10 @@ pub enum Back {
     Job,
     /// All of it, except that a pod that is held back stays so in the eyes of the manager's autoscaler.
     Pod,
+    /// The same for each pod of a group.
+    Group,
+    /// Nothing: the manager has a controller that says for itself how it fares.
+    Nothing,
     /// All of it.
     Whole,
 }
@@ -119,7 +123,7 @@ const KUBEFLOW: Adapter = Adapter {
 const RAY: Adapter = Adapter { group: "ray.io", strip: &["/spec/managedBy"], end: End::Never, ..PLAIN };
 
 /// Every kind that is known without being configured, batch Job first.
-pub static ALL: [Adapter; 15] = [
+pub static ALL: [Adapter; 16] = [
     Adapter {
         group: "batch",
         kind: "Job",
@@ -217,17 +221,33 @@ pub static ALL: [Adapter; 15] = [
         ..PLAIN
     },
     Adapter {
-        kind: "Pod",
-        plural: "pods",
-        integration: "pod",
+        group: "apps",
+        kind: "StatefulSet",
+        plural: "statefulsets",
+        integration: "statefulset",
         managed_by: None,
         suspend: None,
-        strip: &["/spec/nodeName"],
-        back: Back::Pod,
-        end: End::Field("/status/phase", &["Succeeded", "Failed"]),
+        strip: &[],
+        back: Back::Nothing,
+        end: End::Never,
         ..PLAIN
     },
+    Adapter { end: End::Field("/status/phase", &["Succeeded", "Failed"]), back: Back::Pod, ..POD },
 ];
+
+/// Pods, which wait behind a gate on the manager for as long as they exist there (MK-POD-01).
+const POD: Adapter = Adapter {
+    kind: "Pod",
+    plural: "pods",
+    integration: "pod",
+    managed_by: None,
+    suspend: None,
+    strip: &["/spec/nodeName"],
+    ..PLAIN
+};
+
+/// Groups of pods. That one of them has ended is the worker's to say.
+pub static GROUP: Adapter = Adapter { end: End::Never, back: Back::Group, ..POD };
 
 /// Batch Job.
 pub fn job() -> &'static Adapter {
@@ -285,6 +305,9 @@ impl Adapter {
     /// Whether an object failed because it was deleted: its pods are, and that counts as their failure. It had not ended
     /// when that was asked for, and its job is to run again.
     pub fn is_killed(&self, object: &DynamicObject) -> bool {
+        if self.back == Back::Pod {
+            return is_killed_pod(object);
+        }
         let (Some(deleted), End::Conditions(_)) = (&object.metadata.deletion_timestamp, self.end) else {
             return false;
         };
@@ -295,6 +318,22 @@ impl Adapter {
             failed.and_then(|failed| failed["lastTransitionTime"].as_str()?.parse::<Timestamp>().ok());
         since.is_some_and(|since| since >= deleted.0)
     }
+}
+
+/// Whether a pod failed because it was deleted. It was, unless everything in it had ended before that was asked for.
+fn is_killed_pod(pod: &DynamicObject) -> bool {
+    let Some(deleted) = &pod.metadata.deletion_timestamp else { return false };
+    if pod.data.pointer("/status/phase").and_then(Value::as_str) != Some("Failed") {
+        return false;
+    }
+    let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0));
+    let asked = deleted.0.saturating_sub(grace).unwrap_or(deleted.0);
+    let containers = pod.data.pointer("/status/containerStatuses").and_then(Value::as_array);
+    let ends = containers.into_iter().flatten().map(|it| {
+        it.pointer("/state/terminated/finishedAt").and_then(Value::as_str)?.parse::<Timestamp>().ok()
+    });
+    let ends: Vec<Option<Timestamp>> = ends.collect();
+    ends.is_empty() || ends.into_iter().any(|end| end.is_none_or(|end| end >= asked))
 }
 
 /// A group, version and kind as Kueue writes them.

@@ -8,7 +8,7 @@ use super::{
     ADMITTED, Adapter, Because, Check, ClusterName, DEACTIVATION_TARGET, Dispatcher, EVICTED, FINISHED, Link,
     ORIGIN_UID, Observed, Owner, Plan, REPLACEMENT_FOR, Remote, Step, adapter, condition,
     drift::Drift,
-    forward,
+    forward, group,
     local::admitted_on,
     mirror,
     nominate::can_be_asked,
@@ -319,7 +319,9 @@ impl Case<'_> {
         if self.cluster_name().is_none() {
             return self.clear(holder, remote, Because::Leftover(holder.clone()));
         }
-        if is_out_of_sync(copy) && !is_elastic(self.local) {
+        // A pod that is evicted is gone, and its Workload with it: that is no refusal.
+        let is_pod = matches!(self.adapter.back, adapter::Back::Pod | adapter::Back::Group);
+        if is_out_of_sync(copy) && !is_elastic(self.local) && !(is_pod && is_evicted(copy)) {
             return self.out_of_sync(holder, remote);
         }
         if is_evicted(copy) {
@@ -510,7 +512,19 @@ impl Case<'_> {
         }
         plan.steps.extend(self.placed(copy));
         plan.steps.extend(self.forwarded(holder, mirror));
+        plan.steps.extend(self.joined(holder, remote, mirror));
         plan
+    }
+
+    /// Pods that joined a group or left it since (MK-POD-02, MK-POD-05).
+    fn joined(&self, holder: &ClusterName, remote: &Remote, mirror: &DynamicObject) -> Vec<Step> {
+        let Some(job) = self.seen.job.as_deref().filter(|_| self.adapter.back == adapter::Back::Group) else {
+            return Vec::new();
+        };
+        let starts = !group::missing(job, Some(mirror)).is_empty() && can_be_asked(remote, self.now);
+        let start = starts.then(|| Step::Start(holder.clone()));
+        let prune = (!group::surplus(mirror).is_empty()).then(|| Step::Prune(holder.clone()));
+        start.into_iter().chain(prune).collect()
     }
 
     fn without_mirror(&self, mut plan: Plan, holder: &ClusterName, remote: &Remote) -> Plan {

@@ -61,6 +61,7 @@ pub fn apply(workload: &Workload, check: &str, steps: &[&Step], now: Timestamp) 
             | Step::Forward(..)
             | Step::Deactivate(..)
             | Step::Delete(..)
+            | Step::Prune(_)
             | Step::Look(_)
             | Step::Refuse(..) => {}
         }

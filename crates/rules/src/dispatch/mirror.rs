@@ -12,7 +12,7 @@ use kube_core::DynamicObject;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::{Adapter, STOPPING, adapter::Back, condition, observed::annotation};
+use super::{Adapter, STOPPING, adapter::Back, condition, group, observed::annotation};
 use crate::framework::custom::{self, Shape};
 use crate::job::{
     self, COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED, is_finished, is_indexed,
@@ -42,6 +42,13 @@ pub fn status(
             serde_json::to_value(job_status(&local, &remote, now)).ok()?
         }
         Back::Pod => pod_status(&shown, reported?),
+        Back::Group => {
+            return group::statuses(local, |name, shown| {
+                let next = pod_status(shown, group::reported(remote, name)?);
+                (!is_same(&next, shown)).then_some(next)
+            });
+        }
+        Back::Nothing => return None,
         Back::Whole => reported?.clone(),
     };
     (!is_same(&next, &shown)).then_some(next)
@@ -49,6 +56,11 @@ pub fn status(
 
 /// The status of the manager's job when no cluster has pods of it any more (MK-LOST-07); `None` if it shows none.
 pub fn settled(adapter: &Adapter, local: &DynamicObject, now: Timestamp) -> Option<Value> {
+    match adapter.back {
+        Back::Pod => return settled_pod(local.data.get("status")?),
+        Back::Group => return group::statuses(local, |_, shown| settled_pod(shown)),
+        Back::Job | Back::Whole | Back::Nothing => {}
+    }
     if adapter.back != Back::Job {
         let of_kind = |shape: &&Shape| (shape.kind.group, shape.kind.kind) == (adapter.group, adapter.kind);
         return custom::settled(custom::ALL.iter().find(of_kind)?, local, now);
@@ -67,8 +79,13 @@ pub fn settled(adapter: &Adapter, local: &DynamicObject, now: Timestamp) -> Opti
 }
 
 /// The status of the manager's job when a worker says of the Workload that it has ended, and the mirror is not there to
-/// tell more. `None` for kinds other than batch Job, and if the manager's job has ended already.
+/// tell more. `None` for kinds other than batch Job and Pod, and if the manager's job has ended already.
 pub fn ended(adapter: &Adapter, local: &DynamicObject, end: &Condition) -> Option<Value> {
+    if adapter.back == Back::Pod {
+        let mut status = local.data.get("status").cloned().unwrap_or_else(|| json!({}));
+        status["phase"] = json!(if end.reason == "Failed" { "Failed" } else { "Succeeded" });
+        return Some(status);
+    }
     if adapter.back != Back::Job {
         return None;
     }
@@ -205,6 +222,23 @@ fn pod_status(shown: &Value, reported: &Value) -> Value {
     conditions.push(gated);
     next["conditions"] = Value::Array(conditions);
     next
+}
+
+/// The status of a pod that no cluster has any more, and that has not ended (MK-POD-06): it waits again behind its gate. `None`
+/// if that is what it shows.
+fn settled_pod(shown: &Value) -> Option<Value> {
+    let phase = shown["phase"].as_str().unwrap_or("Pending");
+    let conditions = shown["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_gated = |condition: &Value| condition["reason"] == "SchedulingGated";
+    let rests = phase == "Pending" && conditions.iter().all(is_gated);
+    if rests || matches!(phase, "Succeeded" | "Failed") {
+        return None;
+    }
+    let gated = json!({
+        "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+    });
+    Some(json!({ "phase": "Pending", "conditions": [gated], "qosClass": shown["qosClass"] }))
 }
 
 fn set(conditions: &mut Vec<JobCondition>, kind: &str, reason: &str, message: &str, at: &Time) {

@@ -16,7 +16,7 @@
 //! - [`local`]: what steps do to the Workload on the manager.
 //! - [`copy`]: what is created on workers.
 //! - [`mirror`]: a worker's status of a job as the manager may show it.
-//! - [`adapter`]: the kinds of jobs.
+//! - [`adapter`]: the kinds of jobs, and [`group`] of pods as one of them.
 //! - [`check`], [`kubeconfig`]: what is said about checks and clusters that are not set up well.
 //!
 //! Nothing here knows how a cluster is reached.
@@ -28,6 +28,7 @@ pub mod copy;
 pub mod decide;
 mod drift;
 mod forward;
+pub mod group;
 pub mod kubeconfig;
 pub mod local;
 pub mod mirror;
@@ -63,6 +64,8 @@ pub const JOB_UID: &str = "kueue.x-k8s.io/job-uid";
 pub const JOB_OWNER_GVK: &str = "kueue.x-k8s.io/job-owner-gvk";
 /// See [`JOB_OWNER_GVK`].
 pub const JOB_OWNER_NAME: &str = "kueue.x-k8s.io/job-owner-name";
+/// The annotation of Workloads that stand for groups of pods.
+pub const IS_GROUP: &str = crate::framework::pod::IS_GROUP_WORKLOAD;
 /// The annotation of jobs that may grow and shrink while they run.
 pub const ELASTIC: &str = "kueue.x-k8s.io/elastic-job";
 /// The annotation of a job that is just being stopped.

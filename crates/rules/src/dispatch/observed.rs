@@ -8,8 +8,8 @@ use kube_core::DynamicObject;
 use types::kueue::{CheckState, Workload};
 
 use super::{
-    Adapter, ClusterName, ELASTIC, EVICTED, FINISHED, HELD, JOB_OWNER_GVK, JOB_OWNER_NAME, ORIGIN_UID,
-    PREBUILT_WORKLOAD, QUOTA_RESERVED, REPLACEMENT_FOR, adapter, condition, nominate::nominated,
+    Adapter, ClusterName, ELASTIC, EVICTED, FINISHED, HELD, IS_GROUP, JOB_OWNER_GVK, JOB_OWNER_NAME,
+    ORIGIN_UID, PREBUILT_WORKLOAD, QUOTA_RESERVED, REPLACEMENT_FOR, adapter, condition, nominate::nominated,
 };
 
 /// Everything that one decision may depend on.
@@ -123,6 +123,8 @@ pub struct Owner {
     pub name: String,
     /// Its uid, if the Workload is owned by it and not only named after it.
     pub uid: Option<String>,
+    /// Whether it is one pod of a group.
+    pub is_group: bool,
 }
 
 impl Owner {
@@ -137,7 +139,7 @@ impl Owner {
             let (api_version, kind) = (adapter.api_version(), adapter.kind.to_owned());
             let owner = owners.iter().find(|owner| owner.kind == kind && owner.name == name);
             let uid = owner.map(|owner| owner.uid.clone());
-            return Some(Owner { api_version, kind, name: name.to_owned(), uid });
+            return Some(Owner { api_version, kind, name: name.to_owned(), uid, is_group: false });
         }
         let owner = owners.iter().find(|owner| owner.controller == Some(true)).or(owners.first())?;
         Some(Owner {
@@ -145,6 +147,7 @@ impl Owner {
             kind: owner.kind.clone(),
             name: owner.name.clone(),
             uid: Some(owner.uid.clone()),
+            is_group: owner.kind == "Pod" && annotation(IS_GROUP) == Some("true"),
         })
     }
 
@@ -155,7 +158,7 @@ impl Owner {
 
     /// The adapter of its kind.
     pub fn adapter(&self) -> Option<&'static Adapter> {
-        Adapter::of(&self.api_version, &self.kind)
+        if self.is_group { Some(&adapter::GROUP) } else { Adapter::of(&self.api_version, &self.kind) }
     }
 }
 
@@ -316,7 +319,7 @@ pub(super) fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a 
 }
 
 /// A copy that does not say of which uid it is was made by Kueue, which goes by the name alone.
-fn is_of(copy: &ObjectMeta, uid: Option<&str>) -> bool {
+pub(super) fn is_of(copy: &ObjectMeta, uid: Option<&str>) -> bool {
     match annotation(copy, ORIGIN_UID) {
         Some(of) => Some(of) == uid,
         None => true,

@@ -75,6 +75,8 @@ pub enum Step {
     Deactivate(ClusterName, String),
     /// On a worker: delete the mirror, then the copy.
     Delete(ClusterName, Pods),
+    /// On a worker: delete pods of a group that are none of it on the manager.
+    Prune(ClusterName),
     /// On a worker: read what it holds.
     Look(ClusterName),
     /// Do not ask this cluster again for a while.
@@ -193,6 +195,7 @@ impl Step {
             | Step::Forward(cluster, _)
             | Step::Deactivate(cluster, _)
             | Step::Delete(cluster, _)
+            | Step::Prune(cluster)
             | Step::Look(cluster)
             | Step::Refuse(cluster, _) => Some(cluster),
         }
@@ -240,6 +243,7 @@ impl fmt::Display for Step {
             Step::Deactivate(cluster, _) => write!(f, "deactivate {cluster}"),
             Step::Delete(cluster, Pods::After) => write!(f, "delete {cluster}"),
             Step::Delete(cluster, Pods::Before) => write!(f, "stop and delete {cluster}"),
+            Step::Prune(cluster) => write!(f, "prune {cluster}"),
             Step::Look(cluster) => write!(f, "look at {cluster}"),
             Step::Refuse(cluster, why) => write!(f, "refuse {cluster} ({why})"),
         }

@@ -2,7 +2,7 @@
 //! stops when it is not any more.
 //!
 //! - [`Observed`]: what there is to know of a Job of some kind; [`batch`] is the one that Kubernetes brings along,
-//!   [`custom`] are those of others.
+//!   [`custom`] are those of others, [`pod`] are pods that are queued themselves, [`apps`] what is made of such pods.
 //! - [`name`], [`build`] and [`priority`]: the Workload of a Job.
 //! - [`same`]: whether a Workload still is the one of its Job.
 //! - [`pod_set`]: what is put into a Job's pod templates when it starts, and taken out when it stops.
@@ -16,11 +16,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use types::kueue::{PodSet, ReclaimablePod};
 
+pub mod apps;
 pub mod batch;
 pub mod build;
 pub mod custom;
 pub mod name;
 pub mod plan;
+pub mod pod;
 pub mod pod_set;
 pub mod priority;
 pub mod same;
@@ -81,9 +83,10 @@ impl Kind {
     }
 }
 
-/// Every kind of Job that there is a controller for, the one of Kubernetes first.
+/// Every kind of Job that can be queued, the one of Kubernetes first. Those at the end are pods, and what is made of pods.
 pub fn kinds() -> impl Iterator<Item = Kind> {
-    std::iter::once(batch::JOB).chain(custom::ALL.iter().map(|shape| shape.kind))
+    let of_pods = [pod::POD, apps::DEPLOYMENT, apps::STATEFUL_SET];
+    std::iter::once(batch::JOB).chain(custom::ALL.iter().map(|shape| shape.kind)).chain(of_pods)
 }
 
 /// How a Job ended.
@@ -142,6 +145,10 @@ pub trait Observed: Send + Sync {
     }
     /// The writes that start it, with what its pods are given.
     fn started(&self, given: &[PodSetInfo]) -> Result<Vec<Write>, pod_set::Conflict>;
+    /// Whether it is stopped, and what its pods were given is taken out again.
+    fn is_stopped(&self, restored: Option<&[PodSetInfo]>) -> bool {
+        self.stopped(restored).is_empty()
+    }
     /// The writes that stop it and take out again what its pods were given; none if that is so already.
     fn stopped(&self, restored: Option<&[PodSetInfo]>) -> Vec<Write>;
 }

@@ -6,7 +6,7 @@ mod elastic;
 use std::{fmt, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Condition};
 use types::kueue::{PodSet, RESOURCE_IN_USE, ReclaimablePod, ResourceFlavor, Workload, WorkloadStatus};
 
 use super::{
@@ -21,6 +21,19 @@ use crate::workload::{
     plan::{self as life, Event},
     reason, state,
 };
+
+/// Why Jobs are stopped, in a word (JF-56).
+pub(super) const WORKLOAD_EVICTED: &str = "WorkloadEvicted";
+/// See [`WORKLOAD_EVICTED`].
+pub const WORKLOAD_DELETED: &str = "WorkloadDeleted";
+/// See [`WORKLOAD_EVICTED`].
+pub(super) const NO_MATCHING_WORKLOAD: &str = "NoMatchingWorkload";
+/// See [`WORKLOAD_EVICTED`].
+pub(super) const NOT_ADMITTED: &str = "NotAdmitted";
+/// What changes when a Job goes to another queue.
+pub(super) const QUEUE: &str = "its queue";
+/// What is told of a Job whose Workload is deleted.
+pub(super) const DELETED: &str = "Workload is deleted";
 
 /// Settings that hold for all Jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -103,7 +116,9 @@ pub enum Step {
     Stop {
         /// What they were.
         restored: Option<Vec<PodSetInfo>>,
-        /// Why.
+        /// Why, in a word (JF-56).
+        reason: String,
+        /// Why, in words.
         why: String,
     },
     /// Let pods be scheduled that wait for a slice.
@@ -133,18 +148,22 @@ pub enum What {
     },
     /// How many pods need nothing any more.
     Reclaimable(Vec<ReclaimablePod>),
+    /// Whether pods of its group have to be replaced.
+    Replacements,
+    /// Whether it is kept back because its Job wants nothing now.
+    OnHold(bool),
 }
 
 impl Plan {
-    fn step(step: Step) -> Plan {
+    pub(super) fn step(step: Step) -> Plan {
         Plan { step, events: Vec::new(), again_at: None }
     }
 
-    fn wait(why: impl Into<String>) -> Plan {
+    pub(super) fn wait(why: impl Into<String>) -> Plan {
         Plan::step(Step::Wait(why.into()))
     }
 
-    fn telling(mut self, reason: &str, message: &str) -> Plan {
+    pub(super) fn telling(mut self, reason: &str, message: &str) -> Plan {
         self.events.push(Event::normal(reason, message));
         self
     }
@@ -201,15 +220,15 @@ fn left_behind(workloads: &[Arc<Workload>]) -> Option<Plan> {
     workloads.iter().find(leaves).map(|workload| Plan::step(Step::Finalize(Arc::clone(workload))))
 }
 
-fn is_leaving(workload: &Workload) -> bool {
+pub(super) fn is_leaving(workload: &Workload) -> bool {
     workload.metadata.deletion_timestamp.is_some()
 }
 
-fn is_held(workload: &Workload) -> bool {
+pub(super) fn is_held(workload: &Workload) -> bool {
     workload.metadata.finalizers.iter().flatten().any(|it| it == RESOURCE_IN_USE)
 }
 
-fn controller_uid(workload: &Workload) -> Option<&str> {
+pub(super) fn controller_uid(workload: &Workload) -> Option<&str> {
     let mut owners = workload.metadata.owner_references.iter().flatten();
     owners.find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
 }
@@ -236,7 +255,8 @@ pub fn child(job: &dyn Observed, of_ancestor: Option<&Workload>) -> Plan {
         return Plan::wait("it is part of another Job");
     }
     let why = "Kueue managed child job suspended".to_owned();
-    Plan::step(Step::Stop { restored: None, why: why.clone() }).telling("Suspended", &why)
+    let reason = NOT_ADMITTED.to_owned();
+    Plan::step(Step::Stop { restored: None, reason, why: why.clone() }).telling("Suspended", &why)
 }
 
 type Ensured = Result<Option<Arc<Workload>>, Box<Plan>>;
@@ -295,7 +315,7 @@ fn ensure_one(seen: &Seen<'_>, pod_sets: &[PodSet], settings: &Settings) -> Ensu
             }
             _ => (None, "Missing Workload; unable to restore pod templates"),
         };
-        if let Some(plan) = stop(job, restored, why) {
+        if let Some(plan) = stop(job, restored, NO_MATCHING_WORKLOAD, why) {
             return Err(Box::new(plan));
         }
     }
@@ -321,7 +341,11 @@ fn ensure_one(seen: &Seen<'_>, pod_sets: &[PodSet], settings: &Settings) -> Ensu
 }
 
 /// Takes over what changed at the Job and does not make it another one (JF-33).
-fn follow(seen: &Seen<'_>, workload: &Arc<Workload>, pod_sets: &[PodSet]) -> Result<(), Box<Plan>> {
+pub(super) fn follow(
+    seen: &Seen<'_>,
+    workload: &Arc<Workload>,
+    pod_sets: &[PodSet],
+) -> Result<(), Box<Plan>> {
     let gates = super::annotation(seen.job.metadata(), ADMISSION_GATED_BY).unwrap_or_default();
     if gates != state::admission_gates(workload).unwrap_or_default() {
         let mut next = Workload::clone(workload);
@@ -350,7 +374,7 @@ fn follow(seen: &Seen<'_>, workload: &Arc<Workload>, pod_sets: &[PodSet]) -> Res
     Ok(())
 }
 
-fn update(of: &Arc<Workload>, next: Workload, what: &'static str) -> Plan {
+pub(super) fn update(of: &Arc<Workload>, next: Workload, what: &'static str) -> Plan {
     Plan::step(Step::Update { of: Arc::clone(of), next: Box::new(next), what })
 }
 
@@ -366,7 +390,7 @@ fn built(seen: &Seen<'_>, pod_sets: Vec<PodSet>, settings: &Settings) -> Result<
 }
 
 /// What to do about a Job whose Workload has ended or is about to go.
-fn ended(job: &dyn Observed, workload: &Arc<Workload>) -> Option<Plan> {
+pub(super) fn ended(job: &dyn Observed, workload: &Arc<Workload>) -> Option<Plan> {
     let held = is_held(workload);
     if state::is_finished(workload) {
         if !held {
@@ -378,13 +402,13 @@ fn ended(job: &dyn Observed, workload: &Arc<Workload>) -> Option<Plan> {
     if !is_leaving(workload) {
         return None;
     }
-    let stopped = || stop(job, Some(originals(workload)), "Workload is deleted");
+    let stopped = || stop(job, Some(originals(workload)), WORKLOAD_DELETED, DELETED);
     let stopped = job.finished().is_none().then(stopped).flatten();
     Some(stopped.unwrap_or_else(|| let_go(job, workload)))
 }
 
 /// A Workload that is not, or not any more, the one of this Job is deleted, and let go.
-fn removed(job: &dyn Observed, workload: &Arc<Workload>) -> Plan {
+pub(super) fn removed(job: &dyn Observed, workload: &Arc<Workload>) -> Plan {
     if is_leaving(workload) {
         return let_go(job, workload);
     }
@@ -394,7 +418,7 @@ fn removed(job: &dyn Observed, workload: &Arc<Workload>) -> Plan {
 
 /// Lets go of a Workload that was deleted. While a worker may run the Job by it, it stays: under another one the Job would
 /// run twice.
-fn let_go(job: &dyn Observed, workload: &Arc<Workload>) -> Plan {
+pub(super) fn let_go(job: &dyn Observed, workload: &Arc<Workload>) -> Plan {
     if !is_held(workload) {
         return Plan::wait("its Workload is being deleted");
     }
@@ -404,7 +428,7 @@ fn let_go(job: &dyn Observed, workload: &Arc<Workload>) -> Plan {
     }
 }
 
-fn finish(workload: &Arc<Workload>, reason: &str, message: &str, now: Timestamp) -> Plan {
+pub(super) fn finish(workload: &Arc<Workload>, reason: &str, message: &str, now: Timestamp) -> Plan {
     let mut next = Workload::clone(workload);
     if !change::finish(&mut next, reason, message, now) {
         return Plan::wait("its Workload has ended");
@@ -417,18 +441,23 @@ fn finish(workload: &Arc<Workload>, reason: &str, message: &str, now: Timestamp)
     plan.telling("FinishedWorkload", &format!("Workload '{}' is declared finished", key(workload)))
 }
 
-fn status(of: &Arc<Workload>, next: Workload, what: What) -> Plan {
+pub(super) fn status(of: &Arc<Workload>, next: Workload, what: What) -> Plan {
     let next = Box::new(next.status.unwrap_or_default());
     Plan::step(Step::Status { of: Arc::clone(of), next, what })
 }
 
 /// The step that stops a Job; `None` if it is stopped already.
-fn stop(job: &dyn Observed, restored: Option<Vec<PodSetInfo>>, why: &str) -> Option<Plan> {
-    if job.stopped(restored.as_deref()).is_empty() {
+pub(super) fn stop(
+    job: &dyn Observed,
+    restored: Option<Vec<PodSetInfo>>,
+    reason: &str,
+    why: &str,
+) -> Option<Plan> {
+    if job.is_stopped(restored.as_deref()) {
         return None;
     }
     let running = !job.is_suspended();
-    let plan = Plan::step(Step::Stop { restored, why: why.to_owned() });
+    let plan = Plan::step(Step::Stop { restored, reason: reason.to_owned(), why: why.to_owned() });
     Some(if running { plan.telling("Stopped", why) } else { plan })
 }
 
@@ -441,7 +470,7 @@ fn without_workload(seen: &Seen<'_>, pod_sets: Vec<PodSet>, settings: &Settings)
     let job = seen.job;
     let promised = prebuilt_workload(job.metadata());
     if promised.is_some()
-        && let Some(plan) = stop(job, None, "missing workload")
+        && let Some(plan) = stop(job, None, NO_MATCHING_WORKLOAD, "missing workload")
     {
         return plan;
     }
@@ -464,7 +493,7 @@ fn without_workload(seen: &Seen<'_>, pod_sets: Vec<PodSet>, settings: &Settings)
 }
 
 /// A Job and its Workload.
-fn with_workload(
+pub(super) fn with_workload(
     seen: &Seen<'_>,
     workload: &Arc<Workload>,
     settings: &Settings,
@@ -481,7 +510,7 @@ fn with_workload(
         return plan;
     }
     if let Some(evicted) = workload::evicted(workload) {
-        return evict(job, workload, &evicted.message, settings, now);
+        return evict(job, workload, evicted, settings, now);
     }
     if !job.is_suspended() {
         if state::is_admitted(workload) {
@@ -492,7 +521,7 @@ fn with_workload(
             return Plan::wait("its next pods are not admitted");
         }
         let why = "Not admitted by cluster queue";
-        return stop(job, Some(originals(workload)), why).unwrap_or_else(|| Plan::wait(why));
+        return stop(job, Some(originals(workload)), NOT_ADMITTED, why).unwrap_or_else(|| Plan::wait(why));
     }
     if state::is_admitted(workload) {
         return start(seen, workload, now);
@@ -500,7 +529,7 @@ fn with_workload(
     let queue = queue_name(job.metadata()).map(str::to_owned);
     if workload.spec.queue_name != queue {
         next.spec.queue_name = queue;
-        return update(workload, next, "its queue");
+        return update(workload, next, QUEUE);
     }
     let told: Vec<String> = state::checks(workload)
         .iter()
@@ -534,11 +563,12 @@ fn start(seen: &Seen<'_>, workload: &Arc<Workload>, now: Timestamp) -> Plan {
 fn evict(
     job: &dyn Observed,
     workload: &Arc<Workload>,
-    why: &str,
+    evicted: &Condition,
     settings: &Settings,
     now: Timestamp,
 ) -> Plan {
-    if let Some(plan) = stop(job, Some(originals(workload)), why) {
+    let reason = format!("{WORKLOAD_EVICTED}DueTo{}", evicted.reason);
+    if let Some(plan) = stop(job, Some(originals(workload)), &reason, &evicted.message) {
         return plan;
     }
     if state::has_quota(workload) {
@@ -595,7 +625,7 @@ fn pods_ready(job: &dyn Observed, workload: &Arc<Workload>, now: Timestamp) -> O
     Some(status(workload, next, What::PodsReady { ready, first: reason == reason::STARTED }))
 }
 
-fn key(workload: &Workload) -> String {
+pub(super) fn key(workload: &Workload) -> String {
     let metadata = &workload.metadata;
     let part = |part: &Option<String>| part.clone().unwrap_or_default();
     format!("{}/{}", part(&metadata.namespace), part(&metadata.name))
@@ -632,6 +662,8 @@ impl fmt::Display for What {
                     pods.iter().map(|pod| format!("{}x{}", pod.name, pod.count)).collect();
                 write!(f, "reclaimable pods [{}]", pods.join(", "))
             }
+            What::Replacements => f.write_str("which pods are missing"),
+            What::OnHold(held) => write!(f, "on hold: {held}"),
         }
     }
 }

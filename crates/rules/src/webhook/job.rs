@@ -31,6 +31,12 @@ pub struct Surroundings {
     pub has_managed_ancestor: bool,
     /// The queue that it names, or would name, dispatches to other clusters.
     pub is_dispatched: bool,
+    /// A pod says of what it is part, and that is of a kind that is queued.
+    pub has_managed_parent: bool,
+    /// Pods are queued as parts of something else only.
+    pub only_parts: bool,
+    /// A StatefulSet that had no pods still has a Workload that was not put on hold.
+    pub has_lingering_workload: bool,
 }
 
 /// The queue that a Job is in, or would be in by default.
@@ -222,7 +228,7 @@ fn same_time_limit(new: &Look<'_>, old: &Look<'_>) -> Errors {
     vec![label_path(MAX_EXEC_TIME_LABEL).invalid(&limit(new), IMMUTABLE)]
 }
 
-fn priority_class(new: &Look<'_>, old: &Look<'_>) -> Errors {
+pub(super) fn priority_class(new: &Look<'_>, old: &Look<'_>) -> Errors {
     let class = |job: &Look<'_>| label(job.metadata, PRIORITY_CLASS_LABEL).unwrap_or_default().to_owned();
     let (now, before) = (class(new), class(old));
     let why = match (before.is_empty(), now.is_empty()) {
@@ -267,7 +273,7 @@ pub(super) fn is_elastic(metadata: &ObjectMeta) -> bool {
 }
 
 /// The Workload that was made for a Job beforehand, and where the Job says so (JF-20).
-fn prebuilt(metadata: &ObjectMeta) -> Option<(&str, Path)> {
+pub(super) fn prebuilt(metadata: &ObjectMeta) -> Option<(&str, Path)> {
     let annotation = annotation(metadata, PREBUILT_WORKLOAD).filter(|name| !name.is_empty());
     let annotation = annotation.map(|name| (name, annotation_path(PREBUILT_WORKLOAD)));
     annotation.or_else(|| Some((label(metadata, PREBUILT_WORKLOAD)?, label_path(PREBUILT_WORKLOAD))))
@@ -282,10 +288,10 @@ fn pods(job: &Job) -> i32 {
     completions.map_or(parallelism(job), |completions| completions.min(parallelism(job)))
 }
 
-fn label_path(key: &str) -> Path {
+pub(super) fn label_path(key: &str) -> Path {
     Path::new("metadata").child("labels").key(key)
 }
 
-fn annotation_path(key: &str) -> Path {
+pub(super) fn annotation_path(key: &str) -> Path {
     Path::new("metadata").child("annotations").key(key)
 }

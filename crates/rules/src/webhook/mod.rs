@@ -4,9 +4,11 @@
 //! The same functions answer over HTTP on real clusters and in the process of an embedded one. Order does not matter
 //! to clients, messages do: they are Kueue's.
 
+mod apps;
 mod custom;
 mod gates;
 pub mod job;
+mod pod;
 pub mod queues;
 mod sparse;
 mod topology;
@@ -19,7 +21,10 @@ use serde_json::Value;
 use types::kueue::{ClusterQueue, Cohort, ResourceFlavor, Workload};
 
 use crate::field::{self, Errors};
-use crate::framework::custom::Shape;
+use crate::framework::{
+    apps::{DEPLOYMENT, STATEFUL_SET},
+    custom::Shape,
+};
 use crate::workload::ELASTIC_JOB;
 
 /// Who dispatches Jobs to other clusters: the value of `managedBy`, and the controller of admission checks.
@@ -39,6 +44,12 @@ pub enum Kind {
     Job,
     /// A Job of somebody else's kind.
     Custom(&'static Shape),
+    /// A pod that may be queued itself.
+    Pod,
+    /// `apps/v1`, whose pods are queued one by one.
+    Deployment,
+    /// `apps/v1`, whose pods are queued together.
+    StatefulSet,
     /// Kueue's, as are all that follow.
     ClusterQueue,
     /// A node in the tree of queues.
@@ -53,8 +64,27 @@ impl Kind {
     /// Whether new objects may get something that they do not say. A Workload is asked about and stays as it is.
     pub fn has_defaults(self) -> bool {
         match self {
-            Kind::Job | Kind::Custom(_) | Kind::ClusterQueue | Kind::ResourceFlavor => true,
+            Kind::Job
+            | Kind::Custom(_)
+            | Kind::Pod
+            | Kind::Deployment
+            | Kind::StatefulSet
+            | Kind::ClusterQueue
+            | Kind::ResourceFlavor => true,
             Kind::Cohort | Kind::Workload => false,
+        }
+    }
+
+    /// Whether objects that change may get something, too: what is passed on to pods is passed on whenever it is said.
+    pub fn has_later_defaults(self) -> bool {
+        matches!(self, Kind::Deployment | Kind::StatefulSet)
+    }
+
+    /// Whether objects of it are queued, or are made of what is.
+    pub fn is_queued(self) -> bool {
+        match self {
+            Kind::Job | Kind::Custom(_) | Kind::Pod | Kind::Deployment | Kind::StatefulSet => true,
+            Kind::ClusterQueue | Kind::Cohort | Kind::ResourceFlavor | Kind::Workload => false,
         }
     }
 }
@@ -87,6 +117,9 @@ pub fn default(review: &Review<'_>) -> Result<Value, Unreadable> {
     match review.kind {
         Kind::Job => default_job(review),
         Kind::Custom(shape) => custom::default(shape, review),
+        Kind::Pod => pod::default(review),
+        Kind::Deployment => apps::default(&DEPLOYMENT, review),
+        Kind::StatefulSet => apps::default(&STATEFUL_SET, review),
         Kind::ClusterQueue | Kind::ResourceFlavor => {
             let mut object = review.object.clone();
             let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
@@ -118,6 +151,9 @@ pub fn validate(review: &Review<'_>) -> Result<(Errors, Vec<String>), Unreadable
             }
         }
         Kind::Custom(shape) => custom::validate(shape, review)?,
+        Kind::Pod => return pod::validate(review),
+        Kind::Deployment => apps::validate(&DEPLOYMENT, review)?,
+        Kind::StatefulSet => apps::validate(&STATEFUL_SET, review)?,
         Kind::ClusterQueue => {
             let old: Option<ClusterQueue> = review.old.map(read).transpose()?;
             queues::cluster_queue(&read(review.object)?, old.as_ref())
@@ -189,5 +225,7 @@ fn overlay(object: &mut Value, before: &Value, after: &Value) {
 
 #[cfg(test)]
 mod dispatched;
+#[cfg(test)]
+mod pods;
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,9 @@ pub const PODS_READY_MANAGER: &str = "kueue-job-controller-PodsReady";
 /// Under this name pods are said to need nothing any more.
 pub const RECLAIMABLE_PODS_MANAGER: &str = "kueue-reclaimable-pods";
 
+/// Under this name it is said that pods of a group are to be replaced.
+pub const REPLACEMENTS_MANAGER: &str = "kueue-pod-controller";
+
 /// The conditions that belong to admission: Kueue's nine, and the record of dispatch, which whoever writes the others
 /// must not drop.
 pub const ADMISSION_CONDITIONS: [&str; 10] = [

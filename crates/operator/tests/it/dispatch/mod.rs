@@ -9,6 +9,7 @@ pub(crate) mod fleet;
 mod interop;
 mod kinds;
 mod outages;
+mod parts;
 mod pods;
 mod refusals;
 mod scenarios;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
@@ -20,8 +20,10 @@ use operator::rbac::Ask;
 use operator::webhooks::server::{Reach, Webhooks};
 use operator::{Operator, Settings, deploy, rbac};
 use reconcile::{Clock, Tasks};
+use rules::framework::pod::is_gated;
 use serde_json::{Value, json};
 use testkit::{Behaviour, ControlPlane, Simulator};
+use types::kueue::Workload;
 
 use super::dispatch::fleet::eventually;
 use super::world::define_requests;
@@ -207,6 +209,35 @@ impl Site {
         Ok(())
     }
 
+    /// A pod that is queued, starts, and has to stop.
+    async fn lets_a_pod_go(&self) -> anyhow::Result<()> {
+        let pods: Api<Pod> = Api::namespaced(self.admin.clone(), TEAM);
+        let workloads: Api<Workload> = Api::namespaced(self.admin.clone(), TEAM);
+        let labels = json!({ "kueue.x-k8s.io/queue-name": TEAM, "kueue.x-k8s.io/managed": "true" });
+        let container = json!({ "name": "c", "image": "i", "resources": { "requests": { "cpu": "1" } } });
+        let pod = json!({
+            "metadata": { "name": "alone", "labels": labels, "finalizers": ["kueue.x-k8s.io/managed"] },
+            "spec": { "containers": [container], "schedulingGates": [{ "name": "kueue.x-k8s.io/admission" }] },
+        });
+        pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+        eventually("the pod is let through", async || {
+            Ok((!is_gated(&pods.get("alone").await?)).then_some(()))
+        })
+        .await?;
+        let all = workloads.list(&ListParams::default()).await?.items;
+        let of_pod =
+            |it: &Workload| it.metadata.name.as_deref().is_some_and(|name| name.starts_with("pod-alone-"));
+        let workload =
+            all.into_iter().find(of_pod).and_then(|it| it.metadata.name).context("its Workload")?;
+        let stop = Patch::Merge(json!({ "spec": { "active": false } }));
+        workloads.patch(&workload, &PatchParams::default(), &stop).await?;
+        eventually("the pod is told to go", async || {
+            let left = pods.get_opt("alone").await?;
+            Ok(left.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some()).then_some(()))
+        })
+        .await
+    }
+
     async fn complete(&self, name: &str) -> anyhow::Result<()> {
         eventually(&format!("{name} is complete"), async || {
             let conditions = self.jobs().get(name).await?.status.and_then(|status| status.conditions);
@@ -291,6 +322,7 @@ async fn what_is_installed_is_enough_and_not_too_much() -> anyhow::Result<()> {
     worker.places().await?;
     worker.submit_to(PLACED, "placed", None).await?;
     worker.complete("placed").await?;
+    worker.lets_a_pod_go().await?;
     let jobs = [(&manager, "away"), (&worker, "here"), (&worker, "on-nodes"), (&worker, "placed")];
     for (site, job) in jobs {
         site.jobs().delete(job, &DeleteParams::background()).await?;

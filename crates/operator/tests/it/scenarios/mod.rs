@@ -11,6 +11,7 @@ mod flavors;
 mod life;
 mod managers;
 mod nodes;
+mod pods;
 mod preemption;
 mod restart;
 mod settings;
@@ -56,6 +57,12 @@ const ALL: &[(&str, Scenario)] = &[
     ("sm-27-gated", |world| Box::pin(life::sm_27_gated(world))),
     ("mk-3-copy-without-job", |world| Box::pin(life::mk_3_copy_without_job(world))),
     ("jf-63-pods-ready", |world| Box::pin(life::jf_63_pods_ready(world))),
+    ("jf-70-a-pod", |world| Box::pin(pods::jf_70_a_pod(world))),
+    ("jf-56-a-pod-has-to-go", |world| Box::pin(pods::jf_56_a_pod_has_to_go(world))),
+    ("jf-70-a-group", |world| Box::pin(pods::jf_70_a_group(world))),
+    ("jf-70-nobody-is-replaced", |world| Box::pin(pods::jf_70_nobody_is_replaced(world))),
+    ("jf-70-a-group-goes", |world| Box::pin(pods::jf_70_a_group_goes_with_its_workload(world))),
+    ("mk-sts-01-a-stateful-set", |world| Box::pin(pods::mk_sts_01_a_stateful_set(world))),
     ("sm-14-names", |world| Box::pin(managers::sm_14_names_under_which_is_written(world))),
     ("rf-4-no-such-flavor", |world| Box::pin(bad_input::rf_4_no_such_flavor(world))),
     ("qm-8-quota-is-taken-away", |world| Box::pin(bad_input::qm_8_quota_is_taken_away(world))),
@@ -154,7 +161,9 @@ async fn on_a_real_control_plane() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_real_kueue() -> anyhow::Result<()> {
     let Some(control_plane) = testkit::ControlPlane::builder().for_test().await else { return Ok(()) };
-    let (mut world, _kueue) = World::of_kueue(&control_plane, &serde_json::json!({})).await?;
+    let frameworks = ["batch/job", "pod", "deployment", "statefulset"];
+    let settings = serde_json::json!({ "integrations": { "frameworks": frameworks } });
+    let (mut world, _kueue) = World::of_kueue(&control_plane, &settings).await?;
     // It does not always see its own changes in the order in which they were made.
     run_all(&mut world, 3).await
 }

@@ -8,4 +8,5 @@ mod forwards;
 mod kubeconfigs;
 mod mirrors;
 mod nominations;
+mod pods;
 mod world;

@@ -588,7 +588,7 @@ fn jf_56_a_stop_says_why() {
     let check = |expected: &str, mut life: Life, change: &dyn Fn(&mut Life)| {
         change(&mut life);
         let plan = life.plan();
-        let Step::Stop { why, restored } = &plan.step else { panic!("{plan} is no stop") };
+        let Step::Stop { why, restored, .. } = &plan.step else { panic!("{plan} is no stop") };
         assert_eq!(why, expected);
         assert!(restored.is_some(), "{expected}: its pods become what they were");
         let told: Vec<(&str, &str)> =

@@ -1,0 +1,184 @@
+//! Pods, groups of them, and StatefulSets on workers.
+
+use std::sync::Arc;
+
+use kube_core::DynamicObject;
+use serde_json::{Value, json};
+use types::kueue::Workload;
+
+use super::fixture::{Seen, check, now, object, seen, workload};
+use crate::dispatch::{Adapter, Owner, adapter::GROUP, copy, group, mirror};
+
+fn pod(name: &str, more: Value) -> DynamicObject {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": name, "namespace": "ns", "uid": format!("uid-{name}") },
+        "spec": { "nodeName": "n", "schedulingGates": [{ "name": "kueue.x-k8s.io/admission" }] },
+        "status": { "phase": "Pending", "conditions": [
+            { "type": "PodScheduled", "status": "False", "reason": "SchedulingGated" },
+        ] },
+    });
+    for (key, value) in more.as_object().expect("fields") {
+        if let (Value::Object(into), Value::Object(value)) = (&mut pod[key], value) {
+            into.extend(value.clone());
+        }
+    }
+    object(pod)
+}
+
+fn of_pod() -> &'static Adapter {
+    Adapter::of("v1", "Pod").expect("a known kind")
+}
+
+/// The mirror of a pod of the group `g` in this phase.
+fn mirrored(name: &str, phase: &str) -> DynamicObject {
+    let mut local = of_group();
+    local.metadata.name = Some("g".to_owned());
+    let mut mirror = copy::mirror(of_pod(), &pod(name, json!({})), &local, "multikueue");
+    mirror.metadata.namespace = Some("ns".to_owned());
+    mirror.data["status"] = json!({ "phase": phase });
+    mirror
+}
+
+/// The Workload of a group of pods.
+fn of_group() -> Workload {
+    let mut local = workload();
+    local.metadata.name = Some("g".to_owned());
+    local.metadata.annotations =
+        Some([("kueue.x-k8s.io/is-group-workload".to_owned(), "true".to_owned())].into());
+    let owner = |name: &str| {
+        serde_json::from_value(
+            json!({ "apiVersion": "v1", "kind": "Pod", "name": name, "uid": format!("uid-{name}") }),
+        )
+        .expect("an owner")
+    };
+    local.metadata.owner_references = Some(vec![owner("a"), owner("b")]);
+    local
+}
+
+/// MK-POD-01: a pod is copied with its gates, bound to its Workload, and without the node that it never had.
+#[test]
+fn mk_pod_01_a_pod_is_copied_as_it_is() {
+    let mirror = mirrored("a", "Pending");
+    assert_eq!(mirror.data["spec"], json!({ "schedulingGates": [{ "name": "kueue.x-k8s.io/admission" }] }));
+    let annotations = mirror.metadata.annotations.unwrap_or_default();
+    assert_eq!(annotations["kueue.x-k8s.io/prebuilt-workload-name"], "g");
+    assert_eq!(annotations["kueue.x-k8s.io/multikueue-origin-uid"], "uid-a");
+    assert_eq!(of_pod().refuses(&json!({})), None, "every pod is ours to send");
+}
+
+/// MK-FLOW-03, MK-WIRE-03: a group is one job; so is a StatefulSet, although its pods own its Workload, too.
+#[test]
+fn mk_flow_03_whose_a_workload_is() {
+    let owner = Owner::of(&of_group()).expect("an owner");
+    assert!(owner.is_group && owner.adapter() == Some(&GROUP));
+    let mut of_set = of_group();
+    of_set.metadata.annotations.get_or_insert_default().extend([
+        ("kueue.x-k8s.io/job-owner-gvk".to_owned(), "apps/v1, Kind=StatefulSet".to_owned()),
+        ("kueue.x-k8s.io/job-owner-name".to_owned(), "db".to_owned()),
+    ]);
+    let owner = Owner::of(&of_set).expect("an owner");
+    assert_eq!((owner.is_group, owner.kind.as_str(), owner.name.as_str()), (false, "StatefulSet", "db"));
+    let mut alone = of_group();
+    alone.metadata.annotations = None;
+    assert!(!Owner::of(&alone).expect("an owner").is_group);
+}
+
+/// MK-STS-02: nothing is shown of a StatefulSet, whose controller here says how it fares here.
+#[test]
+fn mk_sts_02_a_stateful_set_speaks_for_itself() {
+    let adapter = Adapter::of("apps/v1", "StatefulSet").expect("a known kind");
+    let set = |replicas: i32| {
+        object(json!({ "metadata": { "name": "db" }, "status": { "readyReplicas": replicas } }))
+    };
+    assert_eq!(mirror::status(adapter, &set(0), &set(3), now()), None);
+    assert!(!adapter.is_finished(&set(3).data));
+}
+
+/// MK-POD-06: who failed because it was deleted has not ended; who had ended before has.
+#[test]
+fn mk_pod_06_who_was_killed_has_not_ended() {
+    let killed = |status: Value| {
+        let leaving =
+            json!({ "deletionTimestamp": "2026-01-02T10:00:30Z", "deletionGracePeriodSeconds": 30 });
+        of_pod().is_killed(&pod("a", json!({ "metadata": leaving, "status": status })))
+    };
+    let ended = |at: &str| json!({ "phase": "Failed", "containerStatuses": [{ "state": { "terminated": { "finishedAt": at } } }] });
+    assert!(killed(json!({ "phase": "Failed" })));
+    assert!(killed(ended("2026-01-02T10:00:01Z")));
+    assert!(!killed(ended("2026-01-02T09:59:59Z")));
+    assert!(!killed(json!({ "phase": "Succeeded" })));
+    assert!(!of_pod().is_killed(&pod("a", json!({ "status": { "phase": "Failed" } }))));
+}
+
+/// MK-POD-06: what no cluster has any more waits again behind its gate.
+#[test]
+fn mk_pod_06_who_is_nowhere_waits_again() {
+    let settled = |status: Value| mirror::settled(of_pod(), &pod("a", json!({ "status": status })), now());
+    let next = settled(json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] }));
+    let next = next.expect("it is shown otherwise");
+    assert_eq!(
+        (&next["phase"], &next["conditions"][0]["reason"]),
+        (&json!("Pending"), &json!("SchedulingGated"))
+    );
+    assert_eq!(settled(next), None, "it shows that already");
+    assert_eq!(settled(json!({ "phase": "Succeeded", "conditions": [] })), None, "ends are final");
+}
+
+/// MK-POD-02, MK-POD-03, MK-POD-05.
+#[test]
+fn mk_pod_02_a_group_is_what_its_pods_are() {
+    let leaving = json!({ "metadata": { "deletionTimestamp": "2026-01-02T10:00:00Z" } });
+    let done = json!({ "status": { "phase": "Succeeded" } });
+    let here = group::local(&[pod("a", json!({})), pod("b", json!({})), pod("c", leaving), pod("d", done)]);
+    let here = here.expect("a group");
+    assert_eq!(group::missing(&here, None), ["a", "b"], "not who leaves, and not who has ended");
+    let mut stranger = mirrored("b", "Running");
+    stranger
+        .metadata
+        .annotations
+        .get_or_insert_default()
+        .insert("kueue.x-k8s.io/multikueue-origin-uid".to_owned(), "uid-of-an-earlier-b".to_owned());
+    let (a, c, e) = (mirrored("a", "Running"), mirrored("c", "Running"), mirrored("e", "Running"));
+    let there = group::mirror(Some(&here), "g", [&a, &stranger, &c, &e]).expect("something is there");
+    assert_eq!(group::missing(&here, Some(&there)), ["b"]);
+    assert_eq!(group::surplus(&there), ["b", "c", "e"]);
+    let status = mirror::status(&GROUP, &here, &there, now()).expect("something is new");
+    let changes: Vec<(&str, &Value)> =
+        group::changes(&here, &status).map(|(name, _, _, next)| (name, &next["phase"])).collect();
+    assert_eq!(changes, [("a", &json!("Running"))]);
+    assert_eq!(group::mirror(Some(&here), "g", []), None);
+    assert_eq!(group::local(&[]), None);
+}
+
+fn of_pods(pods: &[DynamicObject]) -> Seen {
+    let mut seen = seen();
+    seen.0.local = Some(Arc::new(of_group()));
+    seen.0.job = group::local(pods).map(Arc::new);
+    seen
+}
+
+fn with(mut seen: Seen, mirrors: &[DynamicObject]) -> Seen {
+    let job = seen.0.job.clone();
+    let remote = seen.0.remotes.get_mut("east").expect("a cluster");
+    remote.job = group::mirror(job.as_deref(), "g", mirrors).map(Arc::new);
+    seen
+}
+
+/// MK-POD-02, MK-POD-05: decided as for every other job, and then who joined or left.
+#[test]
+fn mk_pod_02_where_a_group_runs() {
+    let both = || of_pods(&[pod("a", json!({})), pod("b", json!({}))]).quota();
+    let at_east = |seen: Seen| seen.ready("east").copy("east", &["QuotaReserved", "Admitted"]);
+    check(at_east(both()), "start east, because admitted on east");
+    let half = with(at_east(both()), &[mirrored("a", "Running")]);
+    check(half, "mirror east, start east, because admitted on east");
+    let whole = with(
+        at_east(both()),
+        &[mirrored("a", "Pending"), mirrored("b", "Pending"), mirrored("c", "Running")],
+    );
+    check(whole, "prune east, because admitted on east");
+    let over = both().ready("east").copy("east", &["QuotaReserved", "Admitted", "Finished"]);
+    let over = with(over, &[mirrored("a", "Succeeded"), mirrored("b", "Succeeded")]);
+    check(over, "mirror east, finish Because, because ended on east");
+}
