@@ -13,11 +13,12 @@ use rules::quota::names::{ClusterQueueName, WorkloadKey};
 use rules::quota::plan::{Because, Outcome};
 use rules::quota::queue::Queue;
 use rules::quota::requests::{Accounting, Limits};
+use rules::quota::topology::HOSTNAME;
 use rules::quota::why::Why;
 use rules::quota::wire::{self, RequeuingTimestamp, Surroundings};
 use rules::quota::workload::{Head, Obstacle, PodSet, Reservation};
 use rules::quota::{Moment, Policy, Snapshot, decide};
-use rules::workload::{condition, is_admissible, state};
+use rules::workload::{QUOTA_RESERVED, condition, is_admissible, state};
 use serde::Serialize;
 use types::Amount;
 use types::kueue::{CheckState, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, StopPolicy, Workload};
@@ -130,7 +131,7 @@ impl Books {
             it.metadata.name == workload.metadata.name && it.metadata.namespace == workload.metadata.namespace
         });
         let (pods, obstacle) = self.pod_sets(workload);
-        let snapshot = self.snapshot();
+        let snapshot = self.snapshot(workload);
         let mut answer = Answer {
             verdict: Verdict::Waits,
             cluster_queue: Some(target.to_owned()),
@@ -157,7 +158,11 @@ impl Books {
             progress: None,
         };
         let (verdict, why) = self.judge(&snapshot, &head, object, now);
-        Answer { verdict, why, ..answer }
+        // Quota is not everything where pods are placed. What there is on nodes is not in the books, and was said already.
+        match known.and_then(no_place).filter(|_| verdict == Verdict::Fits) {
+            Some(said) => Answer { verdict: Verdict::Waits, why: said, ..answer },
+            None => Answer { verdict, why, ..answer },
+        }
     }
 
     fn judge(
@@ -239,10 +244,11 @@ impl Books {
         }
     }
 
-    /// Quotas, and who holds what of them.
-    fn snapshot(&self) -> Snapshot {
+    /// Quotas, and who holds what of them. Topologies are taken to have the levels that the Workload asks for.
+    fn snapshot(&self, workload: &Workload) -> Snapshot {
+        let levels = levels(workload);
         let config = Config {
-            flavors: self.flavors.iter().map(|flavor| wire::flavor(flavor, None)).collect(),
+            flavors: self.flavors.iter().map(|flavor| wire::flavor(flavor, Some(&levels))).collect(),
             cohorts: self.cohorts.iter().map(wire::cohort).collect(),
             cluster_queues: self
                 .cluster_queues
@@ -279,6 +285,23 @@ impl Books {
         let place = order.iter().position(|waiting| waiting.workload.uid == uid)?;
         Some((place + 1, order.len()))
     }
+}
+
+/// The levels of topology that a Workload asks for, and that of hosts.
+fn levels(workload: &Workload) -> Vec<String> {
+    let requests = workload.spec.pod_sets.iter().filter_map(|pod_set| pod_set.topology_request.as_ref());
+    let named = requests.flat_map(|request| {
+        let layers = request.podset_slice_required_topology_constraints.iter().map(|layer| &layer.topology);
+        let one = [&request.required, &request.preferred, &request.pod_set_slice_required_topology];
+        one.into_iter().flatten().chain(layers).cloned()
+    });
+    named.chain([HOSTNAME.to_owned()]).collect()
+}
+
+/// Why a Workload has no place, if that is what was said last about it.
+fn no_place(workload: &Workload) -> Option<String> {
+    let said = state::find(workload, QUOTA_RESERVED).filter(|said| said.status == "False")?;
+    said.message.contains("topology \"").then(|| said.message.clone())
 }
 
 fn outcome(snapshot: &Snapshot, head: &Head, now: Timestamp) -> Outcome {

@@ -137,6 +137,26 @@ fn taints_and_cohorts() {
     );
 }
 
+/// Where pods are placed by topology, quota alone lets nobody in.
+#[test]
+fn what_was_said_of_places() {
+    let mut racks = books(cluster_queue("cq", "8", json!({})), &[]);
+    racks.flavors = vec![kueue("ResourceFlavor", "f", json!({ "topologyName": "t" }))];
+    let mut asks = workload("a", "cpu", "4", 30);
+    let request = json!({ "required": "example.com/rack" });
+    asks.spec.pod_sets[0].topology_request = Some(serde_json::from_value(request).expect("a request"));
+    check(&racks, &asks, Verdict::Fits, "there is room for it");
+    let why = "couldn't assign flavors to pod set main: topology \"t\" allows to fit only 1 out of 2 pod(s)";
+    let said = json!([{
+        "type": "QuotaReserved", "status": "False", "reason": "Pending", "message": why,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }]);
+    let status = asks.status.get_or_insert_default();
+    status.conditions = serde_json::from_value(said).expect("conditions");
+    racks.workloads = vec![asks.clone()];
+    check(&racks, &asks, Verdict::Waits, why);
+}
+
 #[test]
 fn who_would_have_to_go() {
     let preemption = json!({ "preemption": { "withinClusterQueue": "LowerPriority" } });

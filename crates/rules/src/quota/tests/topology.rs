@@ -268,9 +268,18 @@ fn ta_5_a_placement_survives() {
     assert_eq!(encoding::decode(&encoding::encode(placement)).as_ref(), Some(placement));
 }
 
-/// A queue without topology is not concerned.
+/// A queue without topology is not concerned, and neither is one that dispatches.
 #[test]
 fn ta_2_nobody_else_is_placed() {
+    let deferring = ClusterQueue { defers_topology: true, ..tas("away", 9) };
+    let all = racks(&[("here", 4)]).queue(deferring).queue(queue("plain", quota(4)));
+    let placing: Vec<String> = all.config.placing().map(ToString::to_string).collect();
+    assert_eq!(placing, ["here"]);
+    check(
+        "TA-8",
+        &all.head("away", asking("w", 9, None)).head("plain", workload("v", 3)),
+        &["admit ns/v to plain with mainx1 cpu=3@default", "admit ns/w to away with mainx9 cpu=9@tas"],
+    );
     let scenario = racks(&[]).queue(queue("q", quota(4))).head("q", workload("w", 3));
     check("TA-2", &scenario, &["admit ns/w to q with mainx1 cpu=3@default"]);
 }
