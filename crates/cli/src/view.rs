@@ -8,7 +8,7 @@ mod tests;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use rules::framework::QUEUE_NAME_LABEL;
+use rules::framework::{QUEUE_NAME_LABEL, annotation};
 use rules::{dispatch, job, workload as life};
 use serde::Serialize;
 use types::kueue::{CheckState, Workload};
@@ -232,10 +232,12 @@ pub(crate) fn prebuilt(metadata: &ObjectMeta) -> Option<&str> {
     Some(name.as_str()).filter(|name| !name.is_empty())
 }
 
-/// The object that a Workload stands for.
+/// The object that a Workload stands for. A group of pods is none of them, unless all of them are part of one.
 pub(crate) fn owner(workload: &Workload) -> Option<&OwnerReference> {
     let owners = workload.metadata.owner_references.as_ref()?;
-    owners.iter().find(|owner| owner.controller == Some(true)).or(owners.first())
+    let is_group = annotation(&workload.metadata, dispatch::IS_GROUP) == Some("true");
+    let mut whole = owners.iter().filter(|owner| !is_group || owner.kind != "Pod");
+    owners.iter().find(|owner| owner.controller == Some(true)).or_else(|| whole.next())
 }
 
 /// What the status of a Job follows from.

@@ -124,3 +124,27 @@ fn other_kinds_are_seen_by_their_workload() {
     assert_eq!((view.title().as_str(), view.status), ("jobset/train", Status::Running));
     assert_eq!((view.progress.text().as_str(), view.place().as_str()), ("1/4, 3 running", "west"));
 }
+
+/// JF-70, MK-STS-01: a group of pods is shown by its own name, and that of a StatefulSet by the StatefulSet's.
+#[test]
+fn jf_70_groups_of_pods_are_shown_as_what_they_are() {
+    let title = |annotations: Value, owners: &[(&str, &str, bool)]| {
+        let owners: Vec<Value> = owners
+            .iter()
+            .map(|(kind, name, controls)| {
+                json!({
+                    "apiVersion": "v1", "kind": kind, "name": name, "uid": name, "controller": controls.then_some(true),
+                })
+            })
+            .collect();
+        let workload = json!({
+            "metadata": { "name": "crew", "namespace": "ns", "annotations": annotations, "ownerReferences": owners },
+            "spec": { "podSets": [] },
+        });
+        View::of_workload(&serde_json::from_value(workload).expect("a Workload")).title()
+    };
+    let group = || json!({ "kueue.x-k8s.io/is-group-workload": "true" });
+    assert_eq!(title(json!({}), &[("Pod", "alone", true)]), "pod/alone");
+    assert_eq!(title(group(), &[("Pod", "one", false), ("Pod", "two", false)]), "workload/crew");
+    assert_eq!(title(group(), &[("Pod", "db-0", false), ("StatefulSet", "db", false)]), "statefulset/db");
+}

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use fleet::{Fleet, QUEUE, Quota, Runtime, Settings};
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::runtime::wait::{Condition, await_condition, conditions};
 use serde_json::{Value, json};
 
@@ -77,5 +78,83 @@ async fn a_job_that_names_no_queue_runs_where_it_is() -> anyhow::Result<()> {
         assert!(jobs.list(&ListParams::default()).await?.items.is_empty(), "{}", worker.name());
     }
     fleet.stop().await;
+    Ok(())
+}
+
+fn of_pods(kind: &str, name: &str) -> Value {
+    let container = json!({
+        "name": "main", "image": "busybox", "command": ["sleep", "3600"], "resources": { "requests": { "cpu": "1" } },
+    });
+    let mut object = json!({
+        "apiVersion": "apps/v1", "kind": kind,
+        "metadata": { "name": name, "labels": { "kueue.x-k8s.io/queue-name": QUEUE } },
+        "spec": {
+            "replicas": 2, "selector": { "matchLabels": { "app": name } },
+            "template": {
+                "metadata": { "labels": { "app": name } },
+                "spec": { "terminationGracePeriodSeconds": 1, "containers": [container] },
+            },
+        },
+    });
+    if kind == "StatefulSet" {
+        object["spec"]["serviceName"] = json!(name);
+    }
+    object
+}
+
+/// MK-DEP-01, MK-STS-01, MK-STS-02: with everything that a cluster brings along. The pods on the manager wait for as long as
+/// they are there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_made_of_pods_runs_on_workers() -> anyhow::Result<()> {
+    let fleet = Fleet::start(&settings()).await?;
+    let client = fleet.manager().client();
+    let (deployments, sets) = (
+        Api::<Deployment>::default_namespaced(client.clone()),
+        Api::<StatefulSet>::default_namespaced(client.clone()),
+    );
+    deployments
+        .create(&PostParams::default(), &serde_json::from_value(of_pods("Deployment", "web"))?)
+        .await?;
+    sets.create(&PostParams::default(), &serde_json::from_value(of_pods("StatefulSet", "db"))?).await?;
+    let ready = |it: Option<&Deployment>| {
+        it.and_then(|it| it.status.as_ref()).is_some_and(|status| status.ready_replicas == Some(2))
+    };
+    tokio::time::timeout(Duration::from_secs(60), await_condition(deployments.clone(), "web", ready))
+        .await??;
+    let db_is_ready = async || -> Result<bool, kube::Error> {
+        for worker in fleet.workers() {
+            let there = Api::<StatefulSet>::default_namespaced(worker.client()).get_opt("db").await?;
+            let status = there.and_then(|it| it.status);
+            if status.is_some_and(|status| status.ready_replicas == Some(2)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    eventually("both pods of the StatefulSet are ready on a worker", db_is_ready).await?;
+    let here = Api::<Pod>::default_namespaced(client).list(&ListParams::default()).await?.items;
+    assert!(here.len() >= 3, "{} pods", here.len());
+    assert!(here.iter().all(rules::framework::pod::is_gated), "nothing runs on the manager");
+    deployments.delete("web", &DeleteParams::background()).await?;
+    sets.delete("db", &DeleteParams::background()).await?;
+    let is_empty = async || -> Result<bool, kube::Error> {
+        for worker in fleet.workers() {
+            if !Api::<Pod>::all(worker.client()).list(&ListParams::default()).await?.items.is_empty() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    eventually("nothing is left on workers", is_empty).await?;
+    fleet.stop().await;
+    Ok(())
+}
+
+async fn eventually(what: &str, is: impl AsyncFn() -> Result<bool, kube::Error>) -> anyhow::Result<()> {
+    let until = tokio::time::Instant::now() + Duration::from_secs(60);
+    while !is().await? {
+        anyhow::ensure!(tokio::time::Instant::now() < until, "waited in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     Ok(())
 }

@@ -275,6 +275,9 @@ pub(super) fn is_same(left: &Value, right: &Value) -> bool {
                 is_empty(left) && is_empty(right) || is_same(left, right)
             })
         }
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| is_same(left, right))
+        }
         _ => left == right,
     }
 }

@@ -279,6 +279,42 @@ async fn a_stateful_set(fleet: &Fleet) -> anyhow::Result<()> {
     nothing_left(fleet).await
 }
 
+/// Never twice: a manager that starts anew finds the pods of a group where they are, and sends none of them again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manager_that_starts_anew_finds_its_pods() -> anyhow::Result<()> {
+    let mut fleet = Box::pin(Fleet::embedded()).await?;
+    let endless = json!({ "seconds": "forever" });
+    for name in ["one", "two"] {
+        fleet.manager.create(member(name, endless.clone())).await?;
+    }
+    for name in ["one", "two"] {
+        shows(&fleet, name, "Running").await?;
+    }
+    let there = async |fleet: &Fleet| -> anyhow::Result<Vec<Option<String>>> {
+        let mut uids = Vec::new();
+        for site in fleet.workers.values() {
+            let pods = pods(site).list(&ListParams::default()).await?.items;
+            uids.extend(pods.into_iter().map(|pod| pod.metadata.uid));
+        }
+        Ok(uids)
+    };
+    let before = there(&fleet).await?;
+    assert_eq!(before.len(), 2);
+    fleet.kill().await;
+    // While nobody looks, one of them ends.
+    let worker = worker_of(&fleet, "crew").await?;
+    let one =
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "one", "namespace": NAMESPACE } });
+    worker.patch_status(one, json!({ "status": { "phase": "Succeeded" } })).await?;
+    fleet.start().await;
+    shows(&fleet, "one", "Succeeded").await?;
+    assert_eq!(there(&fleet).await?, before, "the same pods, and no others");
+    for name in ["one", "two"] {
+        pods(&fleet.manager).delete(name, &DeleteParams::default()).await?;
+    }
+    nothing_left(&fleet).await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_run_on_workers() -> anyhow::Result<()> {
     let fleet = Box::pin(Fleet::embedded()).await?;

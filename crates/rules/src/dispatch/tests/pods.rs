@@ -84,6 +84,20 @@ fn mk_flow_03_whose_a_workload_is() {
     assert!(!Owner::of(&alone).expect("an owner").is_group);
 }
 
+/// MK-FLOW-18: a worker's Kueue writes out what nobody said of the pods of a Workload, which makes it no other one.
+#[test]
+fn mk_flow_18_what_is_empty_is_as_good_as_absent() {
+    let seen = of_pods(&[pod("a", json!({})), pod("b", json!({}))]).quota().ready("east");
+    let seen = seen.copy("east", &["QuotaReserved", "Admitted"]).remote("east", |remote| {
+        let copy = Arc::make_mut(remote.workload.as_mut().expect("a copy"));
+        let template = &mut copy.spec.pod_sets[0].template;
+        assert_eq!(template.metadata, None);
+        template.metadata = Some(kube_core::ObjectMeta::default());
+        template.spec.as_mut().expect("a spec").containers[0].resources = Some(Default::default());
+    });
+    check(seen, "start east, because admitted on east");
+}
+
 /// MK-STS-02: nothing is shown of a StatefulSet, whose controller here says how it fares here.
 #[test]
 fn mk_sts_02_a_stateful_set_speaks_for_itself() {
