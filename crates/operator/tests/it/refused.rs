@@ -79,6 +79,8 @@ async fn gated(namespace: &str) -> anyhow::Result<(World, Gate)> {
     let mut world = World::on(through(move |request| pass(&held, &client, request))).await?;
     world.begin(namespace).await?;
     world.queue("a", "1", json!({})).await?;
+    // Else the first write about a Workload may be that there is no such queue.
+    world.is("LocalQueue", "a", "Active=True/Ready").await?;
     Ok((world, gate))
 }
 
