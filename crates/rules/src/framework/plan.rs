@@ -22,13 +22,13 @@ use crate::workload::{
     reason, state,
 };
 
-/// Why Jobs are stopped, in a word (JF-56).
+/// A Job is stopped because its Workload has to go; why is added (JF-56).
 pub(super) const WORKLOAD_EVICTED: &str = "WorkloadEvicted";
-/// See [`WORKLOAD_EVICTED`].
+/// It is stopped because its Workload is deleted.
 pub const WORKLOAD_DELETED: &str = "WorkloadDeleted";
-/// See [`WORKLOAD_EVICTED`].
+/// It is stopped because it has no Workload, or another one than it should.
 pub(super) const NO_MATCHING_WORKLOAD: &str = "NoMatchingWorkload";
-/// See [`WORKLOAD_EVICTED`].
+/// It is stopped because it runs and its Workload may not.
 pub(super) const NOT_ADMITTED: &str = "NotAdmitted";
 /// What changes when a Job goes to another queue.
 pub(super) const QUEUE: &str = "its queue";

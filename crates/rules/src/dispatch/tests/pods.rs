@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::ResourceRequirements;
 use kube_core::DynamicObject;
 use serde_json::{Value, json};
 use types::kueue::Workload;
@@ -93,7 +94,8 @@ fn mk_flow_18_what_is_empty_is_as_good_as_absent() {
         let template = &mut copy.spec.pod_sets[0].template;
         assert_eq!(template.metadata, None);
         template.metadata = Some(kube_core::ObjectMeta::default());
-        template.spec.as_mut().expect("a spec").containers[0].resources = Some(Default::default());
+        template.spec.as_mut().expect("a spec").containers[0].resources =
+            Some(ResourceRequirements::default());
     });
     check(seen, "start east, because admitted on east");
 }
