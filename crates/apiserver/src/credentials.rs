@@ -3,7 +3,6 @@
 //! What is kept is the authority with its key: kubeconfigs believe in it. What it signs is made when it is needed, and is good
 //! for a year.
 
-use std::net::IpAddr;
 use std::path::Path;
 use std::{fs, io};
 
@@ -156,11 +155,11 @@ impl Credentials {
     /// A certificate and its key, by which a server is known at these addresses, too.
     pub(crate) fn serving_certificate(
         &self,
-        addresses: &[IpAddr],
+        known_as: &[String],
         now: Timestamp,
     ) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), Error> {
-        let addresses = addresses.iter().map(ToString::to_string);
-        let mut names: Vec<String> = SERVING_NAMES.map(str::to_owned).into_iter().chain(addresses).collect();
+        let known_as = known_as.iter().cloned();
+        let mut names: Vec<String> = SERVING_NAMES.map(str::to_owned).into_iter().chain(known_as).collect();
         names.sort_unstable();
         names.dedup();
         let mut serving = CertificateParams::new(names)?;
@@ -347,15 +346,15 @@ mod tests {
     #[test]
     fn rule_6_10_a_server_is_known_by_its_names_and_addresses_for_a_year() {
         let credentials = Credentials::ephemeral().expect("credentials");
-        let elsewhere = IpAddr::from([192, 0, 2, 7]);
+        let known_as = ["192.0.2.7", "east.example.net"].map(str::to_owned);
         let (certificate, _) =
-            credentials.serving_certificate(&[elsewhere], Timestamp::now()).expect("a certificate");
+            credentials.serving_certificate(&known_as, Timestamp::now()).expect("a certificate");
         let parsed = rustls::server::ParsedCertificate::try_from(&certificate).expect("a certificate");
         let is_known = |name: &str| {
             let name = rustls::pki_types::ServerName::try_from(name).expect("a name");
             rustls::client::verify_server_name(&parsed, &name).is_ok()
         };
-        for name in SERVING_NAMES.iter().chain(&["192.0.2.7"]) {
+        for name in SERVING_NAMES.iter().chain(&["192.0.2.7", "east.example.net"]) {
             assert!(is_known(name), "{name}");
         }
         assert!(!is_known("192.0.2.8") && !is_known("example.com"));

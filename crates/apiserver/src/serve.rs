@@ -72,6 +72,8 @@ pub struct Listener {
     address: SocketAddr,
     /// By which others reach it.
     outward: Option<IpAddr>,
+    /// By which clients know it, besides its addresses.
+    names: Vec<String>,
 }
 
 impl Listener {
@@ -84,6 +86,12 @@ impl Listener {
     #[must_use]
     pub fn known_at(self, outward: Option<IpAddr>) -> Self {
         Listener { outward, ..self }
+    }
+
+    /// Clients know it by these names and addresses, too.
+    #[must_use]
+    pub fn known_as(self, names: Vec<String>) -> Self {
+        Listener { names, ..self }
     }
 }
 
@@ -102,7 +110,7 @@ impl Server {
         let listen = |source| Error::Listen { address, source };
         let socket = TcpListener::bind(address).await.map_err(listen)?;
         let address = socket.local_addr().map_err(listen)?;
-        Ok(Listener { socket, address, outward: None })
+        Ok(Listener { socket, address, outward: None, names: Vec::new() })
     }
 
     /// Serves where somebody listens already.
@@ -118,7 +126,7 @@ impl Server {
     pub async fn start_within(
         cluster: Cluster,
         credentials: Arc<Credentials>,
-        Listener { socket, address, outward }: Listener,
+        Listener { socket, address, outward, names }: Listener,
         limits: Limits,
     ) -> Result<Self, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -129,7 +137,8 @@ impl Server {
         cluster.authenticated_by(&authenticator);
         let addresses =
             [address.ip()].into_iter().chain(outward.or_else(|| published::outward(address.ip())));
-        let serving = Serving::new(credentials.clone(), addresses.collect(), provider.clone());
+        let known_as = addresses.map(|address| address.to_string()).chain(names).collect();
+        let serving = Serving::new(credentials.clone(), known_as, provider.clone());
         let serving = Arc::new(serving.map_err(Error::Tls)?);
         let acceptor = TlsAcceptor::from(Arc::new(tls(serving, provider, &authenticator)?));
         if let Err(refusal) = published::publish(&cluster, &credentials, address, outward).await {

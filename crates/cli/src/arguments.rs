@@ -192,6 +192,11 @@ pub(crate) struct Cluster {
     #[arg(long, value_enum, default_value_t = ReservedManagedBy::Accept)]
     pub(crate) reserved_managed_by: ReservedManagedBy,
 
+    /// A name or an address by which clients know the cluster, for its certificate: that of a tunnel or of a proxy which leads to it. May
+    /// be repeated.
+    #[arg(long, value_name = "NAME", value_parser = name_or_address)]
+    pub(crate) tls_san: Vec<String>,
+
     /// Authorities of front proxies, in PEM: whoever shows a certificate that one of them has signed is believed when he says
     /// in X-Remote-User, -Group, -Uid and -Extra- for whom he asks.
     #[arg(long, value_name = "FILE")]
@@ -200,6 +205,13 @@ pub(crate) struct Cluster {
     /// The names that certificates of front proxies may have [default: any].
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "requestheader_client_ca_file")]
     pub(crate) requestheader_allowed_names: Vec<String>,
+}
+
+/// A name or an address that a certificate can have; a name may begin with `*.`.
+fn name_or_address(text: &str) -> Result<String, String> {
+    let is_name = rules::names::dns_subdomain(text.strip_prefix("*.").unwrap_or(text)).is_empty();
+    let is_good = is_name || text.parse::<std::net::IpAddr>().is_ok();
+    is_good.then(|| text.to_owned()).ok_or_else(|| "it is neither a DNS name nor an IP address".to_owned())
 }
 
 /// The network that pods are in.

@@ -44,6 +44,7 @@ fn settings(arguments: &arguments::Cluster, place: &Place) -> anyhow::Result<Clu
     Ok(ClusterSettings {
         name: arguments.name.clone(),
         port: arguments.port,
+        known_as: arguments.tls_san.clone(),
         data: arguments.data.clone(),
         jobs: rules::job::Settings {
             refuse_reserved_managed_by: arguments.reserved_managed_by == ReservedManagedBy::Refuse,

@@ -26,6 +26,8 @@ pub struct Settings {
     pub name: String,
     /// The port on 127.0.0.1; 0 is any free one.
     pub port: u16,
+    /// Names and addresses by which clients know it, besides those that every cluster has.
+    pub known_as: Vec<String>,
     /// Where objects, certificates and the token are kept; without it nothing is.
     pub data: Option<PathBuf>,
     /// What the Job API is to be like.
@@ -46,6 +48,7 @@ impl Settings {
         Settings {
             name: name.into(),
             port: 0,
+            known_as: Vec::new(),
             data: None,
             jobs: rules::job::Settings::default(),
             controllers: controllers::Selection::all(),
@@ -132,8 +135,8 @@ impl Cluster {
         }
 
         // Others come in last, so that nobody finds a cluster that does not do yet what it will.
-        let server =
-            Server::start_on(api.clone(), Arc::clone(&credentials), listener.known_at(outward)).await;
+        let listener = listener.known_at(outward).known_as(settings.known_as);
+        let server = Server::start_on(api.clone(), Arc::clone(&credentials), listener).await;
         let server = server.map_err(|source| Error::Serve { cluster: name.clone(), address, source })?;
         Ok(Cluster { name, api, credentials, server, store, tasks, _counts: counts, _nodes: nodes })
     }

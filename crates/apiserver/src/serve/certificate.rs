@@ -1,7 +1,6 @@
 //! The certificate by which clients know the server: made when it starts, and made anew before it ends.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ const SHOWN: Duration = Duration::from_secs(243 * 24 * 60 * 60);
 /// The certificate of a server.
 pub(super) struct Serving {
     credentials: Arc<Credentials>,
-    addresses: Vec<IpAddr>,
+    known_as: Vec<String>,
     provider: Arc<CryptoProvider>,
     current: Mutex<Current>,
 }
@@ -31,21 +30,21 @@ struct Current {
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 impl Serving {
-    /// For a server that is reached at these addresses, too.
+    /// For a server that is known by these names and addresses, too.
     pub(super) fn new(
         credentials: Arc<Credentials>,
-        addresses: Vec<IpAddr>,
+        known_as: Vec<String>,
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, Failed> {
-        let current = Mutex::new(Current::made(&credentials, &addresses, &provider, Timestamp::now())?);
-        Ok(Serving { credentials, addresses, provider, current })
+        let current = Mutex::new(Current::made(&credentials, &known_as, &provider, Timestamp::now())?);
+        Ok(Serving { credentials, known_as, provider, current })
     }
 
     fn at(&self, now: Timestamp) -> Arc<CertifiedKey> {
         // It is replaced whole.
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if now >= current.until {
-            match Current::made(&self.credentials, &self.addresses, &self.provider, now) {
+            match Current::made(&self.credentials, &self.known_as, &self.provider, now) {
                 Ok(made) => *current = made,
                 Err(error) => tracing::warn!(%error, "the certificate of the server was not made anew"),
             }
@@ -57,11 +56,11 @@ impl Serving {
 impl Current {
     fn made(
         credentials: &Credentials,
-        addresses: &[IpAddr],
+        known_as: &[String],
         provider: &CryptoProvider,
         now: Timestamp,
     ) -> Result<Self, Failed> {
-        let (certificate, key) = credentials.serving_certificate(addresses, now)?;
+        let (certificate, key) = credentials.serving_certificate(known_as, now)?;
         let key = CertifiedKey::from_der(vec![certificate], key, provider)?;
         Ok(Current { key: Arc::new(key), until: now.checked_add(SHOWN)? })
     }
@@ -75,7 +74,7 @@ impl ResolvesServerCert for Serving {
 
 impl fmt::Debug for Serving {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Serving").field("addresses", &self.addresses).finish_non_exhaustive()
+        f.debug_struct("Serving").field("known_as", &self.known_as).finish_non_exhaustive()
     }
 }
 

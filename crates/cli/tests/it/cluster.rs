@@ -151,6 +151,24 @@ async fn what_its_controllers_count_is_told() {
     .await;
 }
 
+/// A cluster behind a tunnel is known by the name of that, and by no other.
+#[tokio::test]
+async fn a_cluster_is_known_by_the_names_that_it_is_given() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let kubeconfig = dir.path().join("config");
+    let path = kubeconfig.to_str().expect("a plain path");
+    let (_ferry, _) =
+        Ferry::start(&["--ephemeral", "--nodes", "0", "--tls-san", "east.example.net", "--kubeconfig", path]);
+    for (name, is_known) in [("east.example.net", true), ("west.example.net", false)] {
+        let config = Kubeconfig::read_from(&kubeconfig).expect("a kubeconfig");
+        let options = KubeConfigOptions::default();
+        let mut config = Config::from_custom_kubeconfig(config, &options).await.expect("a config");
+        config.tls_server_name = Some(name.to_owned());
+        let asked = Client::try_from(config).expect("a client").apiserver_version().await;
+        assert_eq!(asked.is_ok(), is_known, "{name}: {asked:?}");
+    }
+}
+
 /// The nodes that were asked for, pods of the images that were named, and all controllers but one.
 #[tokio::test]
 async fn a_cluster_is_made_of_what_was_asked_for() {

@@ -7,11 +7,6 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
-};
-use serde_json::json;
 use tempfile::TempDir;
 use testkit::Process;
 use tokio::{
@@ -40,9 +35,9 @@ impl Embedded {
         );
         let directory = tempfile::Builder::new().prefix("ferry-kueue-e2e-cluster-").tempdir()?;
         let (log, kubeconfig) = (directory.path().join("cluster.log"), directory.path().join("kubeconfig"));
-        fs::write(directory.path().join("credentials.json"), credentials(&format!("{name}-control-plane"))?)?;
         let mut command = Command::new(ferry);
         command.args(["cluster", "--nodes", "0", "--name", name, "--data"]).arg(directory.path());
+        command.args(["--tls-san", &format!("{name}-control-plane")]);
         // The node brings a scheduler.
         command.args(["--controllers", "*,-scheduler", "--kubeconfig"]).arg(&kubeconfig);
         let mut server = Process::spawn(command.env("NO_COLOR", "1"), &log)?;
@@ -81,27 +76,4 @@ async fn forward(listener: TcpListener, port: u16) {
             copy_bidirectional(&mut client, &mut server).await
         });
     }
-}
-
-/// What a cluster keeps about itself, made beforehand, with one more name in its certificate.
-fn credentials(name: &str) -> anyhow::Result<String> {
-    let authority_key = KeyPair::generate()?;
-    let authority_pem = authority_key.serialize_pem();
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-    let authority = CertifiedIssuer::self_signed(params, authority_key)?;
-    let names = ["localhost", "127.0.0.1", "kubernetes.default.svc", name];
-    let mut params = CertificateParams::new(names.map(str::to_owned))?;
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let key = KeyPair::generate()?;
-    let credentials = json!({
-        "authority": authority.pem(),
-        "authorityKey": authority_pem,
-        "certificate": params.signed_by(&key, &authority)?.pem(),
-        "key": key.serialize_pem(),
-        "token": "kueue-e2e",
-        "signingKey": KeyPair::generate()?.serialize_pem(),
-    });
-    Ok(credentials.to_string())
 }
