@@ -259,7 +259,8 @@ async fn print_log(
     let (name, params) = (pod.name_any(), what.params(container));
     let doing = format!("read the log of pod {name}");
     let opened = place.pods(view);
-    let stream = within(&place.cluster, &doing, opened.log_stream(&name, &params)).await?;
+    let stream = within(&place.cluster, &doing, opened.log_stream(&name, &params)).await;
+    let stream = place.permitted(stream)?;
     let several = pod.spec.as_ref().is_some_and(|spec| spec.containers.len() > 1);
     let prefix = what.prefix(&name, container, several);
     let mut stream = std::pin::pin!(stream);

@@ -18,29 +18,41 @@ pub(crate) struct Place {
     /// What to call it.
     pub(crate) cluster: String,
     pub(crate) client: Client,
+    /// Whether it is a worker.
+    is_worker: bool,
 }
 
 impl Place {
+    /// Where the Job is.
+    pub(crate) fn here(client: Client) -> Place {
+        Place { cluster: "the management cluster".to_owned(), client, is_worker: false }
+    }
+
     pub(crate) fn pods(&self, view: &View) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &view.namespace)
+    }
+
+    /// What was asked about pods here. Who may not is told who may be let: what a manager may do on its workers covers neither
+    /// their logs nor, perhaps, their pods.
+    pub(crate) fn permitted<T>(&self, asked: anyhow::Result<T>) -> anyhow::Result<T> {
+        let Err(error) = asked else { return asked };
+        if !self.is_worker || !failure::is_forbidden(&error) {
+            return Err(error);
+        }
+        let cluster = &self.cluster;
+        let hint = format!(
+            "add a context named {cluster} or {} to your kubeconfig; or let an administrator join it with \
+             --logs: ferry join CONTEXT --name {cluster} --logs",
+            fleet::context(cluster)
+        );
+        Err(Failure::new(Code::Forbidden, failure::text(&error)).hint(hint).into())
     }
 
     /// The pods of a Job that are here, by index and age.
     pub(crate) async fn list(&self, view: &View) -> anyhow::Result<Vec<Pod>> {
         let params = ListParams::default().labels(&selector(view));
         let list = within(&self.cluster, "list pods", self.pods(view).list(&params)).await;
-        let list = match list {
-            Err(error) if view.cluster.is_some() && failure::is_forbidden(&error) => {
-                let cluster = &self.cluster;
-                let hint = format!(
-                    "add a context named {cluster} or {} to your kubeconfig; or let an administrator join it with \
-                     --logs: ferry join CONTEXT --name {cluster} --logs",
-                    fleet::context(cluster)
-                );
-                return Err(Failure::new(Code::Forbidden, failure::text(&error)).hint(hint).into());
-            }
-            list => list?,
-        };
+        let list = self.permitted(list)?;
         let mut pods = list.items;
         if view.kind == "Pod" {
             pods.retain(|pod| pod.name_any() == view.name);
@@ -57,9 +69,9 @@ pub(crate) async fn place(manager: &Manager, view: &View) -> anyhow::Result<Plac
     match &view.cluster {
         Some(cluster) => {
             let worker = manager.reader(cluster).await?;
-            Ok(Place { cluster: worker.name, client: worker.client })
+            Ok(Place { cluster: worker.name, client: worker.client, is_worker: true })
         }
-        None => Ok(Place { cluster: "the management cluster".to_owned(), client: manager.client.clone() }),
+        None => Ok(Place::here(manager.client.clone())),
     }
 }
 

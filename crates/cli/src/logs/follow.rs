@@ -106,6 +106,7 @@ type Lines = mpsc::Sender<anyhow::Result<String>>;
 type Life = (String, String, i32);
 
 struct Readers {
+    place: Place,
     pods: Api<Pod>,
     what: What,
     /// Containers that are read, each of their lives once, and how far.
@@ -119,6 +120,7 @@ impl Source {
         let mut tasks = Tasks::new();
         let pods = place.pods(view);
         let readers = Arc::new(Readers {
+            place,
             pods: pods.clone(),
             what: what.clone(),
             known: Mutex::default(),
@@ -189,7 +191,7 @@ impl Readers {
             }
             if failure::is_forbidden(&error) {
                 // Who no longer listens has no use for it.
-                let _ = tell.send(Err(error)).await;
+                let _ = tell.send(self.place.permitted(Err(error))).await;
                 return;
             }
             if !is_told {
@@ -289,8 +291,10 @@ mod tests {
             ("2026-01-01T00:00:01.1Z a\n2026-01-01T00:00:02.2Z b\n", false),
             ("2026-01-01T00:00:02.2Z b\n2026-01-01T00:00:02.3Z c\n", true),
         ]);
+        let client = Client::new(pieces.clone(), "default");
         let readers = Readers {
-            pods: Api::default_namespaced(Client::new(pieces.clone(), "default")),
+            place: Place::here(client.clone()),
+            pods: Api::default_namespaced(client),
             what: What { tail: Some(2), ..What::default() },
             known: Mutex::default(),
             tell: Mutex::default(),

@@ -1,6 +1,5 @@
 //! What may not become of a queued Job, said by a cluster of ours, by a real one that asks us, and by one that asks Kueue.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use k8s_openapi::ByteString;
@@ -9,12 +8,10 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
 use operator::definitions::{Conversion, install};
-use operator::webhooks::server::{Reach, Webhooks};
-use reconcile::{Clock, Tasks};
 use serde_json::{Value, json};
 use testkit::ControlPlane;
 
-use crate::operated;
+use crate::{asks_us, operated};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
@@ -188,12 +185,7 @@ async fn jf_34_in_the_process_of_a_cluster() -> anyhow::Result<()> {
 async fn jf_34_by_a_real_server_that_asks_us() -> anyhow::Result<()> {
     let Some(real) = ControlPlane::builder().for_test().await else { return Ok(()) };
     let client = real.client();
-    install(&client, &Conversion::Embedded).await?;
-    let mut tasks = Tasks::new();
-    let operator =
-        operator::start(client.clone(), operator::Settings::default(), Clock::system(), &mut tasks);
-    let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let webhooks = Webhooks::start(operator, anywhere, Reach::Url, &mut tasks).await?;
+    let (webhooks, mut tasks) = asks_us(&real).await?;
     until_asked(&client).await?;
     Box::pin(refuses(&client)).await?;
 

@@ -1,7 +1,6 @@
 //! What becomes of pods, Deployments and StatefulSets that are submitted to a queue, and what may not become of them: on a
 //! cluster of ours, on a real one that asks us, and on one that asks Kueue.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use k8s_openapi::ByteString;
@@ -9,13 +8,11 @@ use k8s_openapi::api::core::v1::PodSpec;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use operator::definitions::{Conversion, install};
-use operator::webhooks::server::{Reach, Webhooks};
-use reconcile::{Clock, Tasks};
 use rules::framework::pod::role;
 use serde_json::{Value, json};
 use testkit::ControlPlane;
 
-use crate::operated;
+use crate::{asks_us, operated};
 
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 const MANAGED: &str = "kueue.x-k8s.io/managed";
@@ -274,12 +271,7 @@ async fn jf_70_in_the_process_of_a_cluster() -> anyhow::Result<()> {
 async fn jf_70_by_a_real_server_that_asks_us() -> anyhow::Result<()> {
     let Some(real) = ControlPlane::builder().for_test().await else { return Ok(()) };
     let client = real.client();
-    install(&client, &Conversion::Embedded).await?;
-    let mut tasks = Tasks::new();
-    let operator =
-        operator::start(client.clone(), operator::Settings::default(), Clock::system(), &mut tasks);
-    let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let _webhooks = Webhooks::start(operator, anywhere, Reach::Url, &mut tasks).await?;
+    let _asking = asks_us(&real).await?;
     Box::pin(until_asked(&client)).await?;
     Box::pin(plays(&client)).await
 }

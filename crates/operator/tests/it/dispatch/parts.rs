@@ -267,12 +267,16 @@ async fn a_stateful_set(fleet: &Fleet) -> anyhow::Result<()> {
     .await?;
     nothing_left(fleet).await?;
     fleet.manager.patch(set.clone(), json!({ "spec": { "replicas": 1 } })).await?;
-    let worker = worker_of(fleet, "statefulset-db-").await?;
+    // It may be another worker this time.
     eventually("it is there again", async || {
-        let there = worker.api(&set)?.get_opt("db").await?;
-        Ok(there
-            .filter(|set| set.data["status"]["readyReplicas"].as_i64().is_some_and(|it| it > 0))
-            .map(drop))
+        for worker in fleet.workers.values() {
+            let there = worker.api(&set)?.get_opt("db").await?;
+            let ready = there.and_then(|set| set.data["status"]["readyReplicas"].as_i64());
+            if ready.is_some_and(|ready| ready > 0) {
+                return Ok(Some(()));
+            }
+        }
+        Ok(None)
     })
     .await?;
     fleet.manager.api(&set)?.delete("db", &DeleteParams::background()).await?;

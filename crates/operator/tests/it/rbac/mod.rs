@@ -318,11 +318,12 @@ async fn what_is_installed_is_enough_and_not_too_much() -> anyhow::Result<()> {
     .await?;
     worker.submit("here", None).await?;
     worker.complete("here").await?;
-    worker.with_nodes().await?;
+    worker.lets_a_pod_go().await?;
     worker.places().await?;
     worker.submit_to(PLACED, "placed", None).await?;
     worker.complete("placed").await?;
-    worker.lets_a_pod_go().await?;
+    // From here on, all who are in the queue wait for nodes.
+    worker.with_nodes().await?;
     let jobs = [(&manager, "away"), (&worker, "here"), (&worker, "on-nodes"), (&worker, "placed")];
     for (site, job) in jobs {
         site.jobs().delete(job, &DeleteParams::background()).await?;

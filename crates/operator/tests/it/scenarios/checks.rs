@@ -78,9 +78,14 @@ pub(super) async fn sm_25_rejected(world: &World) -> anyhow::Result<()> {
     let workload = world.job("job", "a", "1", json!({})).await?;
     world.workload(&workload, "given quota", rules::workload::has_quota).await?;
     world.check_says(&workload, json!({ "name": check, "state": "Rejected", "message": "never" })).await?;
+    is_rejected(world, &workload, &check, "never").await
+}
+
+/// Waits until a Workload was deactivated because a check rejected it, for this reason.
+pub(super) async fn is_rejected(world: &World, workload: &str, check: &str, why: &str) -> anyhow::Result<()> {
     let ended = world
         .shows(
-            &workload,
+            workload,
             &[
                 "Evicted=True/DeactivatedDueToAdmissionCheck",
                 "QuotaReserved=False/Pending",
@@ -91,7 +96,7 @@ pub(super) async fn sm_25_rejected(world: &World) -> anyhow::Result<()> {
     assert_eq!(ended.spec.active, Some(false));
     assert_eq!(
         message(&ended, "Evicted"),
-        format!("The workload is deactivated due to AdmissionCheck in Rejected state: \"{check}\" (never)")
+        format!("The workload is deactivated due to AdmissionCheck in Rejected state: \"{check}\" ({why})")
     );
     Ok(())
 }

@@ -4,8 +4,8 @@ use anyhow::Context as _;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use super::World;
-use crate::world::{define_requests, message, suspended};
+use super::{World, checks::is_rejected};
+use crate::world::{define_requests, suspended};
 
 const CLASS: &str = "check-capacity.autoscaling.x-k8s.io";
 
@@ -112,22 +112,5 @@ pub(super) async fn prc_4_no_nodes(world: &World) -> anyhow::Result<()> {
         answered(world, &request, "Failed", "nothing is left").await?;
         world.gone("ProvisioningRequest", &request).await?;
     }
-    let ended = world
-        .shows(
-            &workload,
-            &[
-                "Evicted=True/DeactivatedDueToAdmissionCheck",
-                "QuotaReserved=False/Pending",
-                "Requeued=False/DeactivatedDueToAdmissionCheck",
-            ],
-        )
-        .await?;
-    assert_eq!(ended.spec.active, Some(false));
-    assert_eq!(
-        message(&ended, "Evicted"),
-        format!(
-            "The workload is deactivated due to AdmissionCheck in Rejected state: \"{check}\" (nothing is left)"
-        )
-    );
-    Ok(())
+    is_rejected(world, &workload, &check, "nothing is left").await
 }
