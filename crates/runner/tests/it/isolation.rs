@@ -115,7 +115,8 @@ async fn containers_of_one_pod_talk_through_the_kernel_and_nobody_else_hears_the
         assert_eq!(count, "3\n", "one of each kind, by a container that has ended");
         assert_eq!(bed.log(&local, "three", "other", runner::LogOptions::default()).await, seen);
         let (_, alone) = bed.output(&local, bed.script("alone", look, json!({}), json!({}))).await;
-        assert!(alone.ends_with("\n0\n") && !alone.starts_with(space), "{alone} is not {seen}");
+        // The kernel may give its namespace the number of the one before, which is gone; what is in it tells them apart.
+        assert!(alone.ends_with("\n0\n"), "{alone}");
         assert_ne!(
             std::fs::read_link("/proc/self/ns/ipc").expect("a namespace"),
             std::path::Path::new(space)
