@@ -63,7 +63,7 @@ pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Plan {
     };
     let case = Case { seen, local, check, adapter, policy, now };
     match (has_quota(local), seen.holder()) {
-        (false, None) if annotation(&local.metadata, REPLACEMENT_FOR).is_some() => Plan::wait(Because::Slice),
+        (false, None) if annotation(&local.metadata, REPLACEMENT_FOR).is_some() => case.waits_to_follow(),
         (false, holder) => case.withdraw(holder),
         (true, Some(holder)) => case.held(&holder),
         (true, None) => case.open(),
@@ -219,6 +219,17 @@ impl Case<'_> {
         }
         let Some(holder) = holder else { return plan };
         self.let_go(plan, &holder)
+    }
+
+    /// A slice that is to follow another one has no quota, and the job is the other one's. A copy that came to be although it
+    /// was given up, because the answer was lost, goes where no job is beside it.
+    fn waits_to_follow(&self) -> Plan {
+        let mut plan = Plan::wait(Because::Slice);
+        let left = |remote: &Remote| remote.workload.is_some() && remote.job.is_none();
+        for (cluster, remote) in self.seen.connected().filter(|(_, remote)| left(remote)) {
+            plan.steps.push(self.delete(cluster, remote));
+        }
+        plan
     }
 
     /// The record goes once its cluster is certainly empty, or given up.

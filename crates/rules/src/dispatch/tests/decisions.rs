@@ -521,6 +521,10 @@ fn elastic_jobs_grow_and_shrink() {
     let grown = next(elastic(runs.clone(), 3)).job(|job| job.data["spec"]["parallelism"] = json!(3));
     check(grown.copy("east", &["Admitted"]), "forward east, because admitted on east");
     check(next(elastic(seen(), 3)), "wait, because another slice follows");
+    // A copy of it that came to be after all goes, but not the job of the slice before.
+    check(next(elastic(seen(), 3)).copy("west", &[]), "delete west, because another slice follows");
+    let beside = next(elastic(seen(), 3)).copy("west", &[]).mirror("west", running());
+    check(beside, "wait, because another slice follows");
     check(runs.condition("Finished", "WorkloadSliceReplaced"), "wait, because another slice follows");
 }
 
