@@ -30,7 +30,7 @@ use rules::{
     },
     meta::selector,
     quota::readiness,
-    workload::{plan::Event, state},
+    workload::{condition, plan::Event, state},
 };
 use serde_json::{Value, json};
 use tracing::{debug, info};
@@ -251,14 +251,14 @@ impl Controller {
     /// Says why a pod has to go, and deletes it. One that is gone already went by itself.
     async fn end(&self, pod: &Pod, reason: &str, why: &str, now: Timestamp) -> Result<(), kube::Error> {
         let metadata = &pod.metadata;
-        let condition = json!({
+        let target = json!({
             "type": TERMINATION_TARGET, "status": "True", "reason": reason, "message": why,
-            "lastTransitionTime": framework_time(now),
+            "lastTransitionTime": condition::time(now),
         });
         let body = json!({
             "apiVersion": POD.api_version(), "kind": POD.kind,
             "metadata": { "name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid },
-            "status": { "conditions": [condition] },
+            "status": { "conditions": [target] },
         });
         let name = metadata.name.as_deref().unwrap_or_default();
         let params = PatchParams::apply(MANAGER).force();
@@ -392,10 +392,6 @@ fn acts(unit: &Unit, pods: &[Arc<Pod>], plan: &Plan, now: Timestamp) -> Vec<(Arc
         Step::Release(names) => named(names, || Act::Release),
         Step::Excess(names) => named(names, || Act::Excess),
     }
-}
-
-fn framework_time(now: Timestamp) -> String {
-    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 fn failure(step: &Step, job: Key, source: kube::Error) -> Error {

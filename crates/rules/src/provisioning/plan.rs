@@ -18,7 +18,7 @@ use types::kueue::{
 
 use super::pods::{self, Group};
 use super::{REQUEST, back_off, name};
-use crate::framework::{PROVISIONING_PREFIX, pod_set::Missing};
+use crate::framework::{PROVISIONING_PREFIX, pod::MANAGED, pod_set::Missing};
 use crate::workload::plan::Event;
 use crate::workload::{condition, state};
 
@@ -32,8 +32,6 @@ const PROVISIONED: &str = "Provisioned";
 /// By these annotations pods use the nodes that were made for them.
 const CONSUME: &str = "autoscaling.x-k8s.io/consume-provisioning-request";
 const CLASS: &str = "autoscaling.x-k8s.io/provisioning-class-name";
-/// What we made.
-const MANAGED: (&str, &str) = ("kueue.x-k8s.io/managed", "true");
 
 const NOT_ACTIVE: &str = "the check is not active";
 const NOT_NEEDED: &str = "the provisioning request is not needed";
@@ -353,7 +351,7 @@ fn asking(
     let meta = |name: String| ObjectMeta {
         name: Some(name),
         namespace: workload.metadata.namespace.clone(),
-        labels: Some([(MANAGED.0.to_owned(), MANAGED.1.to_owned())].into()),
+        labels: Some([(MANAGED.to_owned(), "true".to_owned())].into()),
         owner_references: Some(vec![owner(kueue::API_VERSION, "Workload", &workload.metadata)]),
         ..ObjectMeta::default()
     };
