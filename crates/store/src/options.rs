@@ -40,6 +40,9 @@ pub struct Options {
     pub batch_writes: usize,
     /// About the most bytes that share a sync.
     pub batch_bytes: usize,
+    /// How long writes are gathered for the next sync while many come at once: a sync costs the processor as much as a
+    /// small write does, whatever it syncs.
+    pub gather: Duration,
     /// How long the first segment of the log is, and about the longest of the following ones.
     pub segment_bytes: (u64, u64),
     /// A snapshot is made when the log has grown by this much since the last one, or by as much as all objects take in
@@ -76,6 +79,7 @@ impl Options {
             queue: 4096,
             batch_writes: 512,
             batch_bytes: 1 << 20,
+            gather: Duration::from_millis(1),
             segment_bytes: (1 << 20, 64 << 20),
             snapshot_after: 64 << 20,
             relaxed_for: Duration::from_millis(10),

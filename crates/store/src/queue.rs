@@ -30,6 +30,8 @@ struct Waiting {
     /// Something happened that the writer should look at.
     news: bool,
     closed: bool,
+    /// The writer waits to be told. While it works, nobody needs to: it looks again when it is done.
+    idle: bool,
 }
 
 /// What the writer is to do next.
@@ -61,8 +63,11 @@ impl Queue {
         }
         place.forget(); // the writer gives it back
         waiting.writes.push_back(pending);
+        let idle = waiting.idle;
         drop(waiting);
-        self.changed.notify_one();
+        if idle {
+            self.changed.notify_one();
+        }
         true
     }
 
@@ -90,6 +95,7 @@ impl Queue {
     pub(crate) fn take(&self, bite: Bite, until: Option<Instant>) -> Work {
         let mut waiting = self.waiting();
         while waiting.writes.is_empty() && !waiting.news && !waiting.closed {
+            waiting.idle = true;
             let Some(until) = until else {
                 waiting = self.changed.wait(waiting).expect(UNPOISONED);
                 continue;
@@ -100,6 +106,7 @@ impl Queue {
             }
             waiting = self.changed.wait_timeout(waiting, left).expect(UNPOISONED).0;
         }
+        waiting.idle = false;
         if waiting.closed && waiting.writes.is_empty() {
             return Work::Done;
         }

@@ -22,6 +22,10 @@ use crate::record::Batch;
 use crate::state::State;
 use crate::write::{Change, Committed, Write};
 
+/// So many writes in one sync mean that more are about to come, and that they should share the next one. Two clients that
+/// write one thing after the other never get there: they would only wait.
+const COMPANY: usize = 3;
+
 /// Whether a store takes writes. Reads and watches go on in any case, until it is closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readiness {
@@ -109,6 +113,7 @@ impl Writer {
         let bite = Bite { writes: self.options.batch_writes, bytes: self.options.batch_bytes };
         while let Work::Writes(writes) = self.queue.take(bite, self.wake_at()) {
             self.look_around();
+            let many = writes.len() >= COMPANY;
             if !writes.is_empty() {
                 self.commit(writes);
             }
@@ -116,6 +121,9 @@ impl Writer {
             self.trim_if_due();
             self.compact_if_due();
             self.count();
+            if many && self.log.is_some() {
+                thread::sleep(self.options.gather);
+            }
         }
         self.close();
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::join_all;
 use store::event::Kind;
@@ -117,4 +118,24 @@ async fn c_8_6_all_watchers_see_the_same_history_and_every_state_of_it_can_be_re
         assert_eq!(by_name(list.objects.iter()), objects);
     }
     assert_eq!(by_name(store.view().list(&jobs())), objects);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_that_come_together_share_syncs() {
+    let mut options = small(&Sim::default());
+    options.gather = Duration::from_millis(20);
+    let store = Store::open(options).expect("it opens");
+    let writers = join_all((0..64).map(|writer| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            for _ in 0..4 {
+                let write = Write::put(job(&format!("job-{writer}")), draft("x"));
+                store.commit(write).await.expect("a write");
+            }
+        })
+    }));
+    assert!(writers.await.into_iter().all(|ended| ended.is_ok()));
+    let metrics = store.metrics();
+    assert_eq!(metrics.writes, 4 * 64);
+    assert!(metrics.syncs * 4 <= metrics.writes, "{} syncs", metrics.syncs);
 }
