@@ -6,6 +6,7 @@ pub(crate) mod form;
 mod pieces;
 mod yaml;
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 
 use bytes::Bytes;
@@ -89,13 +90,20 @@ const WARNING_LIMIT: usize = 256;
 
 /// Adds warnings, each once (2.66).
 pub fn warn(answer: &mut Answer, warnings: &[String]) {
-    let mut distinct: Vec<&str> = Vec::new();
+    let (mut distinct, mut known) = (Vec::new(), HashSet::new());
+    let (mut whole, mut cut) = (0, 0);
     for warning in warnings {
-        if !warning.is_empty() && !distinct.contains(&warning.as_str()) {
+        // What comes after these is not told, whatever it is.
+        if cut > WARNINGS_LIMIT {
+            break;
+        }
+        if !warning.is_empty() && known.insert(warning.as_str()) {
+            let length = warning.chars().count();
+            (whole, cut) = (whole + length, cut + length.min(WARNING_LIMIT));
             distinct.push(warning);
         }
     }
-    let is_much = distinct.iter().map(|warning| warning.chars().count()).sum::<usize>() > WARNINGS_LIMIT;
+    let is_much = whole > WARNINGS_LIMIT;
     let mut length = 0;
     for warning in distinct {
         let most = if is_much { WARNING_LIMIT } else { usize::MAX };
@@ -114,4 +122,34 @@ pub fn warn(answer: &mut Answer, warnings: &[String]) {
 fn escape(c: char) -> impl Iterator<Item = char> {
     let escape = matches!(c, '"' | '\\').then_some('\\');
     escape.into_iter().chain([c])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(warnings: &[String]) -> Vec<String> {
+        let mut answer = text(StatusCode::OK, "");
+        warn(&mut answer, warnings);
+        let told = answer.headers().get_all(header::WARNING).iter();
+        told.map(|value| value.to_str().expect("text").to_owned()).collect()
+    }
+
+    #[test]
+    fn rule_2_66_warnings_are_told_once_and_not_without_end() {
+        let check = |warnings: &[String], many: usize, last: &str| {
+            let told = told(warnings);
+            assert_eq!((told.len(), told.last().map(String::as_str)), (many, Some(last)));
+        };
+        check(&["a".into(), String::new(), "b".into(), "a".into()], 2, "299 - \"b\"");
+        let four = "x".repeat(WARNINGS_LIMIT - 1);
+        check(&[four.clone(), "y".into()], 2, "299 - \"y\"");
+        let cut = format!("299 - \"{}\"", "x".repeat(WARNING_LIMIT));
+        check(&[four.clone(), format!("{four}x")], 2, &cut);
+        let (short, shown) = ("a".repeat(10), "299 - \"aaaaaaaaaa\"");
+        check(&[four.clone(), "zz".into(), short], 3, shown);
+        let many: Vec<String> = (0..300_000).map(|n| format!("{n:08}")).collect();
+        check(&many, 512, "299 - \"00000511\"");
+        check(&vec!["x".to_owned(); 300_000], 1, "299 - \"x\"");
+    }
 }

@@ -171,12 +171,12 @@ impl Parser {
             return Ok(Requirement { key, operator: Operator::Exists });
         }
         let operator = match self.take() {
-            Token::Symbol("=" | "==") => Operator::In(vec![self.value(&key)?]),
-            Token::Symbol("!=") => Operator::NotIn(vec![self.value(&key)?]),
-            Token::Symbol(">") => Operator::GreaterThan(self.number(&key)?),
-            Token::Symbol("<") => Operator::LessThan(self.number(&key)?),
-            Token::Word(word) if word == "in" => Operator::In(self.values(&key)?),
-            Token::Word(word) if word == "notin" => Operator::NotIn(self.values(&key)?),
+            Token::Symbol("=" | "==") => Operator::In(valid(&key, vec![self.value()?])?),
+            Token::Symbol("!=") => Operator::NotIn(valid(&key, vec![self.value()?])?),
+            Token::Symbol(">") => Operator::GreaterThan(bound(&key, self.value()?)?),
+            Token::Symbol("<") => Operator::LessThan(bound(&key, self.value()?)?),
+            Token::Word(word) if word == "in" => Operator::In(valid(&key, self.values()?)?),
+            Token::Word(word) if word == "notin" => Operator::NotIn(valid(&key, self.values()?)?),
             other => {
                 let why = format!("found '{}', expected: in, notin, =, ==, !=, gt, lt", other.text());
                 return Err(Malformed(why));
@@ -198,65 +198,84 @@ impl Parser {
     }
 
     /// What stands after `=`: one word, or nothing for the empty value.
-    fn value(&mut self, key: &str) -> Result<String, Malformed> {
-        let value = match self.peek() {
-            Token::End | Token::Symbol(",") => String::new(),
-            Token::Word(_) => self.take().text().to_owned(),
-            Token::Symbol(other) => return Err(Malformed(format!("found '{other}', expected: identifier"))),
-        };
-        valid_value(key, value, 0)
+    fn value(&mut self) -> Result<String, Malformed> {
+        match self.peek() {
+            Token::End | Token::Symbol(",") => Ok(String::new()),
+            Token::Word(_) => Ok(self.take().text().to_owned()),
+            Token::Symbol(other) => Err(Malformed(format!("found '{other}', expected: identifier"))),
+        }
     }
 
-    fn number(&mut self, key: &str) -> Result<i64, Malformed> {
-        let value = self.value(key)?;
-        value.parse().map_err(|_| {
-            let why = "for 'Gt', 'Lt' operators, the value must be an integer";
-            Malformed(format!("values[0]: Invalid value: {}: {why}", go::quote(&value)))
-        })
-    }
-
-    /// What stands after `in`: words in parentheses, perhaps none of them empty.
-    fn values(&mut self, key: &str) -> Result<Vec<String>, Malformed> {
-        if self.take() != Token::Symbol("(") {
-            self.next -= 1;
-            return Err(Malformed(format!("found '{}' expected: '('", self.peek().text())));
+    /// What stands after `in`: words in parentheses, perhaps none or some of them empty; in order, each once.
+    fn values(&mut self) -> Result<Vec<String>, Malformed> {
+        let open = self.take();
+        if open != Token::Symbol("(") {
+            return Err(Malformed(format!("found '{}' expected: '('", open.text())));
         }
         let mut values = Vec::new();
+        let mut expected = "',', ')' or identifier";
         let mut last_was_word = false;
         loop {
             match self.take() {
                 Token::Word(value) if !last_was_word => {
                     values.push(value);
+                    expected = "',' or ')'";
                     last_was_word = true;
                 }
                 Token::Symbol(symbol @ ("," | ")")) => {
                     if !last_was_word {
                         values.push(String::new());
                     }
-                    last_was_word = false;
                     if symbol == ")" {
                         break;
                     }
+                    expected = "',', or identifier";
+                    last_was_word = false;
                 }
-                other => {
-                    let expected = if last_was_word { "',' or ')'" } else { "',', ')' or identifier" };
-                    return Err(Malformed(format!("found '{}', expected: {expected}", other.text())));
-                }
+                other => return Err(Malformed(format!("found '{}', expected: {expected}", other.text()))),
             }
         }
         values.sort();
         values.dedup();
-        values.into_iter().enumerate().map(|(i, value)| valid_value(key, value, i)).collect()
+        Ok(values)
     }
 }
 
-fn valid_value(key: &str, value: String, index: usize) -> Result<String, Malformed> {
-    let problems = names::label_value(&value);
-    if problems.is_empty() {
-        return Ok(value);
+/// Values that labels can have.
+fn valid(key: &str, values: Vec<String>) -> Result<Vec<String>, Malformed> {
+    let wrong: Vec<String> =
+        values.iter().enumerate().filter_map(|(index, value)| wrong_value(key, value, index)).collect();
+    all_told(&wrong)?;
+    Ok(values)
+}
+
+/// The number that labels are compared with. What it is written as must also be the value of a label.
+fn bound(key: &str, value: String) -> Result<i64, Malformed> {
+    let number = value.parse::<i64>();
+    let why = "for 'Gt', 'Lt' operators, the value must be an integer";
+    let no_number =
+        number.is_err().then(|| format!("values[0]: Invalid value: {}: {why}", go::quote(&value)));
+    let wrong: Vec<String> = no_number.into_iter().chain(wrong_value(key, &value, 0)).collect();
+    all_told(&wrong)?;
+    number.map_err(|_| Malformed(why.to_owned()))
+}
+
+fn wrong_value(key: &str, value: &str, index: usize) -> Option<String> {
+    let problems = names::label_value(value);
+    let told = || {
+        let why = problems.join("; ");
+        format!("values[{index}][{key}]: Invalid value: {}: {why}", go::quote(value))
+    };
+    (!problems.is_empty()).then(told)
+}
+
+/// Several errors as one, as Go's aggregate prints them.
+fn all_told(wrong: &[String]) -> Result<(), Malformed> {
+    match wrong {
+        [] => Ok(()),
+        [one] => Err(Malformed(one.clone())),
+        many => Err(Malformed(format!("[{}]", many.join(", ")))),
     }
-    let why = problems.join("; ");
-    Err(Malformed(format!("values[{index}][{key}]: Invalid value: {}: {why}", go::quote(&value))))
 }
 
 /// A field selector: every requirement must hold.
@@ -275,12 +294,15 @@ pub struct FieldRequirement {
 }
 
 impl Fields {
-    /// Reads a selector such as `metadata.name=a,status.phase!=Failed`.
+    /// Reads a selector such as `metadata.name=a,status.phase!=Failed`. Its terms are put in order first, so that of
+    /// two that are wrong the same one is told, whichever way round they were written.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let invalid =
             |part: &str| Malformed(format!("invalid selector: '{text}'; can't understand '{part}'"));
         let mut all = Vec::new();
-        for part in split_terms(text) {
+        let mut parts = split_terms(text);
+        parts.sort();
+        for part in parts {
             if part.is_empty() {
                 continue;
             }
@@ -336,20 +358,13 @@ fn split_terms(text: &str) -> Vec<String> {
     terms
 }
 
+/// Splits at the first operator: nothing in a field's name is escaped.
 fn split_operator(term: &str) -> Option<(&str, &str, bool)> {
-    let mut escaped = false;
-    for (i, c) in term.char_indices() {
-        let rest = &term[i..];
-        if !escaped {
-            for (operator, equal) in [("!=", false), ("==", true), ("=", true)] {
-                if let Some(value) = rest.strip_prefix(operator) {
-                    return Some((&term[..i], value, equal));
-                }
-            }
-        }
-        escaped = c == '\\' && !escaped;
-    }
-    None
+    term.char_indices().find_map(|(i, _)| {
+        [("!=", false), ("==", true), ("=", true)].into_iter().find_map(|(operator, equal)| {
+            term[i..].strip_prefix(operator).map(|value| (&term[..i], value, equal))
+        })
+    })
 }
 
 /// Takes back the escapes of `\`, `,` and `=`; nothing else can be escaped, and none of them stands there bare.
@@ -418,6 +433,12 @@ mod tests {
     fn rule_2_68_malformed_label_selectors() {
         for (selector, why) in [
             ("a in", "unable to parse requirement: found '' expected: '('"),
+            ("a in (", "unable to parse requirement: found '', expected: ',', ')' or identifier"),
+            ("a in (=", "unable to parse requirement: found '=', expected: ',', ')' or identifier"),
+            ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+            ("a in (b c", "unable to parse requirement: found 'c', expected: ',' or ')'"),
+            ("a in (b,", "unable to parse requirement: found '', expected: ',', or identifier"),
+            ("a in (,=", "unable to parse requirement: found '=', expected: ',', or identifier"),
             ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
             ("a,", "found '', expected: identifier after ','"),
             (",a", "found ',', expected: !, identifier, or 'end of string'"),
@@ -428,13 +449,25 @@ mod tests {
         ] {
             assert_eq!(Labels::parse(selector), Err(Malformed(why.to_owned())), "{selector}");
         }
-        let long = Labels::parse("a=-x").expect_err("no label value").to_string();
-        assert!(
-            long.starts_with(
-                "unable to parse requirement: values[0][a]: Invalid value: \"-x\": a valid label must"
+        let told = |selector: &str| {
+            let why = Labels::parse(selector).expect_err("no label value").to_string();
+            let problem = names::label_value("-x").join("; ");
+            why.replace("unable to parse requirement: ", "").replace(&problem, "not a label value")
+        };
+        for (selector, why) in [
+            ("a=-x", r#"values[0][a]: Invalid value: "-x": not a label value"#),
+            (
+                "a in (-x,b,-a)",
+                r#"[values[0][a]: Invalid value: "-a": not a label value, values[1][a]: Invalid value: "-x": not a label value]"#,
             ),
-            "{long}"
-        );
+            (
+                "a>-x",
+                r#"[values[0]: Invalid value: "-x": for 'Gt', 'Lt' operators, the value must be an integer, values[0][a]: Invalid value: "-x": not a label value]"#,
+            ),
+            ("a<-5", r#"values[0][a]: Invalid value: "-5": not a label value"#),
+        ] {
+            assert_eq!(told(selector), why, "{selector}");
+        }
     }
 
     #[test]
@@ -451,7 +484,13 @@ mod tests {
             let fields = Fields::parse(selector).unwrap_or_else(|why| panic!("{selector}: {why}"));
             assert_eq!(fields.matches(field), expected, "{selector}");
         }
+        let read = Fields::parse("spec.z=1,spec.a!=2,spec.a=3").expect("a selector");
+        let fields: Vec<&str> = read.iter().map(|wanted| wanted.field.as_str()).collect();
+        assert_eq!(fields, ["spec.a", "spec.a", "spec.z"]);
+        assert_eq!(read.iter().map(|wanted| wanted.equal).collect::<Vec<_>>(), [false, true, true]);
         for (selector, expected) in [
+            ("z,y", "invalid selector: 'z,y'; can't understand 'y'"),
+            (r"a\=b=c", "invalid field selector: unescaped character in value: 61"),
             ("metadata.name", "invalid selector: 'metadata.name'; can't understand 'metadata.name'"),
             (r"a=\x", r"invalid field selector: invalid escape sequence: \x"),
             (r"a=b\", r"invalid field selector: invalid escape sequence: \"),

@@ -1,6 +1,7 @@
 //! Errors, and the `Status` objects that clients see. Nothing else here knows HTTP codes of failures.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use http::StatusCode;
 use rules::field;
@@ -226,14 +227,11 @@ impl Refusal {
 
     /// 422: these fields are wrong. `about.resource` is the kind here.
     pub fn invalid(about: About<'_>, errors: &field::Errors) -> Self {
-        let mut texts: Vec<String> = Vec::new();
-        for text in errors.iter().map(ToString::to_string) {
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
+        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let mut said = HashSet::new();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).filter(|text| said.insert(*text)).collect();
         let texts =
-            if let [one] = texts.as_slice() { one.clone() } else { format!("[{}]", texts.join(", ")) };
+            if let [one] = texts.as_slice() { (*one).to_owned() } else { format!("[{}]", texts.join(", ")) };
         let subject = format!("{} {}", about.qualified(), types::go::quote(about.name));
         let message = format!("{subject} is invalid: {texts}");
         let cause = |error: &field::Error| json!({"reason": error.kind.reason(), "message": error.message(), "field": error.path});
@@ -422,6 +420,15 @@ mod tests {
         assert_eq!(refusal.to_status()["details"]["causes"].as_array().map(Vec::len), Some(2));
         let two = Refusal::invalid(about("Job", "x"), &vec![error, Path::new("a").forbidden("")]);
         assert_eq!(two.to_string(), "Job.batch \"x\" is invalid: [spec: Required value, a: Forbidden]");
+    }
+
+    #[test]
+    fn rule_2_62_many_causes_are_told_as_few_are() {
+        let path = Path::new("metadata").child("labels");
+        let many: Vec<_> = (0..230_000).map(|n| path.invalid(n, "no")).collect();
+        let refusal = Refusal::invalid(about("Job", "x"), &many);
+        assert!(refusal.to_string().ends_with("metadata.labels: Invalid value: 229999: no]"));
+        assert_eq!(refusal.to_status()["details"]["causes"].as_array().map(Vec::len), Some(230_000));
     }
 
     #[test]

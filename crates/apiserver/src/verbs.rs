@@ -9,6 +9,7 @@ pub(crate) mod scale;
 pub(crate) mod update;
 pub(crate) mod watch;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode, header};
@@ -126,25 +127,25 @@ fn unstored(code: StatusCode, object: &Value, managers: &Entries) -> Answer {
 /// Whether an object names an owner twice.
 fn repeats_owners(object: &Value) -> bool {
     let owners = object["metadata"]["ownerReferences"].as_array().map_or(&[][..], Vec::as_slice);
-    owners.iter().enumerate().any(|(i, owner)| owners[..i].contains(owner))
+    let mut seen = HashSet::new();
+    owners.iter().any(|owner| !seen.insert(owner.to_string()))
 }
 
 /// Owners are named once; whoever names one twice is warned (2.29).
 fn without_repeated_owners(object: &mut Value, when: &str) -> Option<String> {
     let owners = object.get_mut("metadata")?.get_mut("ownerReferences")?.as_array_mut()?;
     let mut repeated: Vec<String> = Vec::new();
-    let mut kept: Vec<Value> = Vec::new();
-    for owner in owners.drain(..) {
-        if kept.contains(&owner) {
-            let uid = owner["uid"].as_str().unwrap_or("").to_owned();
-            if !repeated.contains(&uid) {
-                repeated.push(uid);
+    let (mut seen, mut told) = (HashSet::new(), HashSet::new());
+    owners.retain(|owner| {
+        let is_new = seen.insert(owner.to_string());
+        if !is_new {
+            let uid = owner["uid"].as_str().unwrap_or("");
+            if told.insert(uid.to_owned()) {
+                repeated.push(uid.to_owned());
             }
-        } else {
-            kept.push(owner);
         }
-    }
-    *owners = kept;
+        is_new
+    });
     (!repeated.is_empty()).then(|| {
         format!(
             ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject \

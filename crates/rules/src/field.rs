@@ -266,6 +266,40 @@ impl Value {
     }
 }
 
+/// A value that is shown with every error of a kind, a whole list with everything that is wrong in it: as often as that does
+/// not fill the memory.
+pub struct Often {
+    value: Value,
+    left: usize,
+}
+
+impl Often {
+    /// About as many bytes as it is shown in.
+    const MOST: usize = 4 * 1024 * 1024;
+    /// What an error takes without its value.
+    const ERROR: usize = 128;
+
+    /// A value that is shown a first time in any case.
+    pub fn new(value: Value) -> Self {
+        Often { value, left: Self::MOST }
+    }
+
+    /// The value once more, if there is room for it.
+    pub fn once_more(&mut self) -> Option<Value> {
+        if self.left == 0 {
+            return None;
+        }
+        let size = Self::ERROR + self.value.printed.as_ref().map_or(0, String::len);
+        self.left = self.left.saturating_sub(size);
+        Some(self.value.clone())
+    }
+
+    /// The same for so many errors.
+    pub fn times(&mut self, times: usize) -> impl Iterator<Item = Value> {
+        std::iter::from_fn(|| self.once_more()).take(times)
+    }
+}
+
 /// Prints values once more from the object as it was sent. Rules see typed objects, in which a list that must be there
 /// is empty when it was not sent; Kubernetes tells the two apart and prints `null` for the one, `[]` for the other.
 ///

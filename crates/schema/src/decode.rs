@@ -66,6 +66,8 @@ struct Decoder<'a> {
 #[derive(Default)]
 struct Strict<'a> {
     errors: Vec<StrictError>,
+    /// How many bytes of paths were looked at.
+    seen: usize,
     path: Vec<Step<'a>>,
 }
 
@@ -301,8 +303,10 @@ impl<'a> Decoder<'a> {
     }
 
     fn strict_error(&mut self, error: fn(String) -> StrictError, key: &str) {
-        if let Some(strict) = &mut self.strict {
-            strict.add(error(strict.path_to(key)));
+        if let Some(strict) = self.strict.as_mut().filter(|strict| strict.has_room()) {
+            let path = strict.path_to(key);
+            strict.seen += path.len();
+            strict.add(error(path));
         }
     }
 }
@@ -311,8 +315,15 @@ impl Strict<'_> {
     /// As many as Kubernetes reports.
     const MAX: usize = 100;
 
+    /// A field may stand there very often, in a place with a long name.
+    const MAX_SEEN: usize = 16 * 1024 * 1024;
+
+    fn has_room(&self) -> bool {
+        self.errors.len() < Self::MAX && self.seen < Self::MAX_SEEN
+    }
+
     fn add(&mut self, error: StrictError) {
-        if self.errors.len() < Self::MAX && !self.errors.contains(&error) {
+        if !self.errors.contains(&error) {
             self.errors.push(error);
         }
     }

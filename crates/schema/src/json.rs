@@ -4,5 +4,4 @@ mod scan;
 mod syntax;
 
 pub(crate) use scan::{Scan, lossy, unquote};
-pub(crate) use syntax::MAX_DEPTH;
-pub use syntax::check;
+pub use syntax::{MAX_DEPTH, check};

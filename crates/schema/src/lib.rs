@@ -47,5 +47,6 @@ mod value;
 
 pub use decode::{DecodeError, Decoded, Mismatch, StrictError, decode, decode_value};
 pub use encode::{encode, encode_text, settle};
-pub use json::check as check_syntax;
+pub use json::{MAX_DEPTH, check as check_syntax};
 pub use pack::{Pack, Type};
+pub use value::nests_within;

@@ -213,6 +213,22 @@ mod tests {
     }
 
     #[test]
+    fn entries_of_maps_end_where_they_say() {
+        let name = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+        let schema = Pack::v1_35().named(name).expect("the pack has the type");
+        let properties = schema.field("properties").and_then(Field::proto).expect("schemas have them").number;
+        // Each entry claims all that follows for its value, so that the last is read as often as there are subsets of the
+        // others.
+        let mut message = Vec::new();
+        for _ in 0..100 {
+            let mut value = vec![18];
+            wire::write_varint(&mut value, message.len() as u64);
+            message = [field(properties, &value), message].concat();
+        }
+        assert_eq!(decode_message(schema, &message), Err(Error::End));
+    }
+
+    #[test]
     fn refuses_what_nests_without_end() {
         let name = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
         let schema = Pack::v1_35().named(name).expect("the pack has the type");
@@ -220,6 +236,11 @@ mod tests {
         let nest = |depth: usize| (0..depth).fold(Vec::new(), |inner, _| field(not, &inner));
         assert!(decode_message(schema, &nest(100)).is_ok());
         assert_eq!(decode_message(schema, &nest(1000)), Err(Error::TooDeep));
+        // Two levels of JSON each: the list, and what is in it.
+        let all = schema.field("allOf").and_then(Field::proto).expect("schemas can be combined").number;
+        let nest = |depth: usize| (0..depth).fold(Vec::new(), |inner, _| field(all, &inner));
+        assert!(decode_message(schema, &nest(50)).is_ok());
+        assert_eq!(decode_message(schema, &nest(100)), Err(Error::TooDeep));
     }
 
     proptest! {

@@ -46,11 +46,28 @@ pub(crate) fn is_zero(pack: &Pack, id: Id, value: &Value) -> bool {
     }
 }
 
+/// Whether no more than so many lists and objects lie in each other in a tree. No deeper than that is looked.
+pub fn nests_within(tree: &Value, most: usize) -> bool {
+    match (tree, most.checked_sub(1)) {
+        (Value::Array(_) | Value::Object(_), None) => false,
+        (Value::Array(items), Some(most)) => items.iter().all(|item| nests_within(item, most)),
+        (Value::Object(members), Some(most)) => members.values().all(|member| nests_within(member, most)),
+        _ => true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::pack::Type;
     use crate::time::{Layout, ZERO};
+
+    #[test]
+    fn how_deep_a_tree_nests() {
+        let tree = serde_json::json!({"a": [], "b": [{"c": 1}]});
+        assert!(nests_within(&tree, 3) && !nests_within(&tree, 2) && !nests_within(&tree, 0));
+        assert!(nests_within(&Value::Null, 0));
+    }
 
     #[test]
     fn zero_times_are_spelled_as_they_are_written() {

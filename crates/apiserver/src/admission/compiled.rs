@@ -3,6 +3,7 @@
 //! What else must be right with these kinds is in [`rules::kind`], which does not know the language.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rules::field::{Error, Errors, Path};
 use serde_json::Value;
@@ -17,6 +18,8 @@ const DEVICES: &str = "resource.k8s.io";
 const MAX_DEVICE_COST: u64 = 1_000_000;
 /// What the variables of a policy are together.
 const VARIABLES: &str = "kubernetes.variables";
+/// How deep expressions may nest that are made of those before them: so deep nest their values, and their types.
+const MAX_DEPTH: usize = 1000;
 
 /// What is wrong with the expressions of an object.
 pub(crate) fn errors(group: &str, kind: &str, new: &Value) -> Errors {
@@ -47,26 +50,41 @@ fn policy(spec: &Value) -> Errors {
     let mut errors = conditions(&spec["matchConditions"], &names, &path.child("matchConditions"));
     // A message does not tell what somebody may do.
     let mut of_messages = known(has_params, false);
-    let mut variables = BTreeMap::new();
+    let mut variables = Arc::new(Object { name: VARIABLES, fields: BTreeMap::new() });
     if !items(&spec["variables"]).is_empty() {
-        names.push(("variables", fields(VARIABLES, variables.clone())));
-        of_messages.push(("variables", fields(VARIABLES, variables.clone())));
+        names.push(("variables", Type::Object(variables.clone())));
+        of_messages.push(("variables", Type::Object(variables.clone())));
     }
+    let mut deepest = 0;
     for (i, variable) in items(&spec["variables"]).iter().enumerate() {
         let path = path.child("variables").index(i).child("expression");
         let (text, name) = (object::text(variable, &["expression"]), object::text(variable, &["name"]));
         let found = match compiled(text, &names) {
-            Some(Ok(program)) => program.result().clone(),
+            Some(Ok(program)) => {
+                let depth = program.depth() + if program.uses("variables") { deepest } else { 0 };
+                if depth > MAX_DEPTH {
+                    let why = format!("expression recursion limit exceeded: {MAX_DEPTH}");
+                    errors.push(failed(&path, text, &why));
+                    Type::Dyn
+                } else {
+                    deepest = deepest.max(depth);
+                    program.result().clone()
+                }
+            }
             Some(Err(why)) => {
                 errors.push(failed(&path, text, &why));
                 Type::Dyn
             }
             None => Type::Dyn,
         };
-        variables.insert(name.to_owned(), Field { name: name.to_owned(), r#type: found });
         for names in [&mut names, &mut of_messages] {
             names.retain(|(known, _)| *known != "variables");
-            names.push(("variables", fields(VARIABLES, variables.clone())));
+        }
+        // Nobody else has them now, unless they are themselves what a variable is.
+        let field = Field { name: name.to_owned(), r#type: found };
+        Arc::make_mut(&mut variables).fields.insert(name.to_owned(), field);
+        for names in [&mut names, &mut of_messages] {
+            names.push(("variables", Type::Object(variables.clone())));
         }
     }
     for (i, validation) in items(&spec["validations"]).iter().enumerate() {
@@ -304,7 +322,7 @@ fn of(name: &'static str, members: &[(&str, Type)]) -> Type {
 }
 
 fn fields(name: &'static str, fields: BTreeMap<String, Field>) -> Type {
-    Type::Object(std::sync::Arc::new(Object { name, fields }))
+    Type::Object(Arc::new(Object { name, fields }))
 }
 
 #[cfg(test)]
@@ -342,6 +360,16 @@ mod tests {
         assert!(policy(none)[0].contains("undeclared reference to 'params'"));
         let params = json!({"paramKind": {"kind": "K"}, "validations": [{"expression": "params.x == 1"}]});
         assert_eq!(policy(params), [""; 0]);
+        let nested = |many: usize| -> Vec<String> {
+            let one = |n: usize| match n {
+                0 => json!({"name": "v0", "expression": "[1]"}),
+                n => json!({"name": format!("v{n}"), "expression": format!("[dyn([variables.v{}])]", n - 1)}),
+            };
+            policy(json!({"variables": (0..many).map(one).collect::<Vec<_>>()}))
+        };
+        assert_eq!(nested(100), [""; 0]);
+        let refused = nested(30_000);
+        assert!(refused[0].contains("expression recursion limit exceeded"), "{}", refused[0]);
         let audit = json!({"auditAnnotations": [{"key": "k", "valueExpression": "1"}]});
         assert!(policy(audit)[0].ends_with("must evaluate to one of [string null_type] but got int"));
     }

@@ -89,6 +89,14 @@ impl Set {
         }
     }
 
+    /// Adds what is known of many steps, in any order: one by one, each would shift those that come after it.
+    pub(crate) fn put_all(&mut self, mut entries: Vec<(PathElement, Entry)>) {
+        entries.sort_by(|(left, _), (right, _)| left.cmp(right));
+        for (element, entry) in entries {
+            self.put(&element, entry);
+        }
+    }
+
     /// Whether the path is in the set.
     pub fn contains(&self, path: &[PathElement]) -> bool {
         let Some((first, rest)) = path.split_first() else { return false };
@@ -227,17 +235,19 @@ impl Entry {
             other => return Err(FieldsError::NotAnObject(other.to_string())),
         };
         let mut entry = Entry::default();
+        let mut all = Vec::with_capacity(fields.len());
         for (key, below) in fields {
             if key == OWN {
                 entry.member = true;
                 continue;
             }
             match PathElement::parse(key) {
-                Ok(element) => entry.children.put(&element, Entry::from_fields_v1(below)?),
+                Ok(element) => all.push((element, Entry::from_fields_v1(below)?)),
                 Err(ParseError::Unknown) => {}
                 Err(error) => return Err(error.into()),
             }
         }
+        entry.children.put_all(all);
         entry.member |= entry.children.is_empty();
         Ok(entry)
     }
@@ -268,6 +278,7 @@ impl<'de> Deserialize<'de> for Entry {
 
             fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Entry, A::Error> {
                 let mut entry = Entry::default();
+                let mut all = Vec::new();
                 while let Some(step) = fields.next_key::<Step>()? {
                     match step {
                         Step::Own => {
@@ -275,9 +286,10 @@ impl<'de> Deserialize<'de> for Entry {
                             entry.member = true;
                         }
                         Step::Unknown => drop(fields.next_value::<IgnoredAny>()?),
-                        Step::To(element) => entry.children.put(&element, fields.next_value()?),
+                        Step::To(element) => all.push((element, fields.next_value()?)),
                     }
                 }
+                entry.children.put_all(all);
                 entry.member |= entry.children.is_empty();
                 Ok(entry)
             }

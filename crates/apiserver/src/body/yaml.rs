@@ -20,7 +20,7 @@ use resolve::{Scalar, TAGS};
 
 use crate::apply::go::write_float;
 
-/// How deep values may lie in each other.
+/// How deep values may lie in each other, aliases included. Less is a document in the end.
 const MAX_DEPTH: usize = 250;
 
 /// Values are counted, and those that come of aliases may be no more than this share of them: all but a hundredth where there
@@ -58,7 +58,12 @@ pub fn read_all(bytes: &[u8]) -> Result<(Value, Vec<String>), String> {
     let Some(document) = document else { return Ok((Value::Null, Vec::new())) };
     let mut composer = Composer::new(&document);
     let tree = composer.tree(document.root).map_err(|Failure(why)| why)?;
-    Ok((json(tree)?, composer.repeated))
+    let value = json(tree)?;
+    if !schema::nests_within(&value, schema::MAX_DEPTH) {
+        let Failure(why) = Failure::new(format!("exceeded max depth of {}", schema::MAX_DEPTH));
+        return Err(why);
+    }
+    Ok((value, composer.repeated))
 }
 
 /// The JSON that Go makes of what was read.
@@ -447,5 +452,9 @@ mod tests {
         }
         let nested: Vec<String> = (0..1_000).map(|i| format!("{}a:", " ".repeat(i))).collect();
         assert!(read(nested.join("\n").as_bytes()).is_err());
+        let list = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(read(list(schema::MAX_DEPTH).as_bytes()).is_ok());
+        let too_deep = format!("yaml: exceeded max depth of {}", schema::MAX_DEPTH);
+        assert_eq!(read(list(schema::MAX_DEPTH + 1).as_bytes()), Err(too_deep));
     }
 }

@@ -80,6 +80,11 @@ impl Program {
         &self.r#type
     }
 
+    /// How deep the expression nests.
+    pub fn depth(&self) -> usize {
+        self.expr.depth
+    }
+
     /// Whether the expression refers to a variable.
     pub fn uses(&self, variable: &str) -> bool {
         self.used.iter().any(|used| used == variable)

@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, fmt};
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::at::At;
@@ -72,16 +72,19 @@ fn mended(body: &[u8]) -> Option<String> {
 
 /// The same of a text without mistakes.
 pub fn exactly(body: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
-    let duplicates = RefCell::new(Vec::new());
+    let duplicates = RefCell::new(Duplicates::default());
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let value = Node { at: At::ROOT, duplicates: &duplicates }.deserialize(&mut deserializer)?;
     deserializer.end()?;
-    Ok((value, duplicates.into_inner()))
+    if !::schema::nests_within(&value, ::schema::MAX_DEPTH) {
+        return Err(serde::de::Error::custom("exceeded max depth"));
+    }
+    Ok((value, duplicates.into_inner().paths))
 }
 
 struct Node<'a> {
     at: At<'a>,
-    duplicates: &'a RefCell<Vec<String>>,
+    duplicates: &'a RefCell<Duplicates>,
 }
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
@@ -143,11 +146,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         while let Some(name) = fields.next_key::<String>()? {
             let node = Node { at: self.at.field(&name), duplicates: self.duplicates };
             if found.contains_key(&name) {
-                let mut duplicates = self.duplicates.borrow_mut();
-                if duplicates.len() >= MAX_DUPLICATES {
-                    return Err(A::Error::custom("too many duplicate fields"));
-                }
-                duplicates.push(node.at.dotted());
+                self.duplicates.borrow_mut().add(&node.at);
             }
             let value = fields.next_value_seed(node)?;
             found.insert(name, value);
@@ -156,8 +155,31 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 }
 
-/// More than anyone could read; a body made of nothing else must not cost its square.
-const MAX_DUPLICATES: usize = 1000;
+/// Fields that stand twice, each once.
+#[derive(Default)]
+struct Duplicates {
+    paths: Vec<String>,
+    /// How many bytes of paths were looked at.
+    seen: usize,
+}
+
+impl Duplicates {
+    /// As many as Kubernetes reports.
+    const MOST: usize = 100;
+    /// A field may stand there very often, in a place with a long name.
+    const MOST_SEEN: usize = 16 * 1024 * 1024;
+
+    fn add(&mut self, at: &At<'_>) {
+        if self.paths.len() >= Self::MOST || self.seen >= Self::MOST_SEEN {
+            return;
+        }
+        let path = at.dotted();
+        self.seen += path.len();
+        if !self.paths.contains(&path) {
+            self.paths.push(path);
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

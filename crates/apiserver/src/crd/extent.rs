@@ -1,6 +1,6 @@
 //! How large a value of a schema can be, as the cost of rules is estimated by it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::schema::{Additional, Bounds, Schema, Type as SchemaType};
 use crate::cel::{Size, types::escape};
@@ -82,8 +82,9 @@ impl Extent {
 
     fn structure(schema: &Schema, root: bool) -> Extent {
         let mut extent = Extent { min_json: 2, ..Extent::default() };
+        let required: BTreeSet<&str> = schema.required.iter().map(String::as_str).collect();
         let mut add = |name: &str, field: Extent, has_default: bool| {
-            if schema.required.iter().any(|required| required == name) && !has_default {
+            if required.contains(name) && !has_default {
                 extent.min_json += name.len() as u64 + field.min_json + 4;
             }
             if let Some(escaped) = escape(name) {

@@ -15,10 +15,9 @@ use super::{
 
 /// Brings an object without its metadata into form. Returns the paths of the fields that were not known, sorted.
 pub(super) fn bring(object: &mut Value, schema: &Schema) -> Vec<String> {
-    let mut former = Former { unknown: Vec::new() };
+    let mut former = Former { unknown: Unknown::default() };
     former.visit(object, Some(schema), &At::ROOT);
-    former.unknown.sort_unstable();
-    former.unknown
+    former.unknown.sorted()
 }
 
 /// Brings metadata into the form that a schema asks of it. Next to no schema asks anything.
@@ -30,7 +29,32 @@ pub(super) fn bring_metadata(metadata: &mut Value, schema: &Schema) {
 }
 
 struct Former {
-    unknown: Vec<String>,
+    unknown: Unknown,
+}
+
+/// The paths of fields that were not known. Kubernetes tells all of them; so do we, as long as they do not fill the memory:
+/// hundreds of thousands fit into a body, and the place where they are may have a long name.
+#[derive(Default)]
+pub(super) struct Unknown {
+    paths: Vec<String>,
+    size: usize,
+}
+
+impl Unknown {
+    const MOST: usize = 32 * 1024 * 1024;
+
+    pub(super) fn add(&mut self, path: impl FnOnce() -> String) {
+        if self.size < Self::MOST {
+            let path = path();
+            self.size += path.len() + 64;
+            self.paths.push(path);
+        }
+    }
+
+    pub(super) fn sorted(mut self) -> Vec<String> {
+        self.paths.sort_unstable();
+        self.paths
+    }
 }
 
 impl Former {
@@ -89,7 +113,7 @@ impl Former {
                     return true;
                 }
                 (None, Additional::Absent) => {
-                    self.unknown.push(here.dotted());
+                    self.unknown.add(|| here.dotted());
                     return false;
                 }
             };

@@ -15,7 +15,7 @@ use rules::{
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
-use super::{canonical::is_canonical, go::shown, schema::Schema};
+use super::{canonical::is_canonical, form::Unknown, go::shown, schema::Schema};
 
 /// What to do with metadata of the wrong type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,10 +34,9 @@ pub fn coerce(
     root: bool,
     malformed: Malformed,
 ) -> Result<Vec<String>, Error> {
-    let mut coercer = Coercer { malformed, unknown: Vec::new() };
+    let mut coercer = Coercer { malformed, unknown: Unknown::default() };
     coercer.visit(value, schema, root || schema.embedded, &Path::root())?;
-    coercer.unknown.sort_unstable();
-    Ok(coercer.unknown)
+    Ok(coercer.unknown.sorted())
 }
 
 /// Brings metadata itself into canonical form, and returns the paths of unknown fields, sorted.
@@ -53,7 +52,7 @@ pub(super) fn coerce_own(metadata: &mut Value, malformed: Malformed) -> Result<V
 
 struct Coercer {
     malformed: Malformed,
-    unknown: Vec<String>,
+    unknown: Unknown,
 }
 
 impl Coercer {
@@ -116,7 +115,9 @@ impl Coercer {
                 canonical(metadata).unwrap_or_default()
             }
         };
-        self.unknown.extend(unknown.into_iter().map(|field| path.child(&field).to_string()));
+        for field in unknown {
+            self.unknown.add(|| path.child(&field).to_string());
+        }
         *metadata = Value::Object(canonical);
         Ok(())
     }

@@ -16,7 +16,7 @@ use rules::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    correlate::Correlated,
+    correlate::{Correlated, Places},
     defaults, form, lists,
     meta::{self, Malformed},
     prune::prune,
@@ -171,7 +171,8 @@ impl Version {
             return wrong_type;
         }
         let mut errors = rules_meta::validate_update(metadata, old_metadata, &Path::new("metadata"));
-        let correlated = Correlated::new(object, old, &self.schema);
+        let places = Places::default();
+        let correlated = Correlated::new(object, old, &self.schema, &places);
         errors.extend(value::validate_update(object, &self.schema, Some(correlated), None));
         errors.extend(self.scale.iter().flat_map(|scale| scale::validate(object, scale, true)));
         errors.extend(meta::validate(object, &self.schema, false, &Path::root()));
@@ -190,7 +191,8 @@ impl Version {
         let metadata = object_meta(object);
         let mut errors = rules_meta::validate_update(&metadata, &metadata, &Path::new("metadata"));
         if let (Some(status), Some(schema)) = (object.get("status"), self.schema.properties.get("status")) {
-            let correlated = Correlated::new(object, old, &self.schema).field("status");
+            let places = Places::default();
+            let correlated = Correlated::new(object, old, &self.schema, &places).field("status");
             errors.extend(value::validate_update(status, schema, correlated, Some(&Path::new("status"))));
         }
         errors.extend(self.scale.iter().flat_map(|scale| scale::validate(object, scale, false)));

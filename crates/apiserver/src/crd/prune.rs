@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::form::Unknown;
 use super::schema::{Additional, Schema};
 
 /// Fields of every object, whatever its schema.
@@ -11,15 +12,14 @@ const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 ///
 /// `root` says that `value` is an object of its own, whose `apiVersion`, `kind` and `metadata` stay.
 pub fn prune(value: &mut Value, schema: &Schema, root: bool) -> Vec<String> {
-    let mut pruner = Pruner { path: String::new(), unknown: Vec::new() };
+    let mut pruner = Pruner { path: String::new(), unknown: Unknown::default() };
     pruner.visit(value, Some(schema), root || schema.embedded);
-    pruner.unknown.sort_unstable();
-    pruner.unknown
+    pruner.unknown.sorted()
 }
 
 struct Pruner {
     path: String,
-    unknown: Vec<String>,
+    unknown: Unknown,
 }
 
 impl Pruner {
@@ -84,7 +84,7 @@ impl Pruner {
             fields.remove(&name);
             if !META.contains(&name.as_str()) || !self.path.is_empty() {
                 let end = self.enter(&name);
-                self.unknown.push(self.path.clone());
+                self.unknown.add(|| self.path.clone());
                 self.path.truncate(end);
             }
         }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     at::{At, Found},
-    correlate::{Correlated, same_key},
+    correlate::{Correlated, Places, same_key},
     extent::Extent,
     field_path,
     go::shown,
@@ -228,8 +228,10 @@ impl Rules {
         path: &Path,
         warnings: &mut Vec<String>,
     ) -> Errors {
+        let places = Places::default();
         let mut run = Run {
-            correlated: old.map(|old| Correlated::new(value, old, schema)),
+            correlated: old.map(|old| Correlated::new(value, old, schema, &places)),
+            places: &places,
             path,
             errors: Errors::new(),
             kept: Vec::new(),
@@ -251,6 +253,7 @@ impl Rules {
 struct Run<'a> {
     /// What the object was before.
     correlated: Option<Correlated<'a>>,
+    places: &'a Places,
     /// Where the object stands.
     path: &'a Path,
     errors: Errors,
@@ -296,7 +299,7 @@ impl Run<'_> {
                 let (Some(inner), Some(item_schema)) = (&rules.items, &schema.items) else { return };
                 let old = old.and_then(Value::as_array);
                 for (index, item) in items.iter().enumerate() {
-                    let old = old.and_then(|old| same_key(old, item, schema));
+                    let old = old.and_then(|old| same_key(old, item, schema, self.places));
                     self.visit(inner, item_schema, item, old, &at.item(index));
                 }
             }

@@ -90,6 +90,111 @@ fn definitions_3_21() {
 }
 
 #[test]
+fn what_is_unknown_is_not_preserved_beside_defaults_and_webhooks() {
+    let last = "spec.preserveUnknownFields: Invalid value: true: cannot set to true";
+    let preserving = |mut definition: CustomResourceDefinition| {
+        definition.spec.preserve_unknown_fields = Some(true);
+        definition
+    };
+    check_definition(&preserving(with(json!({}))), &[last]);
+    let defaults = json!({"type": "object", "properties": {"a": {"type": "string", "default": "x"}}});
+    check_definition(
+        &preserving(definition(defaults)),
+        &[
+            "spec.preserveUnknownFields: Invalid value: true: must be false in order to use defaults in the schema",
+            last,
+        ],
+    );
+    let webhook = json!({"clientConfig": {"url": "https://a.b"}, "conversionReviewVersions": ["v1"]});
+    check_definition(
+        &preserving(with(json!({"conversion": {"strategy": "Webhook", "webhook": webhook}}))),
+        &[
+            "spec.conversion.strategy: Invalid value: \"Webhook\": must be None if spec.preserveUnknownFields is true",
+            last,
+        ],
+    );
+}
+
+/// A definition whose objects are converted by who is asked like this.
+fn converted_by(config: Value) -> CustomResourceDefinition {
+    let webhook = json!({"clientConfig": config, "conversionReviewVersions": ["v1"]});
+    with(json!({"conversion": {"strategy": "Webhook", "webhook": webhook}}))
+}
+
+#[test]
+fn conversion_webhooks_are_judged_as_others() {
+    let at = "spec.conversion.webhookClientConfig";
+    let form = "; desired format: https://host[/path]";
+    let service = |name: &str, namespace: &str, more: Value| {
+        let mut service = json!({"name": name, "namespace": namespace});
+        service.as_object_mut().expect("fields").extend(more.as_object().expect("fields").clone());
+        json!({"service": service})
+    };
+    let check = |config: Value, expected: &[String]| {
+        let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+        check_definition(&converted_by(config), &expected);
+    };
+    check(json!({"url": "https://a.b/c"}), &[]);
+    check(service("n", "ns", json!({"path": "/a/b"})), &[]);
+    check(json!({}), &[format!("{at}: Required value: exactly one of url or service is required")]);
+    check(
+        json!({"url": "http://"}),
+        &[
+            format!("{at}.url: Invalid value: \"http\": 'https' is the only allowed URL scheme{form}"),
+            format!("{at}.url: Invalid value: \"\": host must be specified{form}"),
+        ],
+    );
+    check(
+        json!({"url": "https://me@a.b/c?d=e#f"}),
+        &[
+            format!("{at}.url: Invalid value: \"me\": user information is not permitted in the URL"),
+            format!("{at}.url: Invalid value: \"f\": fragments are not permitted in the URL"),
+            format!("{at}.url: Invalid value: \"d=e\": query parameters are not permitted in the URL"),
+        ],
+    );
+    check(
+        json!({"url": ":a"}),
+        &[format!(
+            "{at}.url: Required value: url must be a valid URL: parse \":a\": missing protocol scheme{form}"
+        )],
+    );
+    check(service("n", "", json!({})), &[format!("{at}.service.name: Required value")]);
+    check(service("", "ns", json!({})), &[format!("{at}.service.namespace: Required value")]);
+    check(
+        service("n", "ns", json!({"port": 0, "path": "a/b"})),
+        &[
+            format!(
+                "{at}.service.port: Invalid value: 0: port is not valid: must be between 1 and 65535, inclusive"
+            ),
+            format!("{at}.service.path: Invalid value: \"a/b\": must start with a '/'"),
+            format!("{at}.service.path: Invalid value: \"a/b\": segment[0] may not be empty"),
+        ],
+    );
+}
+
+#[test]
+fn who_is_established_has_a_good_authority() {
+    let with_bundle = |bundle: &str| converted_by(json!({"url": "https://a.b", "caBundle": bundle}));
+    let errors = |new: &str, old: CustomResourceDefinition| -> Vec<String> {
+        let errors = definition::validate_update(&with_bundle(new), &old);
+        errors.iter().map(ToString::to_string).filter(|error| error.contains("caBundle")).collect()
+    };
+    let established = |mut definition: CustomResourceDefinition| {
+        let status = definition::settle(&definition, [&definition], jiff::Timestamp::UNIX_EPOCH);
+        definition.status = Some(status);
+        definition
+    };
+    check_definition(&with_bundle("d29yZHM="), &[]);
+    let refused = "spec.conversion.webhookClientConfig.caBundle: Invalid value: \"d29yZHM=\": unable to parse bytes as \
+                   PEM block";
+    assert_eq!(errors("d29yZHM=", established(with(json!({})))), [refused]);
+    assert_eq!(errors("d29yZHM=", with(json!({}))), [""; 0], "it is not established");
+    let mut stored_so = established(with(json!({})));
+    stored_so.spec.conversion = with_bundle("b3RoZXI=").spec.conversion;
+    assert_eq!(errors("d29yZHM=", stored_so), [""; 0], "it was no better before");
+}
+
+#[test]
 fn versions_that_share_a_schema_are_judged_once() {
     let version = |name: &str, schema: Value| json!({"name": name, "served": true, "storage": name == "v1", "schema": {"openAPIV3Schema": schema}});
     let wrong = json!({"type": "object", "properties": {"spec": {"type": "array"}}});

@@ -1,5 +1,9 @@
 //! Judges a value by its schema: types, bounds, enumerations, formats and combined schemas, in go-openapi's words.
 
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::rc::Rc;
+
 use rules::field::{self, Errors, Path};
 use serde_json::{Map, Value};
 use types::go::quote;
@@ -14,7 +18,8 @@ use super::{
 
 /// Every error of a new value. `path` is put in front of the paths found.
 pub fn validate(value: &Value, schema: &Schema, path: Option<&Path>) -> Errors {
-    errors(Judge { old: None, is_silent: false }.judge(value, schema, &At::ROOT), path)
+    let room = Cell::new(MOST);
+    errors(Judge { old: None, is_silent: false, room: &room }.judge(value, schema, &At::ROOT), path)
 }
 
 /// Every error of a changed value that is not in a part that did not change.
@@ -24,7 +29,8 @@ pub(crate) fn validate_update(
     old: Option<Correlated<'_>>,
     path: Option<&Path>,
 ) -> Errors {
-    errors(Judge { old, is_silent: false }.ratcheted(value, schema, &At::ROOT), path)
+    let room = Cell::new(MOST);
+    errors(Judge { old, is_silent: false, room: &room }.ratcheted(value, schema, &At::ROOT), path)
 }
 
 fn errors(found: Found, path: Option<&Path>) -> Errors {
@@ -37,6 +43,10 @@ fn errors(found: Found, path: Option<&Path>) -> Errors {
             (Some(path), name) => path.child(name).to_string(),
         }
     };
+    if found.faults.is_empty() && found.has_more {
+        let at = path.map_or_else(Path::root, Path::clone);
+        return vec![at.invalid(field::Value::OMITTED, "more is wrong than can be told")];
+    }
     found.faults.into_iter().map(|fault| fault.error(prefixed(&fault.at))).collect()
 }
 
@@ -45,14 +55,20 @@ fn errors(found: Found, path: Option<&Path>) -> Errors {
 #[derive(Debug, Default)]
 struct Found {
     faults: Vec<Fault>,
+    /// The messages of these: none is told twice.
+    told: HashSet<Rc<str>>,
     /// Whether there are faults that nobody wants to hear of.
     has_more: bool,
     checks: usize,
 }
 
+/// So many bytes of faults are put into words. A list of a million wrong items in a place with a long name would fill the
+/// memory.
+const MOST: usize = 32 * 1024 * 1024;
+
 impl Found {
     fn add(&mut self, fault: Fault) {
-        if !self.faults.iter().any(|known| known.message == fault.message) {
+        if self.told.insert(fault.message.clone()) {
             self.faults.push(fault);
         }
     }
@@ -60,7 +76,11 @@ impl Found {
     fn merge(&mut self, other: Found) {
         self.checks += other.checks;
         self.has_more |= other.has_more;
-        other.faults.into_iter().for_each(|fault| self.add(fault));
+        if self.faults.is_empty() {
+            (self.faults, self.told) = (other.faults, other.told);
+        } else {
+            other.faults.into_iter().for_each(|fault| self.add(fault));
+        }
     }
 
     fn is_valid(&self) -> bool {
@@ -68,22 +88,21 @@ impl Found {
     }
 
     fn forgive(&mut self) {
-        self.faults.clear();
-        self.has_more = false;
+        *self = Found { checks: self.checks, ..Found::default() };
     }
 }
 
 #[derive(Debug)]
 struct Fault {
     at: String,
-    message: String,
+    message: Rc<str>,
     what: What,
 }
 
 #[derive(Debug)]
 enum What {
     Required,
-    Enum(Value, Vec<Value>),
+    Enum(Value, Rc<[String]>),
     TooLong(i64),
     TooMany(usize, i64),
     /// The found type, or the text that has another format.
@@ -97,22 +116,25 @@ impl Fault {
     /// A fault at a place; `message` goes on from its path.
     fn at(at: &At<'_>, what: What, message: impl FnOnce(&str) -> String) -> Fault {
         let at = at.dotted();
-        Fault { message: message(&at), at, what }
+        Fault { message: message(&at).into(), at, what }
+    }
+
+    /// About as many bytes as it takes here and in the refusal.
+    fn size(&self) -> usize {
+        let allowed = match &self.what {
+            What::Enum(_, allowed) => allowed.iter().map(String::len).sum(),
+            _ => 0,
+        };
+        256 + 2 * self.at.len() + 2 * self.message.len() + allowed
     }
 
     fn error(&self, path: String) -> field::Error {
         let size = |size: i64| usize::try_from(size).unwrap_or(0);
-        let detail = self.message.clone();
+        let detail = self.message.to_string();
         let at = Path::new(&path);
         match &self.what {
             What::Required => at.required(""),
-            What::Enum(value, allowed) => {
-                let allowed: Vec<String> = allowed
-                    .iter()
-                    .map(|value| value.as_str().map_or_else(|| types::go::json(value), str::to_owned))
-                    .collect();
-                at.not_supported(shown(value), &allowed)
-            }
+            What::Enum(value, allowed) => at.not_supported(shown(value), allowed),
             What::TooLong(max) => at.too_long(size(*max)),
             What::TooMany(actual, max) => at.too_many(*actual, size(*max)),
             What::Type(found) => at.type_invalid(found, detail),
@@ -129,14 +151,18 @@ struct Judge<'a> {
     old: Option<Correlated<'a>>,
     /// Only whether the value is right is asked.
     is_silent: bool,
+    /// How many bytes may still be told.
+    room: &'a Cell<usize>,
 }
 
 impl Judge<'_> {
     fn add(self, found: &mut Found, fault: impl FnOnce() -> Fault) {
-        if self.is_silent {
+        if self.is_silent || self.room.get() == 0 {
             found.has_more = true;
         } else {
-            found.add(fault());
+            let fault = fault();
+            self.room.set(self.room.get().saturating_sub(fault.size()));
+            found.add(fault);
         }
     }
 
@@ -233,7 +259,8 @@ impl Judge<'_> {
             return;
         }
         self.add(found, || {
-            let what = What::Enum(value.clone(), schema.r#enum.clone());
+            let text = |value: &Value| value.as_str().map_or_else(|| types::go::json(value), str::to_owned);
+            let what = What::Enum(value.clone(), schema.r#enum.iter().map(text).collect());
             Fault::at(at, what, |path| format!("{path} in body should be one of {:?}", schema.r#enum))
         });
     }
@@ -304,7 +331,7 @@ impl Judge<'_> {
         for name in schema.required.iter().filter(|name| !fields.contains_key(*name)) {
             self.add(found, || {
                 let at = format!("{}.{name}", at.dotted());
-                Fault { message: format!("{at} in body is required"), at, what: What::Required }
+                Fault { message: format!("{at} in body is required").into(), at, what: What::Required }
             });
         }
     }
@@ -312,7 +339,7 @@ impl Judge<'_> {
     fn combined_schemas(self, value: &Value, combined: &Combined, at: &At<'_>) -> Found {
         let mut found = Found::default();
         let schema_fault = |message: &str| {
-            let message = format!("{} {message}", quote(&at.dotted()));
+            let message = format!("{} {message}", quote(&at.dotted())).into();
             Fault { at: String::new(), message, what: What::Schema }
         };
         let by = |schema: &Schema| self.judge(value, schema, at);
@@ -557,6 +584,25 @@ mod tests {
             &[r#"x: Invalid value: "soon": x in body must be of type date-time: "soon""#],
         );
         check(json!({"type": "integer", "format": "int32"}), json!(3_000_000_000_i64), &[]);
+    }
+
+    #[test]
+    fn what_is_wrong_many_times_is_told_once_and_not_without_end() {
+        let of = schema(json!({"type": "object", "additionalProperties": {"type": "array", "items": {
+            "anyOf": [{"type": "integer"}, {"type": "string", "enum": ["a", "b"]}]}}}));
+        let errors = |value: Value| validate(&value, &of, None);
+        let found = errors(json!({"x": vec![true; 10_000]}));
+        // The schema that got furthest, and that none fits, of each.
+        assert_eq!(found.len(), 20_000);
+        assert_eq!(found[19_999].path, "x[9999]");
+        // In a place with a long name there are less.
+        let found = errors(json!({"x".repeat(100_000): vec![true; 300_000]}));
+        assert!((1..1000).contains(&found.len()), "{}", found.len());
+        let of = schema(
+            json!({"type": "array", "items": {"type": "string", "enum": vec!["x".repeat(1000); 1000]}}),
+        );
+        let found = validate(&json!(vec!["y"; 100_000]), &of, None);
+        assert!((1..1000).contains(&found.len()), "{}", found.len());
     }
 
     #[test]

@@ -13,6 +13,10 @@ const MAX_OPERATIONS: usize = 10_000;
 /// Bytes that the `copy` operations of one patch may add.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
 
+/// Values that the operations of one patch may look at to see how deep they nest, and items of lists that they may shift:
+/// what takes a real server minutes is refused.
+const MAX_WORK: usize = 100_000_000;
+
 /// A patch that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patch(Vec<Map<String, Value>>);
@@ -66,11 +70,12 @@ impl Patch {
         Ok((Patch(operations), strict))
     }
 
-    /// The document after all operations; none is applied if one fails.
+    /// The document after all operations; none is applied if one fails, nor if the document would nest deeper than any may
+    /// that is sent.
     pub fn apply(&self, mut document: Value) -> Result<Value, Error> {
-        let mut copied = 0;
+        let mut spent = Spent::default();
         for operation in &self.0 {
-            apply(operation, &mut document, &mut copied).map_err(Error::Unprocessable)?;
+            apply(operation, &mut document, &mut spent).map_err(Error::Unprocessable)?;
         }
         Ok(document)
     }
@@ -106,7 +111,55 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn apply(operation: &Map<String, Value>, document: &mut Value, copied: &mut usize) -> Result<(), String> {
+/// What the operations of a patch have cost so far.
+#[derive(Default)]
+struct Spent {
+    copied: usize,
+    work: usize,
+}
+
+impl Spent {
+    fn copy(&mut self, value: &Value) -> Result<(), String> {
+        self.copied += if value.is_null() { 0 } else { types::go::json(value).len() };
+        if self.copied > MAX_COPIED {
+            return Err(format!(
+                "Unable to complete the copy, the accumulated size increase of copy is {}, exceeding the limit {MAX_COPIED}",
+                self.copied
+            ));
+        }
+        Ok(())
+    }
+
+    fn work(&mut self, steps: usize) -> Result<(), String> {
+        self.work = self.work.saturating_add(steps);
+        if self.work > MAX_WORK { Err("the patch takes too long".into()) } else { Ok(()) }
+    }
+
+    /// Looks how deep the document is with a value put where a path leads.
+    fn expect_room(&mut self, path: &str, value: &Value) -> Result<(), String> {
+        let left = schema::MAX_DEPTH.checked_sub(level(path));
+        let fits = left.map_or(Ok(false), |left| self.fits(value, left))?;
+        if fits { Ok(()) } else { Err(format!("exceeded max depth for path: '{path}'")) }
+    }
+
+    fn fits(&mut self, value: &Value, left: usize) -> Result<bool, String> {
+        self.work(1)?;
+        let mut inner: Box<dyn Iterator<Item = &Value>> = match value {
+            Value::Array(items) => Box::new(items.iter()),
+            Value::Object(members) => Box::new(members.values()),
+            _ => return Ok(true),
+        };
+        let Some(left) = left.checked_sub(1) else { return Ok(false) };
+        inner.try_fold(true, |fits, value| Ok(fits && self.fits(value, left)?))
+    }
+}
+
+/// How many lists and objects a path leads through.
+fn level(path: &str) -> usize {
+    path.matches('/').count()
+}
+
+fn apply(operation: &Map<String, Value>, document: &mut Value, spent: &mut Spent) -> Result<(), String> {
     let text = |name: &str| operation.get(name).and_then(Value::as_str);
     let path = text("path").ok_or("operation missing path field: missing value");
     let from = text("from").ok_or("operation, missing from field: missing value");
@@ -117,15 +170,17 @@ fn apply(operation: &Map<String, Value>, document: &mut Value, copied: &mut usiz
             let missing =
                 format!("add operation does not apply: doc is missing path: \"{path}\": missing value");
             let (parent, key) = find(document, path).ok_or(missing)?;
-            parent
-                .add(&key, value.cloned().unwrap_or(Value::Null))
-                .map_err(|why| format!("error in add for path: '{path}': {why}"))
+            let value = value.cloned().unwrap_or(Value::Null);
+            spent.expect_room(path, &value)?;
+            spent.work(parent.items())?;
+            parent.add(&key, value).map_err(|why| format!("error in add for path: '{path}': {why}"))
         }
         "remove" => {
             let path = path.map_err(|_| "remove operation failed to decode path: missing value")?;
             let missing =
                 format!("remove operation does not apply: doc is missing path: \"{path}\": missing value");
             let (parent, key) = find(document, path).ok_or(missing)?;
+            spent.work(parent.items())?;
             parent.remove(&key).map(drop).map_err(|why| format!("error in remove for path: '{path}': {why}"))
         }
         "replace" => {
@@ -145,7 +200,9 @@ fn apply(operation: &Map<String, Value>, document: &mut Value, copied: &mut usiz
             let missing =
                 format!("replace operation does not apply: doc is missing key: {path}: missing value");
             parent.get(&key).map_err(|_| missing)?;
-            parent.set(&key, value.cloned().unwrap_or(Value::Null));
+            let value = value.cloned().unwrap_or(Value::Null);
+            spent.expect_room(path, &value)?;
+            parent.set(&key, value);
             Ok(())
         }
         "move" => {
@@ -153,6 +210,7 @@ fn apply(operation: &Map<String, Value>, document: &mut Value, copied: &mut usiz
             let missing =
                 format!("move operation does not apply: doc is missing from path: {from}: missing value");
             let (parent, key) = find(document, from).ok_or(missing)?;
+            spent.work(parent.items())?;
             let moved =
                 parent.remove(&key).map_err(|why| format!("error in move for path: '{key}': {why}"))?;
             let path = path.map_err(|why| format!("move operation failed to decode path: {why}"))?;
@@ -160,6 +218,11 @@ fn apply(operation: &Map<String, Value>, document: &mut Value, copied: &mut usiz
                 "move operation does not apply: doc is missing destination path: {path}: missing value"
             );
             let (parent, key) = find(document, path).ok_or(missing)?;
+            // What does not come to lie deeper is not looked at again.
+            if level(path) > level(from) {
+                spent.expect_room(path, &moved)?;
+            }
+            spent.work(parent.items())?;
             parent.add(&key, moved).map_err(|why| format!("error in move for path: '{path}': {why}"))
         }
         "test" => {
@@ -186,13 +249,9 @@ fn apply(operation: &Map<String, Value>, document: &mut Value, copied: &mut usiz
                 "copy operation does not apply: doc is missing destination path: {path}: missing value"
             );
             let (parent, key) = find(document, path).ok_or(missing)?;
-            *copied += if copy.is_null() { 0 } else { types::go::json(&copy).len() };
-            if *copied > MAX_COPIED {
-                return Err(format!(
-                    "Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the \
-                     limit {MAX_COPIED}"
-                ));
-            }
+            spent.copy(&copy)?;
+            spent.expect_room(path, &copy)?;
+            spent.work(parent.items())?;
             parent.add(&key, copy).map_err(|why| format!("error while adding value during copy: {why}"))
         }
         other => Err(format!("Unexpected kind: {other}")),
@@ -262,6 +321,14 @@ fn index(step: &str, length: usize) -> Result<usize, String> {
 }
 
 impl Parent<'_> {
+    /// How many items may have to make room or close up.
+    fn items(&self) -> usize {
+        match self {
+            Parent::Object(_) => 0,
+            Parent::Array(items) => items.len(),
+        }
+    }
+
     /// The value at a step, if there is one; a list has to have it.
     fn get(&self, key: &str) -> Result<Option<&Value>, String> {
         match self {
@@ -415,5 +482,54 @@ mod tests {
         let copies = vec![json!({"op": "copy", "from": "/a", "path": "/b/-"}); 4];
         let document = json!({"a": "x".repeat(1024 * 1024), "b": []});
         assert!(matches!(patched(document, copies.into()), Err(Error::Unprocessable(_))));
+    }
+
+    #[test]
+    fn r2_38_what_would_nest_too_deep_is_refused() {
+        let deep = |levels: usize| (1..levels).fold(json!([]), |inner, _| json!([inner]));
+        let check = |patch: Vec<Value>, fits: bool| {
+            let document = json!({"a": {}, "b": deep(10)});
+            let patched = patched(document, patch.into());
+            match patched {
+                Ok(document) => assert!(fits && schema::nests_within(&document, schema::MAX_DEPTH)),
+                Err(why) => assert!(!fits && matches!(why, Error::Unprocessable(_)), "{why:?}"),
+            }
+        };
+        let most = schema::MAX_DEPTH;
+        for op in ["add", "replace"] {
+            check(vec![json!({"op": op, "path": "/a", "value": deep(most - 1)})], true);
+            check(vec![json!({"op": op, "path": "/a", "value": deep(most)})], false);
+        }
+        let inside = |step: usize, path: &str| json!({"op": "add", "path": path, "value": step});
+        check(vec![inside(1, &"/a".repeat(100_000))], false);
+        // A value in itself, and in that again: each time twice as deep.
+        let copies = |many: u32| -> Vec<Value> {
+            let path = |of: u32| format!("/b{}", "/0".repeat(10 * 2_usize.pow(of) - of as usize));
+            (0..many).map(|of| json!({"op": "copy", "from": "/b", "path": path(of)})).collect()
+        };
+        check(copies(3), true);
+        check(copies(17), false);
+        let moves = |many: usize| -> Vec<Value> {
+            let one = |_| {
+                let into = format!("/a{}/0", "/0".repeat(8));
+                [
+                    json!({"op": "add", "path": "/a", "value": deep(10)}),
+                    json!({"op": "move", "from": "/b", "path": into}),
+                    json!({"op": "move", "from": "/a", "path": "/b"}),
+                ]
+            };
+            (0..many).flat_map(one).collect()
+        };
+        check(moves(10), true);
+        check(moves(3_000), false);
+    }
+
+    #[test]
+    fn r2_38_a_long_list_is_not_shifted_without_end() {
+        let document = json!({"list": vec![0; 1_000_000]});
+        let patch = |path: &str| vec![json!({"op": "add", "path": path, "value": 0}); MAX_OPERATIONS];
+        assert!(matches!(patched(document, patch("/list/0").into()), Err(Error::Unprocessable(_))));
+        let document = json!({"list": [0]});
+        assert!(patched(document, patch("/list/0").into()).is_ok());
     }
 }

@@ -19,20 +19,35 @@ impl Reached {
         Reached(objects.map(|(key, value)| (key.clone(), Reached::by_merge(value))).collect())
     }
 
-    /// By a JSON patch: whatever its paths lead through.
-    pub fn by_operations(patch: &Value) -> Self {
+    /// By a JSON patch: whatever its paths lead through in the document that came out, however long they are.
+    pub fn by_operations(patch: &Value, after: &Value) -> Self {
         let mut all = Reached::default();
         for operation in patch.as_array().into_iter().flatten() {
-            for path in ["path", "from"].iter().filter_map(|key| operation[*key].as_str()) {
-                let mut steps: Vec<&str> = path.split('/').skip(1).collect();
-                steps.pop();
-                let mut at = &mut all;
-                for step in steps {
-                    at = at.0.entry(step.replace("~1", "/").replace("~0", "~")).or_default();
-                }
+            let takes = matches!(operation["op"].as_str(), Some("move" | "copy"));
+            let from = operation["from"].as_str().filter(|_| takes);
+            for path in operation["path"].as_str().into_iter().chain(from) {
+                all.reach(path, after);
             }
         }
         all
+    }
+
+    /// All but the last step of a path lead through containers, as far as these are there.
+    fn reach(&mut self, path: &str, after: &Value) {
+        let Some((_, steps)) = path.split_once('/') else { return };
+        let Some((parents, _)) = steps.rsplit_once('/') else { return };
+        let (mut at, mut there) = (self, after);
+        for step in parents.split('/') {
+            let step = step.replace("~1", "/").replace("~0", "~");
+            let found = match there {
+                Value::Object(members) => members.get(&step),
+                Value::Array(items) => step.parse().ok().and_then(|place: usize| items.get(place)),
+                _ => None,
+            };
+            let Some(found) = found else { return };
+            there = found;
+            at = at.0.entry(step).or_default();
+        }
     }
 }
 
@@ -115,12 +130,36 @@ mod tests {
         );
         assert_eq!(told, expected);
         let patch = json!([{"op": "add", "path": "/metadata/labels/m", "value": 1}]);
-        let told = print(of, &before, &before, &Reached::by_operations(&patch));
+        let told = print(of, &before, &before, &Reached::by_operations(&patch, &before));
         assert!(
             told.contains(
                 r#""metadata":{"creationTimestamp":"2001-01-01T00:00:00Z","labels":{"l":"1"},"name":"a"}"#
             ),
             "{told}"
+        );
+    }
+
+    #[test]
+    fn paths_reach_no_further_than_the_document() {
+        let long = "/a".repeat(1_000_000);
+        let after = json!({"a": {"a": [{"b": {"c": 1}}, {"c": {"d": 1}}]}});
+        let check = |patch: Value, expected: &[&str]| {
+            fn places(reached: &Reached, at: &str, found: &mut Vec<String>) {
+                for (step, below) in &reached.0 {
+                    found.push(format!("{at}/{step}"));
+                    places(below, &format!("{at}/{step}"), found);
+                }
+            }
+            let mut found = Vec::new();
+            places(&Reached::by_operations(&patch, &after), "", &mut found);
+            assert_eq!(found, expected, "{}", patch[0]["op"]);
+        };
+        check(json!([{"op": "test", "path": long}]), &["/a", "/a/a"]);
+        check(json!([{"op": "copy", "path": "/x", "from": long}]), &["/a", "/a/a"]);
+        check(json!([{"op": "add", "path": "/x", "from": long}]), &[]);
+        check(
+            json!([{"op": "move", "path": "/a/a/0/b/c", "from": "/a/a/-"}]),
+            &["/a", "/a/a", "/a/a/0", "/a/a/0/b"],
         );
     }
 }

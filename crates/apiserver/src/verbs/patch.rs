@@ -267,7 +267,9 @@ impl SentPatch {
     fn shown(&self, resource: &Resource, old: &Value, document: &Value) -> String {
         let of = || resource.custom.is_none().then(|| resource.of_type());
         match self.kind {
-            Kind::Operations(_) => text::print(of(), old, document, &Reached::by_operations(&self.patch)),
+            Kind::Operations(_) => {
+                text::print(of(), old, document, &Reached::by_operations(&self.patch, document))
+            }
             Kind::Merge => text::print(of(), old, document, &Reached::by_merge(&self.patch)),
             Kind::Strategic => plain(&self.patch),
         }

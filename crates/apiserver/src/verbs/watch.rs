@@ -35,7 +35,7 @@ pub(crate) async fn watch(context: &Context<'_>) -> Result<Answer, Refusal> {
     let selection = Selection::read(context)?;
     let scope = selection.scope(context);
     let start = Start::read(context)?;
-    let mut frames = Frames::of(context)?;
+    let frames = Frames::of(context)?;
     let store = context.cluster.store();
     let failed = |frames: &Frames, refusal: &Refusal| {
         let mut out = BytesMut::new();
@@ -63,33 +63,33 @@ pub(crate) async fn watch(context: &Context<'_>) -> Result<Answer, Refusal> {
     };
     // Whatever happens from here on comes after the initial events, be it before or after their end was told.
     let begins = initial.as_ref().map(View::revision);
-    let there: Vec<Arc<Object>> =
+    let mut there: Vec<Arc<Object>> =
         initial.iter().flat_map(|view| view.list(&scope).cloned().collect::<Vec<_>>()).collect();
     let selected = selection.among(&there).await?;
-    let initial: Vec<Arc<Object>> = there.iter().filter(|object| selected.has(object)).cloned().collect();
+    there.retain(|object| selected.has(object));
+    let initial = there;
     if !frames.can_tell()
         && (!initial.is_empty() || begins.is_some_and(|_| context.query.is_on("allowWatchBookmarks")))
     {
         return Ok(answer::stream(frames.media(), stream::iter(None)));
     }
-    let mut first = BytesMut::new();
-    for (object, shown) in initial.iter().zip(context.shown(&initial).await?) {
-        frames.event(&mut first, "ADDED", &shown, place_of_revision(object, &object.value, &shown));
-    }
+    let bookmarks = context.query.is_on("allowWatchBookmarks");
     let mut follower = Follower {
+        initial: initial.into_iter(),
+        begins: begins.filter(|_| bookmarks),
         watch,
         after,
         selection,
-        bookmarks: context.query.is_on("allowWatchBookmarks"),
+        bookmarks,
         resource: context.resource.clone(),
         frames,
         ends: Instant::now() + lasts(context)?,
         next_bookmark: Instant::now() + BOOKMARK_EVERY,
         done: false,
     };
-    if let Some(revision) = begins.filter(|_| follower.bookmarks) {
-        follower.frames.bookmark(&mut first, revision, true);
-    }
+    // If the first objects cannot be shown, that is an answer and no event.
+    let mut first = BytesMut::new();
+    follower.begin(&mut first).await?;
     let first = (!first.is_empty()).then(|| first.freeze());
     let media = follower.frames.media();
     let rest = stream::unfold(follower, |mut follower| async move {
@@ -148,6 +148,11 @@ fn random() -> f64 {
 
 /// A watch on its way to a client.
 struct Follower {
+    /// What was there when it began and is not told yet: each piece is made when the client has taken the one before, however
+    /// much is there and however many watch it.
+    initial: std::vec::IntoIter<Arc<Object>>,
+    /// Where it began, if that is to be told after all that was there.
+    begins: Option<Revision>,
     watch: Watch,
     /// Nothing up to here is told.
     after: Revision,
@@ -169,6 +174,16 @@ impl Follower {
                 return None;
             }
             let now = Instant::now();
+            if self.has_to_begin() {
+                if now >= self.ends {
+                    return None;
+                }
+                if let Err(refusal) = self.begin(&mut out).await {
+                    self.frames.error(&mut out, &refusal);
+                    self.done = true;
+                }
+                return Some(out.freeze());
+            }
             // Once the last moments have begun, no bookmark is due any more.
             let before_end = self.ends.checked_sub(LAST_BOOKMARK).filter(|time| *time > now);
             let due = before_end.map(|time| time.min(self.next_bookmark));
@@ -189,6 +204,32 @@ impl Follower {
             self.take(Some(next), &mut out).await;
         }
         Some(out.freeze())
+    }
+
+    fn has_to_begin(&self) -> bool {
+        self.initial.len() > 0 || self.begins.is_some()
+    }
+
+    /// Tells a piece of what was there, and after the last one that this was all.
+    async fn begin(&mut self, out: &mut BytesMut) -> Result<(), Refusal> {
+        let mut size = 0;
+        let mut is_next = |object: &Arc<Object>| {
+            let fits = size < WRITE;
+            size += object.value.len();
+            fits
+        };
+        let many = self.initial.as_slice().iter().take_while(|object| is_next(object)).count();
+        let objects: Vec<Arc<Object>> = self.initial.by_ref().take(many).collect();
+        let stored = objects.iter().map(|object| (object.revision, object.value.clone())).collect();
+        for (object, shown) in objects.iter().zip(self.resource.shown(stored).await?) {
+            self.frames.event(out, "ADDED", &shown, place_of_revision(object, &object.value, &shown));
+        }
+        if self.initial.len() == 0
+            && let Some(revision) = self.begins.take()
+        {
+            self.frames.bookmark(out, revision, true);
+        }
+        Ok(())
     }
 
     /// Tells how far the client has come, after what it has not heard of yet.

@@ -422,3 +422,88 @@ async fn rule_2_18_bookmarks_come_though_others_are_written() {
     assert_eq!(serde_json::from_slice::<Value>(&first).expect("JSON")["type"], "BOOKMARK");
     busy.abort();
 }
+
+#[tokio::test]
+async fn rule_2_12_what_is_there_is_told_piece_by_piece_as_the_client_takes_it() {
+    const MANY: usize = 200;
+    let cluster = cluster().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    for number in 0..MANY {
+        let map = json!({"metadata": {"name": format!("m-{number:03}")}, "data": {"a": "x".repeat(10_000)}});
+        assert_eq!(ask(&cluster, Method::POST, maps, Some(&map)).await.0, 201);
+    }
+    let (_, list, _) = ask(&cluster, Method::GET, maps, None).await;
+    let start = list["metadata"]["resourceVersion"].as_str().expect("a revision");
+    let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
+    for accept in ["application/json", table, "application/vnd.kubernetes.protobuf;stream=watch"] {
+        let query =
+            "watch=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+        let request = http::Request::get(format!("{maps}?{query}")).header("Accept", accept);
+        let answer = cluster.answer(request.body(bytes::Bytes::new()).expect("a request")).await;
+        assert_eq!(answer.status(), 200);
+        let mut body = answer.into_body();
+        let mut piece = async || {
+            let frame = tokio::time::timeout(Duration::from_secs(10), body.frame()).await.expect("in time");
+            frame.expect("not the end").expect("bodies do not fail").into_data().expect("data")
+        };
+        let (mut all, mut pieces) = (Vec::new(), 0);
+        let is_last = |all: &[u8]| memchr::memmem::find(all, b"initial-events-end").is_some();
+        while !is_last(&all) {
+            let piece = piece().await;
+            assert!(piece.len() < 128 * 1024, "{accept}: {} bytes at once", piece.len());
+            all.extend_from_slice(&piece);
+            pieces += 1;
+        }
+        assert!(pieces > MANY * 10_000 / (128 * 1024) || accept == table, "{accept}: {pieces} pieces");
+        // Whatever happened meanwhile comes after it.
+        let label = json!({"metadata": {"name": "later", "labels": {"of": accept.len().to_string()}}});
+        assert!(
+            [200, 201].contains(&ask(&cluster, Method::PUT, &format!("{maps}/later"), Some(&label)).await.0)
+                || ask(&cluster, Method::POST, maps, Some(&label)).await.0 == 201
+        );
+        assert!(memchr::memmem::find(&piece().await, b"later").is_some());
+        if accept == "application/json" {
+            let events: Vec<Value> = all
+                .split(|byte| *byte == b'\n')
+                .filter(|line| !line.is_empty())
+                .map(|line| serde_json::from_slice(line).expect("an event"))
+                .collect();
+            assert_eq!(events.len(), MANY + 1);
+            for (number, event) in events[..MANY].iter().enumerate() {
+                assert_eq!(
+                    (&event["type"], &event["object"]["metadata"]["name"]),
+                    (&json!("ADDED"), &json!(format!("m-{number:03}")))
+                );
+            }
+            assert_eq!(
+                (&events[MANY]["type"], &events[MANY]["object"]["metadata"]["resourceVersion"]),
+                (&json!("BOOKMARK"), &json!(start))
+            );
+        }
+        ask(&cluster, Method::DELETE, &format!("{maps}/later"), None).await;
+    }
+}
+
+/// A change that comes while what was there is still being told is told after it, once.
+#[tokio::test]
+async fn rule_2_12_changes_come_after_what_was_there() {
+    let cluster = cluster().await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let map = |name: &str| json!({"metadata": {"name": name}, "data": {"a": "x".repeat(50_000)}});
+    for name in ["a", "b", "c", "d"] {
+        assert_eq!(ask(&cluster, Method::POST, maps, Some(&map(name))).await.0, 201);
+    }
+    let request = http::Request::get(format!("{maps}?watch=1&timeoutSeconds=3")).body(bytes::Bytes::new());
+    let answer = cluster.answer(request.expect("a request")).await;
+    assert_eq!(ask(&cluster, Method::POST, maps, Some(&map("e"))).await.0, 201);
+    assert_eq!(ask(&cluster, Method::DELETE, &format!("{maps}/d"), None).await.0, 200);
+    let all = answer.into_body().collect().await.expect("bodies do not fail").to_bytes();
+    let events = all.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(|line| {
+        let event: Value = serde_json::from_slice(line).expect("an event");
+        let text = |value: &Value| value.as_str().expect("text").to_owned();
+        (text(&event["type"]), text(&event["object"]["metadata"]["name"]))
+    });
+    let events: Vec<(String, String)> = events.collect();
+    let expected = ["ADDED a", "ADDED b", "ADDED c", "ADDED d", "ADDED e", "DELETED d"];
+    assert_eq!(events.iter().map(|(word, name)| format!("{word} {name}")).collect::<Vec<_>>(), expected);
+}

@@ -7,12 +7,14 @@ use crate::base64;
 use crate::json;
 use crate::pack::{Id, Pack, Shape};
 use crate::time::{Layout, Time, ZERO};
-use crate::value::{float, is_zero, zero};
+use crate::value::{float, is_zero, nests_within, zero};
 
 pub(super) fn root(pack: &Pack, id: Id, bytes: &[u8]) -> Result<Value, Error> {
     let mut members = Map::new();
     Read { pack, depth: 0 }.message(id, bytes, &mut members)?;
-    Ok(Value::Object(members))
+    let value = Value::Object(members);
+    // Lists and maps are no messages, and JSON in a message nests by itself.
+    if nests_within(&value, json::MAX_DEPTH) { Ok(value) } else { Err(Error::TooDeep) }
 }
 
 struct Read<'p> {

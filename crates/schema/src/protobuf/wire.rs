@@ -133,6 +133,12 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
+    /// The same, if they do not reach beyond a place.
+    fn bytes_until(&mut self, end: usize) -> Result<&'a [u8], Error> {
+        let bytes = self.bytes()?;
+        if self.at > end { Err(Error::End) } else { Ok(bytes) }
+    }
+
     /// A length; gives the place to which it reaches.
     fn length(&mut self) -> Result<usize, Error> {
         let length = i64::try_from(self.varint()?).map_err(|_| Error::Length)?;
@@ -153,7 +159,8 @@ impl<'a> Reader<'a> {
     }
 
     /// A map's entry: gives its value to a function, as often as there is one, and its key back. Like Go's reader, it
-    /// takes both for bytes whatever their tags say, and reads them beyond the entry's end, should they reach there.
+    /// takes both for bytes whatever their tags say. Go would read them beyond the entry's end, should they reach there,
+    /// and then again what it has read: entries in entries that do so would take for ever.
     pub(super) fn entry(
         &mut self,
         mut value: impl FnMut(&'a [u8]) -> Result<(), Error>,
@@ -164,8 +171,8 @@ impl<'a> Reader<'a> {
             let start = self.at;
             let tag = self.varint()?;
             match tag >> 3 & 0xffff_ffff {
-                1 => key = self.bytes()?,
-                2 => value(self.bytes()?)?,
+                1 => key = self.bytes_until(end)?,
+                2 => value(self.bytes_until(end)?)?,
                 _ => {
                     self.at = start;
                     self.skip_field()?;

@@ -198,6 +198,7 @@ impl Walk<'_> {
         let mut items = ByElement::with_capacity(order.capacity());
         self.gather(list, lefts, &mut order, &mut items, |sides| &mut sides.left, trail);
         self.gather(list, rights, &mut order, &mut items, |sides| &mut sides.right, trail);
+        let mut changed = Vec::new();
         for element in &order {
             let Some(Sides { left: lefts, right: rights }) = items.get(element) else { continue };
             if lefts == rights {
@@ -230,6 +231,11 @@ impl Walk<'_> {
                     below.added.member = true;
                 }
             }
+            changed.push((element, below));
+        }
+        // In the order of a set, in which each is only added to the end.
+        changed.sort_by_key(|(element, _)| *element);
+        for (element, below) in changed {
             changes.put(element, below);
         }
         changes.branch(left, right);

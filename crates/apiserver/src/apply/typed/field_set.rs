@@ -56,14 +56,16 @@ fn fill_list(schema: &Schema, list: &List, items: &[Value], entry: &mut Entry) {
     for (element, _) in &elements {
         *counts.entry(element, || 0_usize) += 1;
     }
+    let mut all = Vec::with_capacity(elements.len());
     for (element, item) in &elements {
         let mut below = Entry::default();
         if counts.get(element) == Some(&1) {
             fill(schema, Some(list.items), item, &mut below);
         }
         below.member = true; // of items that repeat, only that they exist
-        entry.children.put(element, below);
+        all.push((element.clone(), below));
     }
+    entry.children.put_all(all);
 }
 
 pub(super) fn with_named_fields(schema: &Schema, of: Option<TypeId>, set: &Set) -> Set {

@@ -261,6 +261,10 @@ pub(super) fn wrong_definitions() -> Vec<Value> {
         definition.pointer_mut(parent).expect("a place")[name] = value;
         definition
     };
+    let webhook = |config: Value| {
+        let asked = json!({"clientConfig": config, "conversionReviewVersions": ["v1"]});
+        changed("/spec/conversion", json!({"strategy": "Webhook", "webhook": asked}))
+    };
     let version = "/spec/versions/0";
     definitions.extend([
         changed("/metadata/name", json!("other")),
@@ -283,6 +287,11 @@ pub(super) fn wrong_definitions() -> Vec<Value> {
         changed(&format!("{version}/selectableFields"), json!([{"jsonPath": ".spec.a"}, {"jsonPath": ".spec.a"}, {"jsonPath": ".spec.zz"}, {"jsonPath": "spec.a"}, {"jsonPath": ".spec"}])),
         changed("/spec/conversion", json!({"strategy": "Webhook"})),
         changed("/spec/conversion", json!({"strategy": "Webhook", "webhook": {"clientConfig": {"url": "http://x"}, "conversionReviewVersions": ["v2", "v2"]}})),
+        webhook(json!({"url": "https://me@a.b/c?d=e#f"})),
+        webhook(json!({"url": "http://"})),
+        webhook(json!({"url": ":a"})),
+        webhook(json!({"service": {"name": "n", "namespace": "ns", "port": 0, "path": "a//b"}})),
+        webhook(json!({})),
         changed("/spec/conversion", json!({"strategy": "None", "webhook": {"clientConfig": {"url": "https://x"}, "conversionReviewVersions": ["v1"]}})),
         changed("/spec/conversion", json!({"strategy": "Odd"})),
         changed("/spec/preserveUnknownFields", json!(true)),
