@@ -36,6 +36,11 @@ pub enum Object<'a> {
     },
 }
 
+const ATTRIBUTES: &str = "VolumeAttributesClass";
+/// Where a claim named its class before it had a field for that.
+const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+type Amounts = BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>;
+
 /// Core kinds that quotas may also name without `count/`.
 const PLAIN: [&str; 4] = ["configmaps", "secrets", "replicationcontrollers", "resourcequotas"];
 
@@ -71,6 +76,11 @@ pub fn is_subject(quota: &ResourceQuotaSpec, object: Object<'_>) -> bool {
         Object::Pod(pod) => {
             scopes.into_iter().all(|scope| in_scope(pod, scope))
                 && expressions.into_iter().all(|it| matches(pod, it))
+        }
+        Object::Claim(claim) => {
+            let classes = attributes_classes(claim);
+            scopes.into_iter().all(|scope| scope == ATTRIBUTES && !classes.is_empty())
+                && expressions.into_iter().all(|it| is_among(&classes, it))
         }
         _ => scopes.count() == 0 && expressions.count() == 0,
     }
@@ -178,19 +188,53 @@ fn charge_claim(list: &mut List, claim: &PersistentVolumeClaim) {
     add(list, "count/persistentvolumeclaims", &one());
     add(list, "persistentvolumeclaims", &one());
     let Some(spec) = &claim.spec else { return };
-    let class = spec.storage_class_name.as_ref().map(|class| format!("{class}.storageclass.storage.k8s.io"));
+    let annotated = claim.metadata.annotations.as_ref().and_then(|annotations| annotations.get(BETA_CLASS));
+    let class = annotated.or(spec.storage_class_name.as_ref()).filter(|class| !class.is_empty());
+    let class = class.map(|class| format!("{class}.storageclass.storage.k8s.io"));
     if let Some(class) = &class {
         add(list, &format!("{class}/persistentvolumeclaims"), &one());
     }
     let requests = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+    let allocated = claim.status.as_ref().and_then(|status| status.allocated_resources.as_ref());
+    // What is still to be given back counts, too.
     let storage =
-        requests.and_then(|requests| requests.get("storage")).and_then(|it| Quantity::try_from(it).ok());
+        bytes(requests).map(|asked| bytes(allocated).map_or(asked.clone(), |given| asked.max(given)));
     if let Some(storage) = storage {
         add(list, "requests.storage", &storage);
         if let Some(class) = &class {
             add(list, &format!("{class}/requests.storage"), &storage);
         }
     }
+}
+
+/// An amount of storage in whole bytes, rounded up.
+fn bytes(list: Option<&Amounts>) -> Option<Quantity> {
+    let amount = Quantity::try_from(list?.get("storage")?).ok()?;
+    let is_whole = amount.is_integer();
+    Some(if is_whole { amount } else { Quantity::from_units(amount.units_saturating(), amount.format()) })
+}
+
+/// The classes that say how a claim's volume behaves: asked for, in force and on the way.
+fn attributes_classes(claim: &PersistentVolumeClaim) -> Vec<&str> {
+    let asked = claim.spec.as_ref().and_then(|spec| spec.volume_attributes_class_name.as_deref());
+    let status = claim.status.as_ref();
+    let current = status.and_then(|status| status.current_volume_attributes_class_name.as_deref());
+    let next = status.and_then(|status| status.modify_volume_status.as_ref());
+    let next = next.and_then(|next| next.target_volume_attributes_class_name.as_deref());
+    [asked, current, next].into_iter().flatten().filter(|class| !class.is_empty()).collect()
+}
+
+fn is_among(classes: &[&str], expression: &ScopedResourceSelectorRequirement) -> bool {
+    let values = expression.values.as_deref().unwrap_or_default();
+    let listed = |class: &&str| values.iter().any(|value| value == class);
+    expression.scope_name == ATTRIBUTES
+        && match expression.operator.as_str() {
+            "In" => classes.iter().any(listed),
+            "NotIn" => classes.is_empty() || !classes.iter().all(listed),
+            "Exists" => !classes.is_empty(),
+            "DoesNotExist" => classes.is_empty(),
+            _ => false,
+        }
 }
 
 fn in_scope(pod: &Pod, scope: &str) -> bool {
@@ -229,13 +273,12 @@ fn matches(pod: &Pod, expression: &ScopedResourceSelectorRequirement) -> bool {
 /// Whether no container asks for, or is limited in, CPU or memory.
 fn is_best_effort(pod: &Pod) -> bool {
     let Some(spec) = &pod.spec else { return true };
-    let counted =
-        |list: Option<&BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>>| {
-            list.into_iter().flatten().any(|(name, quantity)| {
-                matches!(name.as_str(), "cpu" | "memory")
-                    && Quantity::try_from(quantity).is_ok_and(|quantity| quantity.is_positive())
-            })
-        };
+    let counted = |list: Option<&Amounts>| {
+        list.into_iter().flatten().any(|(name, quantity)| {
+            matches!(name.as_str(), "cpu" | "memory")
+                && Quantity::try_from(quantity).is_ok_and(|quantity| quantity.is_positive())
+        })
+    };
     let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
     let mut bounds = all.filter_map(|container| container.resources.as_ref());
     let whole = spec.resources.as_ref();

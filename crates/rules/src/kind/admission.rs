@@ -1,12 +1,15 @@
 //! Configurations of webhooks and admission policies. Whether an expression compiles is not judged here.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 
-use super::{Counts, It, Kind, at, items, text};
+use super::{Counts, It, Kind, at, client_config, items, text};
 use crate::field::{self, Errors, Path};
 use crate::meta::{self, selector};
 use crate::names::Problems;
+use crate::repeated::repeated;
 use crate::{names, wire};
 
 /// Configurations of webhooks; those that change objects say when they want to be asked again.
@@ -26,12 +29,13 @@ impl Kind for Webhooks {
     fn validate(&self, it: &It<'_>) -> Errors {
         let mut errors = it.any_metadata();
         let hooks = items(it.new, "webhooks");
+        let again = repeated(hooks, |hook| text(hook, "name"));
         for (i, hook) in hooks.iter().enumerate() {
             let path = Path::new("webhooks").index(i);
             errors.extend(webhook(it, hook, &path));
             errors.extend(review_versions(hook, &path.child("admissionReviewVersions")));
             let name = text(hook, "name");
-            if !name.is_empty() && hooks[..i].iter().any(|before| text(before, "name") == name) {
+            if !name.is_empty() && again[i] {
                 errors.push(path.child("name").duplicate(name));
             }
         }
@@ -62,7 +66,7 @@ fn webhook(it: &It<'_>, hook: &Value, path: &Path) -> Errors {
     }
     errors.extend(selectors(hook, path));
     errors.extend(one_of(hook, "reinvocationPolicy", &["IfNeeded", "Never"], path));
-    errors.extend(client_config(&hook["clientConfig"], &path.child("clientConfig")));
+    errors.extend(client_config::validate(&hook["clientConfig"], &path.child("clientConfig")));
     errors.extend(match_conditions(it, items(hook, "matchConditions"), &path.child("matchConditions")));
     errors
 }
@@ -139,10 +143,11 @@ fn rule_with_operations(rule: &Value, path: &Path) -> Errors {
 fn named_rule(rule: &Value, path: &Path) -> Errors {
     let mut errors = Errors::new();
     let resource_names = texts(rule, "resourceNames");
+    let again = repeated(&resource_names, |name| name);
     for (i, name) in resource_names.iter().enumerate() {
         let path = path.child("resourceNames").index(i);
         errors.extend(names::path_segment(name).into_iter().map(|problem| path.invalid(name, problem)));
-        if resource_names[..i].contains(name) {
+        if again[i] {
             errors.push(path.duplicate(name));
         }
     }
@@ -155,7 +160,7 @@ fn resources(resources: &[String], path: &Path) -> Errors {
     if resources.is_empty() {
         errors.push(path.required(""));
     }
-    let (mut all_subresources, mut of_all) = (Vec::new(), Vec::new());
+    let (mut all_subresources, mut of_all) = (BTreeSet::new(), BTreeSet::new());
     let mut has_plain = false;
     for (i, resource) in resources.iter().enumerate() {
         if resource.is_empty() {
@@ -175,10 +180,10 @@ fn resources(resources: &[String], path: &Path) -> Errors {
             errors.push(path.index(i).invalid(resource, why));
         }
         if subresource == "*" {
-            all_subresources.push(name);
+            all_subresources.insert(name);
         }
         if name == "*" {
-            of_all.push(subresource);
+            of_all.insert(subresource);
         }
     }
     let has = |wanted: &str| resources.iter().any(|resource| resource == wanted);
@@ -214,87 +219,12 @@ fn review_versions(hook: &Value, path: &Path) -> Errors {
     errors
 }
 
-fn client_config(config: &Value, path: &Path) -> Errors {
-    let (url, service) = (config["url"].as_str(), &config["service"]);
-    match (url, service.is_null()) {
-        (None, true) | (Some(_), false) => vec![path.required("exactly one of url or service is required")],
-        (Some(url), true) => self::url(url, &path.child("url")),
-        (None, false) => self::service(service, &path.child("service")),
-    }
-}
-
-fn url(url: &str, path: &Path) -> Errors {
-    const FORM: &str = "; desired format: https://host[/path]";
-    let url = match super::url::parse(url) {
-        Ok(url) => url,
-        Err(why) => return vec![path.required(format!("url must be a valid URL: {why}{FORM}"))],
-    };
-    let mut errors = Errors::new();
-    if url.scheme != "https" {
-        let why = format!("'https' is the only allowed URL scheme{FORM}");
-        errors.push(path.invalid(url.scheme.as_str(), why));
-    }
-    if url.host.is_empty() {
-        errors.push(path.invalid("", format!("host must be specified{FORM}")));
-    }
-    if let Some(user) = &url.user {
-        errors.push(path.invalid(user, "user information is not permitted in the URL"));
-    }
-    if !url.fragment.is_empty() {
-        errors.push(path.invalid(&url.fragment, "fragments are not permitted in the URL"));
-    }
-    if !url.query.is_empty() {
-        errors.push(path.invalid(&url.query, "query parameters are not permitted in the URL"));
-    }
-    errors
-}
-
-fn service(service: &Value, path: &Path) -> Errors {
-    let mut errors = Errors::new();
-    // Kubernetes confuses the two: what is missing is reported at the other one.
-    if text(service, "namespace").is_empty() {
-        errors.push(path.child("name").required(""));
-    }
-    if text(service, "name").is_empty() {
-        errors.push(path.child("namespace").required(""));
-    }
-    let port = i32::try_from(service["port"].as_i64().unwrap_or(0)).unwrap_or(-1);
-    let problems = names::port_number(port);
-    if !problems.is_empty() {
-        errors.push(path.child("port").invalid(port, format!("port is not valid: {}", problems.join(", "))));
-    }
-    let at_path = path.child("path");
-    match service["path"].as_str() {
-        None | Some("" | "/") => {}
-        Some("//") => errors.push(at_path.invalid("//", "segment[0] may not be empty")),
-        Some(url) => {
-            if !url.starts_with('/') {
-                errors.push(at_path.invalid(url, "must start with a '/'"));
-            }
-            // Half a character is left where the first byte of one is taken away.
-            let steps = match url.chars().next() {
-                Some(first) if first.len_utf8() > 1 => url.replacen(first, "\u{fffd}", 1),
-                _ => url[1..].to_owned(),
-            };
-            for (i, step) in steps.strip_suffix('/').unwrap_or(&steps).split('/').enumerate() {
-                if step.is_empty() {
-                    errors.push(at_path.invalid(url, format!("segment[{i}] may not be empty")));
-                    continue;
-                }
-                let problems = names::dns_subdomain(step).into_iter();
-                errors
-                    .extend(problems.map(|problem| at_path.invalid(url, format!("segment[{i}]: {problem}"))));
-            }
-        }
-    }
-    errors
-}
-
 fn match_conditions(it: &It<'_>, conditions: &[Value], path: &Path) -> Errors {
     let mut errors = Errors::new();
     if conditions.len() > MAX_CONDITIONS {
         errors.push(path.too_many(conditions.len(), MAX_CONDITIONS));
     }
+    let again = repeated(conditions, |condition| text(condition, "name"));
     for (i, condition) in conditions.iter().enumerate() {
         let (path, name) = (path.index(i), text(condition, "name"));
         if text(condition, "expression").trim().is_empty() {
@@ -306,7 +236,7 @@ fn match_conditions(it: &It<'_>, conditions: &[Value], path: &Path) -> Errors {
             errors.push(path.child("name").required(""));
         } else {
             errors.extend(meta::qualified(name, &path.child("name")));
-            if conditions[..i].iter().any(|before| text(before, "name") == name) {
+            if again[i] {
                 errors.push(path.child("name").duplicate(name));
             }
         }
@@ -417,6 +347,7 @@ fn audit_annotations(it: &It<'_>, annotations: &[Value], path: &Path) -> Errors 
         let why = format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations");
         errors.push(path.invalid(shown, why));
     }
+    let again = repeated(annotations, |annotation| text(annotation, "key"));
     for (i, annotation) in annotations.iter().enumerate() {
         let path = path.index(i);
         let own = text(annotation, "key");
@@ -430,7 +361,7 @@ fn audit_annotations(it: &It<'_>, annotations: &[Value], path: &Path) -> Errors 
             }
             _ => errors.extend(it.expression(&at_value)),
         }
-        if annotations[..i].iter().any(|before| text(before, "key") == own) {
+        if again[i] {
             errors.push(path.child("key").duplicate(own));
         }
     }
@@ -568,11 +499,12 @@ impl Kind for PolicyBindings {
         if actions.is_empty() {
             errors.push(at_actions.required("at least one validation action is required"));
         }
+        let again = repeated(&actions, |action| action);
         for (i, action) in actions.iter().enumerate() {
             if !ACTIONS.contains(&action.as_str()) {
                 errors.push(at_actions.index(i).not_supported(field::Value::json(action), &ACTIONS));
             }
-            if actions[..i].contains(action) {
+            if again[i] {
                 errors.push(at_actions.index(i).duplicate(field::Value::json(action)));
             }
         }

@@ -8,6 +8,7 @@ use super::{It, Kind, at, items, text};
 use crate::field::{self, Errors, Path};
 use crate::meta::{self, IMMUTABLE};
 use crate::names;
+use crate::repeated::repeated;
 
 const DRIVER: &str = "io.k8s.api.storage.v1.CSINodeDriver";
 const MODES: [&str; 2] = ["Persistent", "Ephemeral"];
@@ -139,6 +140,7 @@ impl Kind for Nodes {
     fn validate(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata();
         let drivers = items(it.new, "spec.drivers");
+        let again = repeated(drivers, |driver| text(driver, "name"));
         for (i, driver) in drivers.iter().enumerate() {
             let path = Path::new("spec").child("drivers").index(i);
             let name = text(driver, "name");
@@ -154,7 +156,7 @@ impl Kind for Nodes {
             if let Some(count) = at(driver, "allocatable.count").as_i64() {
                 errors.extend(meta::not_negative(count, &path.child("allocatable").child("count")));
             }
-            if drivers[..i].iter().any(|before| text(before, "name") == name) {
+            if again[i] {
                 errors.push(path.child("name").duplicate(name));
             }
             let mut keys = BTreeSet::new();

@@ -228,7 +228,8 @@ fn judged<'a>(
         meta: metadata(new),
         old_meta,
         allow_privileged: facts.allow_privileged,
-        expressions,
+        // Of several errors at a path the first.
+        expressions: expressions.iter().rev().map(|error| (error.path.as_str(), error)).collect(),
         namespaced: facts.namespaced,
         name: kind.name(),
     }

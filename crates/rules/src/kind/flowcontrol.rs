@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::{Counts, It, Kind, at, items, text};
 use crate::field::{self, Errors, Path};
 use crate::names;
+use crate::repeated::repeated;
 
 pub(super) struct FlowSchemas;
 
@@ -142,9 +143,10 @@ fn wrong_url(url: &str) -> Option<&'static str> {
 fn conditions(it: &It<'_>) -> Errors {
     let mut errors = Errors::new();
     let conditions = items(it.new, "status.conditions");
+    let again = repeated(conditions, |condition| text(condition, "type"));
     for (i, condition) in conditions.iter().enumerate() {
         let (kind, path) = (text(condition, "type"), Path::new("status").child("conditions").index(i));
-        if conditions[..i].iter().any(|before| text(before, "type") == kind) {
+        if again[i] {
             errors.push(path.child("type").duplicate(kind));
         }
         if kind.is_empty() {

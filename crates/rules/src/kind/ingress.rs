@@ -1,5 +1,6 @@
 //! Ingresses: which requests from outside go to which service.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use serde_json::Value;
@@ -55,12 +56,12 @@ impl Kind for Ingresses {
     fn validate_subresource(&self, _: &str, it: &It<'_>) -> Errors {
         let mut errors = it.metadata_update();
         let (new, old) = (items(it.new, BALANCERS), items(it.old, BALANCERS));
+        let known: BTreeSet<&str> = old.iter().map(|before| text(before, "ip")).collect();
         for (i, balancer) in new.iter().enumerate() {
             let path = Path::new("status").child("loadBalancer").child("ingress").index(i);
             let (ip, hostname) = (text(balancer, "ip"), text(balancer, "hostname"));
             // What was told before is not asked again.
-            let is_known = old.iter().any(|before| text(before, "ip") == ip);
-            if !ip.is_empty() && !is_known && addresses::ip(ip).is_none() {
+            if !ip.is_empty() && !known.contains(ip) && addresses::ip(ip).is_none() {
                 errors.push(path.child("ip").invalid(ip, NOT_AN_IP));
             }
             errors.extend(subdomain_if_any(hostname, &path.child("hostname")));

@@ -7,6 +7,8 @@
 //! What a cluster holds besides the object is not known here: a quota, a free address or a priority class is somebody
 //! else's to add before or after.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
@@ -17,6 +19,7 @@ use crate::{meta, wire};
 mod admission;
 pub mod autoscaling;
 mod batch;
+pub mod client_config;
 mod coordination;
 pub mod core;
 mod csi;
@@ -33,7 +36,7 @@ mod registration;
 mod storage;
 #[cfg(test)]
 mod tests;
-mod url;
+pub mod url;
 mod volumes;
 mod workloads;
 
@@ -186,7 +189,7 @@ pub struct It<'a> {
     /// Whether containers may be privileged.
     pub allow_privileged: bool,
     /// What is wrong with the object's expressions, which are in a language that is not known here.
-    expressions: &'a [field::Error],
+    expressions: BTreeMap<&'a str, &'a field::Error>,
     namespaced: bool,
     name: fn(&str) -> Problems,
 }
@@ -194,8 +197,7 @@ pub struct It<'a> {
 impl It<'_> {
     /// What is wrong with the expression at a path.
     pub fn expression(&self, path: &Path) -> Option<field::Error> {
-        let path = path.to_string();
-        self.expressions.iter().find(|error| error.path == path).cloned()
+        self.expressions.get(path.to_string().as_str()).map(|error| (*error).clone())
     }
 
     /// What is wrong with the metadata of any object of the kind.

@@ -256,6 +256,25 @@ fn is_inside((inner, inner_bits): (IpAddr, u32), (outer, outer_bits): (IpAddr, u
 }
 
 impl Kind for NetworkPolicies {
+    fn warn(&self, new: &Value) -> Vec<String> {
+        let mut found = Vec::new();
+        for (direction, side) in [("ingress", "from"), ("egress", "to")] {
+            for (i, rule) in items(at(new, "spec"), direction).iter().enumerate() {
+                for (j, peer) in items(rule, side).iter().enumerate() {
+                    let block = at(peer, "ipBlock");
+                    let path =
+                        Path::new("spec").child(direction).index(i).child(side).index(j).child("ipBlock");
+                    found.extend(addresses::cidr_warnings(text(block, "cidr"), &path.child("cidr")));
+                    let path = path.child("except");
+                    for (k, except) in items(block, "except").iter().filter_map(Value::as_str).enumerate() {
+                        found.extend(addresses::cidr_warnings(except, &path.index(k)));
+                    }
+                }
+            }
+        }
+        found
+    }
+
     fn counts(&self) -> Counts {
         Counts::Exactly(&["spec"])
     }

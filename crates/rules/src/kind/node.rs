@@ -3,16 +3,24 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Toleration;
+use serde_json::Value;
 
 use super::{It, Kind, at, items, text};
 use crate::field::{self, Errors, Path};
 use crate::meta::{self, IMMUTABLE};
+use crate::repeated::repeated;
 use crate::{names, pod, wire};
 
 /// How pods are run: a name that the node understands.
 pub(super) struct RuntimeClasses;
 
 impl Kind for RuntimeClasses {
+    fn warn(&self, new: &Value) -> Vec<String> {
+        let labels = at(new, "scheduling.nodeSelector").as_object().into_iter().flatten();
+        let told = labels.filter_map(|(key, _)| pod::warnings::deprecated_label(key));
+        told.map(|why| format!("scheduling.nodeSelector: {why}")).collect()
+    }
+
     fn validate(&self, it: &It<'_>) -> Errors {
         let mut errors = it.any_metadata();
         let (handler, path) = (text(it.new, "handler"), Path::new("handler"));
@@ -36,16 +44,14 @@ impl Kind for RuntimeClasses {
                 items(scheduling, "tolerations").iter().map(wire::typed).collect();
             let path = path.child("tolerations");
             errors.extend(pod::tolerations(&tolerations, &path));
-            for (i, toleration) in tolerations.iter().enumerate() {
-                // For how long makes no difference.
-                let same = |other: &Toleration| {
-                    Toleration { toleration_seconds: None, ..other.clone() }
-                        == Toleration { toleration_seconds: None, ..toleration.clone() }
-                };
-                if tolerations[..i].iter().any(same) {
-                    let value = field::Value::internal("io.k8s.api.core.v1.Toleration", toleration);
-                    errors.push(path.index(i).duplicate(value));
-                }
+            // For how long makes no difference.
+            let again = repeated(&tolerations, |toleration| {
+                let Toleration { key, operator, value, effect, toleration_seconds: _ } = toleration;
+                (key, operator, value, effect)
+            });
+            for (i, toleration) in tolerations.iter().enumerate().filter(|(i, _)| again[*i]) {
+                let value = field::Value::internal("io.k8s.api.core.v1.Toleration", toleration);
+                errors.push(path.index(i).duplicate(value));
             }
         }
         errors

@@ -11,6 +11,7 @@ use super::workloads::int_or_percent;
 use super::{Counts, It, Kind, at, items, text};
 use crate::field::{self, Errors, Path};
 use crate::meta::{self, IMMUTABLE, not_negative, selector};
+use crate::repeated::repeated;
 use crate::wire;
 
 pub(super) struct PodDisruptionBudgets;
@@ -78,10 +79,11 @@ const REASON: &str = "a condition reason must start with alphabetic character, o
 /// Conditions of the common form.
 pub(super) fn conditions(conditions: &[Value], path: &Path) -> Errors {
     let mut errors = Errors::new();
+    let again = repeated(conditions, |condition| text(condition, "type"));
     for (i, condition) in conditions.iter().enumerate() {
         let path = path.index(i);
         let kind = text(condition, "type");
-        if conditions[..i].iter().any(|before| text(before, "type") == kind) {
+        if again[i] {
             errors.push(path.child("type").duplicate(kind));
         }
         errors.extend(meta::qualified(kind, &path.child("type")));

@@ -13,12 +13,25 @@ use crate::field::{self, Errors, Path};
 use crate::meta::{self, IMMUTABLE, selector};
 use crate::names;
 use crate::pod::volumes::claims::claim_spec;
+use crate::pod::warnings::deprecated_label;
 use crate::wire;
 
 const CLAIM_SPEC: &str = "io.k8s.api.core.v1.PersistentVolumeClaimSpec";
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 pub(super) struct Claims;
+
+/// What to say of a claim that asks for a part of a byte.
+pub(super) fn parts_of_bytes(spec: &Value, path: &Path) -> Vec<String> {
+    let told = |part: &&str| {
+        let value = text(&spec["resources"][*part], "storage");
+        let has_part = value.parse::<Quantity>().is_ok_and(|value| !value.rounded_to_millis().is_integer());
+        let path = path.child("resources").child(part).key("storage");
+        let quoted = types::go::quote(value);
+        has_part.then(|| format!("{path}: fractional byte value {quoted} is invalid, must be an integer"))
+    };
+    ["requests", "limits"].iter().filter_map(told).collect()
+}
 
 impl Claims {
     fn typed(object: &Value) -> PersistentVolumeClaimSpec {
@@ -82,18 +95,7 @@ impl Kind for Claims {
             let why = "deprecated since v1.8; use \"storageClassName\" attribute instead";
             found.push(format!("metadata.annotations[{BETA_CLASS}]: {why}"));
         }
-        for part in ["requests", "limits"] {
-            let value = text(&new["spec"]["resources"][part], "storage");
-            if value
-                .parse::<Quantity>()
-                .is_ok_and(|value| value.millis().is_some_and(|value| value % 1000 != 0))
-            {
-                found.push(format!(
-                    "spec.resources.{part}[storage]: fractional byte value {} is invalid, must be an integer",
-                    types::go::quote(value)
-                ));
-            }
-        }
+        found.extend(parts_of_bytes(at(new, "spec"), &Path::new("spec")));
         found
     }
 
@@ -159,6 +161,17 @@ impl Kind for Claims {
 pub(super) struct StorageClasses;
 
 impl Kind for StorageClasses {
+    fn warn(&self, new: &Value) -> Vec<String> {
+        let path = Path::new("allowedTopologies");
+        let terms = items(new, "allowedTopologies").iter().enumerate();
+        let keys = terms.flat_map(|(i, term)| {
+            let path = path.index(i).child("matchLabelExpressions");
+            let expressions = items(term, "matchLabelExpressions").iter().enumerate();
+            expressions.map(move |(j, expression)| (path.index(j).child("key"), text(expression, "key")))
+        });
+        keys.filter_map(|(path, key)| Some(format!("{path}: {}", deprecated_label(key)?))).collect()
+    }
+
     fn validate(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata();
         match text(it.new, "provisioner") {
@@ -211,7 +224,8 @@ fn is_emptied(it: &It<'_>, name: &str) -> bool {
 /// that have not been read yet as there are terms.
 fn topologies(terms: &[Value]) -> Errors {
     let mut errors = Errors::new();
-    let mut before: Vec<BTreeMap<&str, BTreeSet<&str>>> = vec![BTreeMap::new(); terms.len()];
+    let mut before: BTreeMap<BTreeMap<&str, BTreeSet<&str>>, usize> = [(BTreeMap::new(), terms.len())].into();
+    let mut nothing = field::Often::new("".into());
     for (i, term) in terms.iter().enumerate() {
         let path = Path::new("allowedTopologies").index(i).child("matchLabelExpressions");
         let mut wanted: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -231,8 +245,9 @@ fn topologies(terms: &[Value]) -> Errors {
                 errors.push(path.child("key").duplicate(key));
             }
         }
-        errors.extend(before.iter().filter(|other| **other == wanted).map(|_| path.duplicate("")));
-        before.push(wanted);
+        let same = before.entry(wanted).or_default();
+        errors.extend(nothing.times(*same).map(|nothing| path.duplicate(nothing)));
+        *same += 1;
     }
     errors
 }
@@ -387,6 +402,24 @@ fn attachment_status(attachment: &Value) -> Errors {
 pub(super) struct Capacities;
 
 impl Kind for Capacities {
+    fn warn(&self, new: &Value) -> Vec<String> {
+        let (topology, path) = (at(new, "nodeTopology"), Path::new("nodeTopology"));
+        let mut found = Vec::new();
+        for (i, expression) in items(topology, "matchExpressions").iter().enumerate() {
+            let key = text(expression, "key");
+            if let Some(why) = deprecated_label(key) {
+                let path = path.child("matchExpressions").index(i).child("key");
+                found.push(format!("{path}: {key} is {why}"));
+            }
+        }
+        let labels = at(topology, "matchLabels").as_object().into_iter().flat_map(Map::keys);
+        let path = path.child("matchLabels");
+        found.extend(
+            labels.filter_map(|key| Some(format!("{}: {}", path.child(key), deprecated_label(key)?))),
+        );
+        found
+    }
+
     fn validate(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata();
         let (class, path) = (text(it.new, "storageClassName"), Path::new("storageClassName"));

@@ -402,3 +402,162 @@ fn rule_3_1_names_of_api_services() {
         &["metadata.name: Invalid value: \"other\": must be `spec.version+\".\"+spec.group`: \"v1.g.io\""],
     );
 }
+
+/// What a new object is accepted with, and then a change of its labels and `change`.
+fn warned(api_version: &str, kind: &str, object: Value, expected: &[&str], on_change: &[&str]) {
+    let facts = facts(api_version, kind, true);
+    let accepted = create(&facts, object).unwrap_or_else(|why| panic!("{kind}: {why}"));
+    assert_eq!(accepted.warnings, expected, "{kind}");
+    let mut old = accepted.object;
+    old["metadata"]["resourceVersion"] = json!("1");
+    let mut new = old.clone();
+    new["metadata"]["labels"]["changed"] = json!("yes");
+    let changed = endpoints::update(kind_of(&facts), &facts, &new, &old, &Vec::new());
+    let changed = changed.unwrap_or_else(|why| panic!("{kind}: {why}"));
+    assert_eq!(changed.warnings, on_change, "{kind}");
+}
+
+#[test]
+fn what_is_accepted_with_a_warning() {
+    let more = "ResourceQuota requests.cpu (2) should be less than limits.cpu (1)";
+    let bare = "ResourceQuota memory (2Gi) should be less than limits.memory (1Gi)";
+    let hard = |hard: Value| json!({"spec": {"hard": hard}});
+    warned("v1", "ResourceQuota", hard(json!({"requests.cpu": "2", "limits.cpu": "1"})), &[more], &[]);
+    warned("v1", "ResourceQuota", hard(json!({"memory": "2Gi", "limits.memory": "1Gi"})), &[bare], &[]);
+    warned(
+        "v1",
+        "ResourceQuota",
+        hard(json!({"cpu": "9", "requests.cpu": "1", "limits.cpu": "1"})),
+        &[],
+        &[],
+    );
+
+    let old = "failure-domain.beta.kubernetes.io/zone";
+    let instead = r#"deprecated since v1.17; use "topology.kubernetes.io/zone" instead"#;
+    let told = format!("allowedTopologies[0].matchLabelExpressions[0].key: {instead}");
+    warned(
+        "storage.k8s.io/v1",
+        "StorageClass",
+        json!({"provisioner": "a.b", "allowedTopologies": [{"matchLabelExpressions": [{"key": old, "values": ["a"]}]}]}),
+        &[&told],
+        &[&told],
+    );
+    let told = format!("scheduling.nodeSelector: {instead}");
+    warned(
+        "node.k8s.io/v1",
+        "RuntimeClass",
+        json!({"handler": "h", "scheduling": {"nodeSelector": {old: "a"}}}),
+        &[&told],
+        &[&told],
+    );
+    let told = [
+        format!("nodeTopology.matchExpressions[0].key: {old} is {instead}"),
+        format!("nodeTopology.matchLabels.{old}: {instead}"),
+    ];
+    let told = [told[0].as_str(), told[1].as_str()];
+    let topology =
+        json!({"matchLabels": {old: "a"}, "matchExpressions": [{"key": old, "operator": "Exists"}]});
+    warned(
+        "storage.k8s.io/v1",
+        "CSIStorageCapacity",
+        json!({"storageClassName": "c", "nodeTopology": topology}),
+        &told,
+        &told,
+    );
+
+    let later = "will be considered invalid in a future Kubernetes release: use";
+    let told = [
+        format!(
+            r#"spec.ingress[0].from[0].ipBlock.cidr: non-standard CIDR value "010.0.0.0/8" {later} "10.0.0.0/8""#
+        ),
+        format!(
+            r#"spec.egress[0].to[0].ipBlock.except[0]: non-standard CIDR value "10.0.0.0/09" {later} "10.0.0.0/9""#
+        ),
+    ];
+    let told = [told[0].as_str(), told[1].as_str()];
+    warned(
+        "networking.k8s.io/v1",
+        "NetworkPolicy",
+        json!({"spec": {
+            "podSelector": {}, "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{"from": [{"ipBlock": {"cidr": "010.0.0.0/8"}}]}],
+            "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.0.0.0/09"]}}]}],
+        }}),
+        &told,
+        &told,
+    );
+    let slice = |address_type: &str, address: &str, by: &str| {
+        json!({
+            "metadata": {"name": "n", "labels": {"endpointslice.kubernetes.io/managed-by": by}},
+            "addressType": address_type, "endpoints": [{"addresses": [address]}],
+        })
+    };
+    let told =
+        format!(r#"endpoints[0].addresses[0]: non-standard IP address "010.0.0.1" {later} "10.0.0.1""#);
+    let (own, kind) = ("endpointslice-controller.k8s.io", "EndpointSlice");
+    warned("discovery.k8s.io/v1", kind, slice("IPv4", "010.0.0.1", "me"), &[&told], &[&told]);
+    warned("discovery.k8s.io/v1", kind, slice("IPv4", "010.0.0.1", own), &[], &[]);
+    let fqdn = "spec.addressType: FQDN endpoints are deprecated";
+    warned("discovery.k8s.io/v1", kind, slice("FQDN", "a.b", own), &[fqdn], &[]);
+    let told = [
+        "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use \
+         service.kubernetes.io/topology-mode instead"
+            .to_owned(),
+        format!(r#"spec.loadBalancerIP: non-standard IP address "010.0.0.1" {later} "10.0.0.1""#),
+        format!(
+            r#"spec.loadBalancerSourceRanges[0]: non-standard CIDR value "010.0.0.0/8" {later} "10.0.0.0/8""#
+        ),
+    ];
+    let told = [told[0].as_str(), told[1].as_str(), told[2].as_str()];
+    warned(
+        "v1",
+        "Service",
+        json!({
+            "metadata": {"name": "n", "annotations": {"service.kubernetes.io/topology-aware-hints": "auto"}},
+            "spec": {
+                "type": "LoadBalancer", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"],
+                "ports": [{"port": 80}], "loadBalancerIP": "010.0.0.1", "loadBalancerSourceRanges": ["010.0.0.0/8"],
+            },
+        }),
+        &told,
+        &told,
+    );
+    let told = r#"spec.podCIDRs[0]: CIDR value "10.0.0.1/8" is ambiguous in this context (should be "10.0.0.0/8" or "10.0.0.1/32"?)"#;
+    let cidrs = json!({"podCIDR": "10.0.0.1/8", "podCIDRs": ["10.0.0.1/8"]});
+    warned("v1", "Node", json!({"spec": cidrs}), &[told], &[told]);
+
+    let why = r#"fractional byte value "1500m" is invalid, must be an integer"#;
+    let pod =
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let claim = json!({
+        "metadata": {"name": "v"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1500m"}}},
+    });
+    warned(
+        "apps/v1",
+        "StatefulSet",
+        json!({"spec": {
+            "serviceName": "s", "selector": {"matchLabels": {"a": "b"}}, "template": pod,
+            "volumeClaimTemplates": [claim],
+        }}),
+        &[&format!("spec.volumeClaimTemplates[0].resources.requests[storage]: {why}")],
+        &[&format!("spec.volumeClaimTemplates[0].Spec.resources.requests[storage]: {why}")],
+    );
+}
+
+#[test]
+fn a_changed_replication_controller_is_warned_of_what_it_was() {
+    let facts = facts("v1", "ReplicationController", true);
+    let template = |label: &str| {
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {
+            "nodeSelector": {label: "x"}, "containers": [{"name": "c", "image": "i"}]}})
+    };
+    let object = json!({"spec": {"selector": {"a": "b"}, "template": template("beta.kubernetes.io/os")}});
+    let mut old = create(&facts, object).unwrap_or_else(|why| panic!("{why}")).object;
+    old["metadata"]["resourceVersion"] = json!("1");
+    let mut new = old.clone();
+    new["spec"]["template"]["spec"]["nodeSelector"] = json!({"beta.kubernetes.io/arch": "x"});
+    let changed = endpoints::update(kind_of(&facts), &facts, &new, &old, &Vec::new());
+    let told = r#"spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use "kubernetes.io/os" instead"#;
+    assert_eq!(changed.unwrap_or_else(|why| panic!("{why}")).warnings, [told]);
+}

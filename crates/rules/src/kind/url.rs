@@ -12,6 +12,11 @@ pub(super) struct Url {
     pub(super) fragment: String,
 }
 
+/// Whether a text has a scheme and a host where Go's `url.ParseRequestURI` reads it: nothing in it is a fragment.
+pub fn is_absolute(text: &str) -> bool {
+    read(text).is_ok_and(|url| !url.scheme.is_empty() && !url.host.is_empty())
+}
+
 /// Reads a URL, or says why it is none.
 pub(super) fn parse(text: &str) -> Result<Url, String> {
     let (before, fragment) = text.split_once('#').unwrap_or((text, ""));

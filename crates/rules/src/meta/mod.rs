@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference};
 
-use crate::field::{Error, Errors, Path, Value};
+use crate::field::{Error, Errors, Often, Path, Value};
 use crate::names::{self, Problems};
 
 pub mod selector;
@@ -162,19 +162,22 @@ pub fn not_negative(value: i64, path: &Path) -> Errors {
 fn owner_references(references: &[OwnerReference], path: &Path) -> Errors {
     let mut errors = Errors::new();
     let mut controller: Option<String> = None;
+    let mut all: Option<Often> = None;
     for reference in references {
         errors.extend(owner_reference(reference, path));
         if reference.controller == Some(true) {
             let this = format!("{}/{}", reference.kind, reference.name);
             match &controller {
                 None => controller = Some(this),
-                Some(first) => errors.push(path.invalid(
-                    Value::internal_list(OWNER_REFERENCE, references),
-                    format!(
+                Some(first) => {
+                    let all = all
+                        .get_or_insert_with(|| Often::new(Value::internal_list(OWNER_REFERENCE, references)));
+                    let why = format!(
                         "Only one reference can have Controller set to true. Found \"true\" in references for {first} \
                          and {this}"
-                    ),
-                )),
+                    );
+                    errors.extend(all.once_more().map(|all| path.invalid(all, why)));
+                }
             }
         }
     }

@@ -1,5 +1,7 @@
 //! What a write of a pod takes from the client, what it keeps from the stored pod, and what it adds.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use k8s_openapi::api::core::v1::{
     Affinity, Container, Pod, PodAffinityTerm, PodCondition, PodStatus, SecurityContext,
 };
@@ -79,10 +81,12 @@ fn keep_observed_generations(
     if status.observed_generation.unwrap_or(0) == 0 {
         status.observed_generation = old;
     }
-    let mut before = old_conditions.unwrap_or_default();
+    let mut before: BTreeMap<String, VecDeque<Option<i64>>> = BTreeMap::new();
+    for old in old_conditions.into_iter().flatten() {
+        before.entry(old.type_).or_default().push_back(old.observed_generation);
+    }
     for condition in status.conditions.iter_mut().flatten() {
-        let position = before.iter().position(|old| old.type_ == condition.type_);
-        let seen = position.and_then(|position| before.remove(position).observed_generation);
+        let seen = before.get_mut(&condition.type_).and_then(VecDeque::pop_front).flatten();
         if condition.observed_generation.unwrap_or(0) == 0 {
             condition.observed_generation = seen;
         }

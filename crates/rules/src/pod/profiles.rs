@@ -1,5 +1,8 @@
 //! Seccomp and AppArmor profiles: as fields, as the annotations that came before the fields, and that both agree.
 
+use std::cell::LazyCell;
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{AppArmorProfile, PodSpec, SeccompProfile};
 
 use super::{Annotations, all_containers, paths, required_one_of};
@@ -88,10 +91,14 @@ pub(super) fn seccomp_annotations(annotations: &Annotations, path: &Path) -> Err
 /// The annotations that name AppArmor profiles, each for a container that exists.
 pub(super) fn app_armor_annotations(annotations: &Annotations, spec: &PodSpec, path: &Path) -> Errors {
     let mut errors = Errors::new();
+    let containers = LazyCell::new(|| -> BTreeSet<String> {
+        let all = all_containers(spec, &Path::root());
+        all.into_iter().map(|(container, _)| container.name.clone()).collect()
+    });
     for (key, profile) in annotations {
         let Some(name) = key.strip_prefix(APP_ARMOR_CONTAINER) else { continue };
         let path = path.key(key);
-        if !all_containers(spec, &Path::root()).iter().any(|(container, _)| container.name == name) {
+        if !containers.contains(name) {
             errors.push(path.invalid(name, "container not found"));
         }
         let is_known = matches!(profile.as_str(), "" | "runtime/default" | "unconfined");

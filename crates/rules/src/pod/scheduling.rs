@@ -8,6 +8,7 @@ use super::{Options, affinity, one_of};
 use crate::field::{Errors, Path, Value};
 use crate::meta::{qualified, selector};
 use crate::names;
+use crate::repeated::repeated;
 
 /// What keeps a pod from being scheduled, each once.
 pub(super) fn validate_gates(gates: &[PodSchedulingGate], path: &Path) -> Errors {
@@ -102,6 +103,9 @@ pub(super) fn validate_spread(
     path: &Path,
 ) -> Errors {
     let mut errors = Errors::new();
+    // Told at the one that is followed by the same.
+    let mut again = repeated(constraints.iter().rev(), |it| (&it.topology_key, &it.when_unsatisfiable));
+    again.reverse();
     for (i, constraint) in constraints.iter().enumerate() {
         let path = path.index(i);
         errors.extend(positive(constraint.max_skew, &path.child("maxSkew")));
@@ -110,10 +114,7 @@ pub(super) fn validate_spread(
         }
         let action = constraint.when_unsatisfiable.as_str();
         errors.extend(one_of(&path.child("whenUnsatisfiable"), action, &["DoNotSchedule", "ScheduleAnyway"]));
-        let same = |other: &TopologySpreadConstraint| {
-            other.topology_key == constraint.topology_key && other.when_unsatisfiable == action
-        };
-        if constraints[i + 1..].iter().any(same) {
+        if again[i] {
             let pair = format!("{{{}, {action}}}", constraint.topology_key);
             errors.push(path.child("{topologyKey, whenUnsatisfiable}").duplicate(&pair));
         }

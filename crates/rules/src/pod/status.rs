@@ -1,12 +1,12 @@
 //! What a status of a pod may say. Whoever runs the pod is believed nearly everything, but for what would undo an end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodCondition, PodSpec, PodStatus};
 
 use super::{Options, dns, update};
-use crate::field::{Errors, Path, Value};
+use crate::field::{Errors, Often, Path, Value};
 use crate::meta::{self, IMMUTABLE, non_empty};
 use crate::names;
 
@@ -102,18 +102,27 @@ fn transitions(new: &PodStatus, old: &PodStatus, spec: &PodSpec, options: &Optio
             continue;
         }
         let path = path.child(field);
+        let mut running: BTreeMap<&str, usize> = BTreeMap::new();
+        for new in new.iter().filter(|new| self::exit_code(new).is_none()) {
+            *running.entry(new.name.as_str()).or_default() += 1;
+        }
+        // Of containers with the same name the first.
+        let by_name: Option<BTreeMap<&str, &Container>> = containers.map(|containers| {
+            containers.iter().rev().map(|container| (container.name.as_str(), container)).collect()
+        });
+        let mut refused = Often::new(Value::OMITTED);
         for (i, old) in old.iter().enumerate() {
             let Some(exit_code) = exit_code(old) else { continue };
-            let again =
-                new.iter().filter(|new| new.name == old.name && self::exit_code(new).is_none()).count();
-            let allowed = containers.is_some_and(|containers| {
-                let container = containers.iter().find(|container| container.name == old.name);
+            let again = running.get(old.name.as_str()).copied().unwrap_or(0);
+            let allowed = by_name.as_ref().is_some_and(|containers| {
+                let container = containers.get(old.name.as_str());
                 container.is_some_and(|container| should_restart(container, spec, exit_code))
             });
             // Only ephemeral containers are refused once for every status that tries.
             let times = if containers.is_some() { again.min(1) } else { again };
             if !allowed {
-                errors.extend((0..times).map(|_| path.index(i).child("state").forbidden(NOT_AGAIN)));
+                let refused = refused.times(times);
+                errors.extend(refused.map(|_| path.index(i).child("state").forbidden(NOT_AGAIN)));
             }
         }
     }

@@ -1,6 +1,8 @@
 //! What may change in a stored pod (3.6): images, a few numbers, more tolerations, fewer gates. Ephemeral containers and
 //! sizes have ways of their own.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{
     Affinity, Container, EphemeralContainer, NodeAffinity, NodeSelectorTerm, Pod, PodSpec,
     ResourceRequirements, Toleration,
@@ -145,15 +147,17 @@ fn deadline(new: Option<i64>, old: Option<i64>, path: &Path) -> Deadline {
 fn only_added_tolerations(new: &PodSpec, old: &PodSpec, options: &Options, path: &Path) -> Errors {
     let (new, old) =
         (new.tolerations.as_deref().unwrap_or_default(), old.tolerations.as_deref().unwrap_or_default());
-    let normal = |toleration: &Toleration| {
-        let text = |field: &Option<String>| field.clone().unwrap_or_default();
-        let Toleration { key, operator, value, effect, .. } = toleration;
-        (text(key), text(operator), text(value), text(effect))
-    };
-    if old.iter().any(|old| !new.iter().any(|new| normal(new) == normal(old))) {
+    let kept: BTreeSet<[&str; 4]> = new.iter().map(says).collect();
+    if old.iter().any(|old| !kept.contains(&says(old))) {
         return vec![path.forbidden("existing toleration can not be modified except its tolerationSeconds")];
     }
     scheduling::validate_tolerations(new, options, path)
+}
+
+/// What a toleration tolerates, for however long.
+fn says(toleration: &Toleration) -> [&str; 4] {
+    let Toleration { key, operator, value, effect, .. } = toleration;
+    [key, operator, value, effect].map(|field| field.as_deref().unwrap_or_default())
 }
 
 fn only_removed_gates(new: &PodSpec, old: &PodSpec, path: &Path) -> Errors {

@@ -77,6 +77,77 @@ fn what_other_objects_use() {
     assert_eq!(other("events", ""), "count/events=1");
 }
 
+fn claim(object: &Value) -> PersistentVolumeClaim {
+    serde_json::from_value(object.clone()).unwrap()
+}
+
+#[test]
+fn what_a_claim_uses_of_which_class() {
+    let check = |object: Value, class: &str, storage: &str| {
+        let charged = charge(Object::Claim(&claim(&object)), at(0));
+        let amount = |name: &str| charged.get(name).map(ToString::to_string);
+        assert_eq!(amount("requests.storage").as_deref(), Some(storage), "{object}");
+        let of_class =
+            charged.keys().find_map(|name| name.split_once(".storageclass").map(|(class, _)| class));
+        assert_eq!(of_class.unwrap_or(""), class, "{object}");
+        if !class.is_empty() {
+            let name = format!("{class}.storageclass.storage.k8s.io/requests.storage");
+            assert_eq!(amount(&name).as_deref(), Some(storage), "{object}");
+        }
+    };
+    let asks = |amount: &str| json!({"requests": {"storage": amount}});
+    let beta = |class: &str| json!({"annotations": {BETA_CLASS: class}});
+    for (metadata, class, expected) in [
+        (json!({}), "gold", "gold"),
+        (json!({}), "", ""),
+        (beta("silver"), "gold", "silver"),
+        (beta(""), "gold", ""),
+    ] {
+        let spec = json!({"storageClassName": class, "resources": asks("5Gi")});
+        check(json!({"metadata": metadata, "spec": spec}), expected, "5Gi");
+    }
+    for (asked, allocated, expected) in [
+        ("1500m", json!(null), "2"),
+        ("5Gi", json!({"storage": "7Gi"}), "7Gi"),
+        ("5Gi", json!({"storage": "3Gi"}), "5Gi"),
+        ("1", json!({"storage": "1500m"}), "2"),
+    ] {
+        let object = json!({"spec": {"resources": asks(asked)}, "status": {"allocatedResources": allocated}});
+        check(object, "", expected);
+    }
+}
+
+#[test]
+fn claims_by_the_classes_of_their_attributes() {
+    let scope = "VolumeAttributesClass";
+    let claims = [
+        claim(&json!({"spec": {}})),
+        claim(&json!({"spec": {"volumeAttributesClassName": "a"}})),
+        claim(
+            &json!({"spec": {"volumeAttributesClassName": "a"}, "status": {"currentVolumeAttributesClassName": "b"}}),
+        ),
+        claim(
+            &json!({"spec": {}, "status": {"modifyVolumeStatus": {"status": "Pending", "targetVolumeAttributesClassName": "b"}}}),
+        ),
+    ];
+    let check = |more: Value, expected: [bool; 4]| {
+        let quota = quota(&["persistentvolumeclaims"], more.clone());
+        let got = [0, 1, 2, 3].map(|i| is_subject(&quota, Object::Claim(&claims[i])));
+        assert_eq!(got, expected, "{more}");
+    };
+    check(json!({"scopes": [scope]}), [false, true, true, true]);
+    check(json!({"scopes": [scope, "BestEffort"]}), [false; 4]);
+    for (operator, values, expected) in [
+        ("Exists", json!(null), [false, true, true, true]),
+        ("DoesNotExist", json!(null), [true, false, false, false]),
+        ("In", json!(["a"]), [false, true, true, false]),
+        ("NotIn", json!(["a"]), [true, false, true, true]),
+    ] {
+        let expression = json!({"scopeName": scope, "operator": operator, "values": values});
+        check(json!({"scopeSelector": {"matchExpressions": [expression]}}), expected);
+    }
+}
+
 #[test]
 fn scopes() {
     let none = json!({});

@@ -59,11 +59,7 @@ impl LimitRanger {
     fn check(&self, request: &Request<'_>) -> Result<(), Refusal> {
         let Some(object) = request.object.as_ref().filter(|_| !is_leaving(request)) else { return Ok(()) };
         for range in self.ranges(request.namespace) {
-            let mut errors = Vec::new();
-            for limit in range["spec"]["limits"].as_array().into_iter().flatten() {
-                errors.extend(violations(limit, &request.resource.plural, object));
-            }
-            match errors.as_slice() {
+            match beyond(&range, &request.resource.plural, object).as_slice() {
                 [] => {}
                 [one] => return Err(forbidden(request, one)),
                 many => return Err(forbidden(request, &format!("[{}]", many.join(", ")))),
@@ -118,6 +114,19 @@ fn add_defaults(pod: &mut Value, range: &Value) {
         pod["metadata"]["annotations"][ANNOTATION] =
             json!(format!("LimitRanger plugin set: {}", said.join("; ")));
     }
+}
+
+/// What of an object a LimitRange does not allow. Each text is told once, however many containers it is true of.
+fn beyond(range: &Value, plural: &str, object: &Value) -> Vec<String> {
+    let mut told = Vec::new();
+    for limit in range["spec"]["limits"].as_array().into_iter().flatten() {
+        for why in violations(limit, plural, object) {
+            if !told.contains(&why) {
+                told.push(why);
+            }
+        }
+    }
+    told
 }
 
 /// What of an object one limit does not allow.
@@ -298,5 +307,22 @@ mod tests {
             &["cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000"],
         );
         check(json!({"type": "Pod", "max": {"cpu": "1"}}), json!({"limits": {"cpu": "1"}}), &[]);
+    }
+
+    #[test]
+    fn what_is_true_of_many_containers_is_told_once() {
+        let container = |name: &str, cpu: &str| json!({"name": name, "resources": {"limits": {"cpu": cpu}}});
+        let (two, three) = (
+            "maximum cpu usage per Container is 1, but limit is 2",
+            "maximum cpu usage per Container is 1, but limit is 3",
+        );
+        let range = json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}});
+        for (containers, expected) in [
+            (vec![container("a", "2"), container("b", "2")], vec![two]),
+            (vec![container("a", "2"), container("b", "3"), container("c", "2")], vec![two, three]),
+        ] {
+            let pod = json!({"spec": {"containers": containers}});
+            assert_eq!(beyond(&range, "pods", &pod), expected);
+        }
     }
 }

@@ -15,6 +15,9 @@ use crate::status::Refusal;
 const DEFAULT: &str = "default";
 const VOLUME: &str = "kube-api-access-";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// Asks of an account's pods that they use no other secrets than those that the account names.
+const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
+const EPHEMERAL: (&str, &str) = ("ephemeralContainers", "ephemeral container");
 const MIRROR: &str = "kubernetes.io/config.mirror";
 /// A controller makes the account of a new namespace; a pod may come before it.
 const PATIENCE: Duration = Duration::from_millis(1500);
@@ -24,12 +27,18 @@ pub(in crate::admission) struct ServiceAccounts(pub(in crate::admission) Store);
 
 impl Plugin for ServiceAccounts {
     fn wants(&self, operation: Operation, resource: &Resource, subresource: &str) -> bool {
-        operation == Operation::Create
-            && (resource.group.as_str(), resource.plural.as_str(), subresource) == ("", "pods", "")
+        (resource.group.as_str(), resource.plural.as_str()) == ("", "pods")
+            && matches!(
+                (operation, subresource),
+                (Operation::Create, "") | (Operation::Update, "ephemeralcontainers")
+            )
     }
 
     fn mutate<'a>(&'a self, request: &'a mut Request<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(async move {
+            if request.operation != Operation::Create {
+                return Ok(());
+            }
             let Some(mut pod) = request.object.take() else { return Ok(()) };
             let admitted = self.admit(&mut pod, request.namespace).await;
             request.object = Some(pod);
@@ -40,13 +49,23 @@ impl Plugin for ServiceAccounts {
     fn validate<'a>(&'a self, request: &'a Request<'_>) -> BoxFuture<'a, Result<(), Refusal>> {
         Box::pin(async move {
             let Some(pod) = &request.object else { return Ok(()) };
-            let checked = if is_mirror(pod) {
-                expect_plain_mirror(pod)
-            } else {
-                let name = object::text(pod, &["spec", "serviceAccountName"]);
-                self.account(request.namespace, name).await.map(drop)
-            };
-            checked.map_err(|why| forbidden(request, &why))
+            let is_new = request.operation == Operation::Create;
+            if is_new && is_mirror(pod) {
+                return expect_plain_mirror(pod).map_err(|why| forbidden(request, &why));
+            }
+            let name = object::text(pod, &["spec", "serviceAccountName"]);
+            if name.is_empty() {
+                let pod = object::text(pod, &["metadata", "name"]);
+                let why = format!("no service account specified for pod {}/{pod}", request.namespace);
+                return Err(forbidden(request, &why));
+            }
+            let account = self.account(request.namespace, name).await;
+            let account = account.map_err(|why| forbidden(request, &why))?;
+            if is_new {
+                return expect_named_secrets(&account, pod).map_err(|why| forbidden(request, &why));
+            }
+            // Upstream does not make a refusal of this one.
+            expect_named_in(&account, pod, &[EPHEMERAL]).map_err(Refusal::unknown)
         })
     }
 }
@@ -71,7 +90,7 @@ impl ServiceAccounts {
         if !secrets(&pod["spec"]["imagePullSecrets"]) && secrets(&account["imagePullSecrets"]) {
             pod["spec"]["imagePullSecrets"] = account["imagePullSecrets"].clone();
         }
-        Ok(())
+        expect_named_secrets(&account, pod)
     }
 
     async fn account(&self, namespace: &str, name: &str) -> Result<Value, String> {
@@ -122,6 +141,82 @@ fn expect_plain_mirror(pod: &Value) -> Result<(), String> {
     Ok(())
 }
 
+/// A pod of an account that says so uses only the secrets that the account names.
+fn expect_named_secrets(account: &Value, pod: &Value) -> Result<(), String> {
+    if !enforces(account) {
+        return Ok(());
+    }
+    let own = object::text(account, &["metadata", "name"]);
+    for volume in list(&pod["spec"]["volumes"]).filter(|volume| volume["secret"].is_object()) {
+        let secret = object::text(volume, &["secret", "secretName"]);
+        if !names(account, "secrets", secret) {
+            return Err(format!(
+                "volume with secret.secretName=\"{secret}\" is not allowed because service account {own} does not \
+                 reference that secret"
+            ));
+        }
+    }
+    let [containers, first_ones] = CONTAINERS;
+    expect_named_in(account, pod, &[first_ones, containers])?;
+    for (i, reference) in list(&pod["spec"]["imagePullSecrets"]).enumerate() {
+        let secret = object::text(reference, &["name"]);
+        if !names(account, "imagePullSecrets", secret) {
+            return Err(format!(
+                "imagePullSecrets[{i}].name=\"{secret}\" is not allowed because service account {own} does not \
+                 reference that imagePullSecret"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The same of what these lists of containers have in their environment.
+fn expect_named_in(account: &Value, pod: &Value, of: &[(&str, &str)]) -> Result<(), String> {
+    if !enforces(account) {
+        return Ok(());
+    }
+    let own = object::text(account, &["metadata", "name"]);
+    let expect = |from: &Value, what: &dyn Fn() -> String| {
+        let secret = object::text(from, &["name"]);
+        if from.is_null() || names(account, "secrets", secret) {
+            return Ok(());
+        }
+        Err(format!(
+            "{} referencing secret.secretName=\"{secret}\" is not allowed because service account {own} does not \
+             reference that secret",
+            what()
+        ))
+    };
+    for (field, word) in of {
+        for container in list(&pod["spec"][field]) {
+            let container_name = object::text(container, &["name"]);
+            for env in list(&container["env"]) {
+                let name = object::text(env, &["name"]);
+                let what = || format!("{word} {container_name} with envVar {name}");
+                expect(&env["valueFrom"]["secretKeyRef"], &what)?;
+            }
+            for from in list(&container["envFrom"]) {
+                expect(&from["secretRef"], &|| format!("{word} {container_name} with envFrom"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn enforces(account: &Value) -> bool {
+    let said = account["metadata"]["annotations"][ENFORCE].as_str();
+    said.is_some_and(|said| types::go::parse_bool(said) == Ok(true))
+}
+
+/// Whether a service account names a secret.
+fn names(account: &Value, field: &str, secret: &str) -> bool {
+    list(&account[field]).any(|reference| object::text(reference, &["name"]) == secret)
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
 /// Mounts the token into every container that has nothing else in its place.
 fn mount(pod: &mut Value) {
     let spec = &mut pod["spec"];
@@ -153,5 +248,67 @@ fn mount(pod: &mut Value) {
             ]}},
         ]}}));
         spec["volumes"] = json!(volumes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_can_keep_pods_to_its_secrets() {
+        let account = |enforce: &str| {
+            json!({
+                "metadata": {"name": "own", "annotations": {ENFORCE: enforce}},
+                "secrets": [{"name": "a"}],
+                "imagePullSecrets": [{"name": "p"}],
+            })
+        };
+        let env = |secret: &str| json!([{"name": "plain", "value": "v"}, {"name": "E", "valueFrom": {"secretKeyRef": {"name": secret, "key": "k"}}}]);
+        let with = |field: &str, container: Value| json!({field: [container]});
+        let end = "does not reference that secret";
+        for (spec, expected) in [
+            (json!({}), None),
+            (json!({"volumes": [{"emptyDir": {}}, {"secret": {"secretName": "a"}}]}), None),
+            (
+                json!({"volumes": [{"secret": {"secretName": "b"}}]}),
+                Some(format!(
+                    r#"volume with secret.secretName="b" is not allowed because service account own {end}"#
+                )),
+            ),
+            (with("containers", json!({"name": "c", "env": env("a"), "envFrom": [{"secretRef": {"name": "a"}}]})), None),
+            (
+                with("containers", json!({"name": "c", "env": env("b")})),
+                Some(format!(
+                    r#"container c with envVar E referencing secret.secretName="b" is not allowed because service account own {end}"#
+                )),
+            ),
+            (
+                with("initContainers", json!({"name": "c", "envFrom": [{"configMapRef": {"name": "b"}}, {"secretRef": {"name": "b"}}]})),
+                Some(format!(
+                    r#"init container c with envFrom referencing secret.secretName="b" is not allowed because service account own {end}"#
+                )),
+            ),
+            (json!({"imagePullSecrets": [{"name": "p"}]}), None),
+            (
+                json!({"imagePullSecrets": [{"name": "p"}, {"name": "a"}]}),
+                Some(
+                    r#"imagePullSecrets[1].name="a" is not allowed because service account own does not reference that imagePullSecret"#
+                        .to_owned(),
+                ),
+            ),
+        ] {
+            let pod = json!({"spec": spec});
+            assert_eq!(expect_named_secrets(&account("true"), &pod).err(), expected, "{pod}");
+            for enforce in ["false", "yes", ""] {
+                assert_eq!(expect_named_secrets(&account(enforce), &pod), Ok(()));
+            }
+        }
+        let late = json!({"spec": with("ephemeralContainers", json!({"name": "c", "env": env("b")}))});
+        assert_eq!(expect_named_secrets(&account("1"), &late), Ok(()));
+        let told = format!(
+            r#"ephemeral container c with envVar E referencing secret.secretName="b" is not allowed because service account own {end}"#
+        );
+        assert_eq!(expect_named_in(&account("1"), &late, &[EPHEMERAL]), Err(told));
     }
 }

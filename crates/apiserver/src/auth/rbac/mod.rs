@@ -7,6 +7,7 @@ pub(crate) mod aggregation;
 mod escalation;
 mod policy;
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use store::{Scope, Store, Watch};
@@ -115,12 +116,8 @@ fn is_node(user: &User) -> bool {
 
 /// Several errors as Go prints them: each once, in brackets if there are more.
 fn aggregated(errors: &[String]) -> String {
-    let mut said: Vec<&str> = Vec::new();
-    for error in errors {
-        if !said.contains(&error.as_str()) {
-            said.push(error);
-        }
-    }
+    let mut known = HashSet::new();
+    let said: Vec<&str> = errors.iter().map(String::as_str).filter(|error| known.insert(*error)).collect();
     if let [one] = said.as_slice() { (*one).to_owned() } else { format!("[{}]", said.join(", ")) }
 }
 

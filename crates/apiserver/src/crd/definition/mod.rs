@@ -6,6 +6,8 @@
 //!
 //! On update, checks that the stored definition already fails are not held against the new one.
 
+mod approval;
+mod authority;
 mod defaulted;
 mod naming;
 mod spec;
@@ -26,9 +28,6 @@ pub(crate) use naming::set_condition;
 pub use naming::{prepare_create, prepare_update, settle};
 pub(crate) use spec::{names as validate_names, text};
 pub(crate) use strategy::{Definitions, FINALIZER};
-
-/// Where groups of the Kubernetes project must show that their API was reviewed.
-const APPROVED: &str = "api-approved.kubernetes.io";
 
 /// Fills in what a definition leaves open: names derived from others, no conversion, the first stored version.
 pub fn apply_defaults(definition: &mut CustomResourceDefinition) {
@@ -60,7 +59,7 @@ pub fn validate(definition: &CustomResourceDefinition) -> Errors {
     let mut errors = validate_metadata(definition, &required);
     errors.extend(spec::validate(&definition.spec, &Options::default(), &Path::new("spec")));
     errors.extend(validate_status(definition));
-    errors.extend(approval(definition, None));
+    errors.extend(approval::validate(definition, None));
     errors.extend(preserve_unknown(&definition.spec));
     errors
 }
@@ -69,7 +68,7 @@ pub fn validate(definition: &CustomResourceDefinition) -> Errors {
 pub fn validate_update(definition: &CustomResourceDefinition, old: &CustomResourceDefinition) -> Errors {
     let mut errors = meta::validate_update(&definition.metadata, &old.metadata, &Path::new("metadata"));
     let path = Path::new("spec");
-    errors.extend(spec::validate(&definition.spec, &Options::tolerating(&old.spec), &path));
+    errors.extend(spec::validate(&definition.spec, &Options::tolerating(old), &path));
     let mut immutable = |field: &str, new: &str, old: &str| {
         if new != old {
             errors.push(path.child(field).invalid(new, meta::IMMUTABLE));
@@ -82,7 +81,7 @@ pub fn validate_update(definition: &CustomResourceDefinition, old: &CustomResour
     immutable("group", &definition.spec.group, &old.spec.group);
     immutable("names.plural", &definition.spec.names.plural, &old.spec.names.plural);
     errors.extend(validate_status(definition));
-    errors.extend(approval(definition, Some(old)));
+    errors.extend(approval::validate(definition, Some(old)));
     if old.spec.preserve_unknown_fields != Some(true) {
         errors.extend(preserve_unknown(&definition.spec));
     }
@@ -160,53 +159,6 @@ fn validate_status(definition: &CustomResourceDefinition) -> Errors {
     errors
 }
 
-#[derive(PartialEq)]
-enum Approval {
-    Missing,
-    Invalid(String),
-    Given,
-}
-
-/// Groups of the Kubernetes project say who approved their API.
-fn approval(definition: &CustomResourceDefinition, old: Option<&CustomResourceDefinition>) -> Errors {
-    let group = &definition.spec.group;
-    let ours = |suffix: &str| *group == suffix || group.ends_with(&format!(".{suffix}"));
-    if !ours("k8s.io") && !ours("kubernetes.io") {
-        return Errors::new();
-    }
-    let state = |definition: &CustomResourceDefinition| {
-        let annotation =
-            definition.metadata.annotations.as_ref().and_then(|annotations| annotations.get(APPROVED));
-        match annotation.map(String::as_str) {
-            None | Some("") => Approval::Missing,
-            Some(text) if text.starts_with("unapproved") => Approval::Given,
-            Some(text) if is_url(text) => Approval::Given,
-            Some(text) => Approval::Invalid(text.to_owned()),
-        }
-    };
-    let new = state(definition);
-    if old.is_some_and(|old| state(old) == new) {
-        return Errors::new();
-    }
-    let path = Path::new("metadata.annotations").key(APPROVED);
-    match new {
-        Approval::Given => Errors::new(),
-        Approval::Missing => vec![path.required(
-            "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111",
-        )],
-        Approval::Invalid(text) => vec![path.invalid(
-            &text,
-            "protected groups must have approval annotation \"api-approved.kubernetes.io\" with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111",
-        )],
-    }
-}
-
-fn is_url(text: &str) -> bool {
-    text.split_once("://").is_some_and(|(scheme, rest)| {
-        !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric()) && !rest.is_empty()
-    })
-}
-
 fn preserve_unknown(spec: &CustomResourceDefinitionSpec) -> Errors {
     if spec.preserve_unknown_fields != Some(true) {
         return Errors::new();
@@ -255,6 +207,7 @@ pub(crate) struct Options {
     atomic_sets: bool,
     list_keys: bool,
     schemas: bool,
+    authority: bool,
     max_selectable_fields: usize,
     /// Schemas that are stored, by their versions: what their rules may cost was settled with them.
     stored: Vec<(String, JSONSchemaProps)>,
@@ -269,6 +222,8 @@ impl Default for Options {
             atomic_sets: true,
             list_keys: true,
             schemas: true,
+            // Until a definition is established, its conditions tell.
+            authority: false,
             max_selectable_fields: 8,
             stored: Vec::new(),
         }
@@ -276,7 +231,9 @@ impl Default for Options {
 }
 
 impl Options {
-    fn tolerating(old: &CustomResourceDefinitionSpec) -> Options {
+    fn tolerating(old: &CustomResourceDefinition) -> Options {
+        let is_established = is_established(old);
+        let old = &old.spec;
         let schemas =
             || old.versions.iter().filter_map(|version| version.schema.as_ref()?.open_api_v3_schema.as_ref());
         let everywhere =
@@ -294,6 +251,7 @@ impl Options {
                 .versions
                 .iter()
                 .all(|version| version.schema.as_ref().is_some_and(|s| s.open_api_v3_schema.is_some())),
+            authority: is_established && authority::problem(old).is_none(),
             max_selectable_fields: most_fields.unwrap_or(0).max(8),
             stored: old
                 .versions

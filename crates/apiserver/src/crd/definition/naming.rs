@@ -14,6 +14,7 @@ use k8s_openapi::{
 use types::go::quote;
 
 use super::spec::text;
+use super::{approval, authority};
 
 /// A new definition has no status of the client's making.
 pub fn prepare_create(definition: &mut CustomResourceDefinition) {
@@ -87,12 +88,17 @@ pub fn settle<'a>(
     set_condition(conditions, "NamesAccepted", accepted, reason, &message, now);
     // What was established once stays so: its objects are there.
     if !conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True") {
-        let (reason, message) = if accepted {
-            ("InitialNamesAccepted", "the initial names have been accepted")
+        let (holds, reason, message) = if !accepted {
+            (false, "NotAccepted", "not all names are accepted")
+        } else if authority::problem(&definition.spec).is_some() {
+            (false, "InvalidCABundle", "The conversion webhook CABundle is invalid")
         } else {
-            ("NotAccepted", "not all names are accepted")
+            (true, "InitialNamesAccepted", "the initial names have been accepted")
         };
-        set_condition(conditions, "Established", accepted, reason, message, now);
+        set_condition(conditions, "Established", holds, reason, message, now);
+    }
+    if let Some((holds, reason, message)) = approval::condition(definition) {
+        set_condition(conditions, "KubernetesAPIApprovalPolicyConformant", holds, reason, &message, now);
     }
     status
 }
@@ -202,6 +208,46 @@ mod tests {
         let names = serde_json::to_value(status.accepted_names).expect("names");
         let expected: Value = json!({"plural": "gadgets", "kind": "", "shortNames": ["ga"]});
         assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn groups_of_the_project_tell_who_approved() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut widgets = definition("widgets", "Widget");
+        widgets.spec.group = "widgets.k8s.io".to_owned();
+        let url = "https://github.com/kubernetes/kubernetes/pull/1";
+        widgets.metadata.annotations =
+            Some([("api-approved.kubernetes.io".to_owned(), url.to_owned())].into());
+        let told = conditions(&settle(&widgets, [&widgets], now));
+        let expected = (
+            "KubernetesAPIApprovalPolicyConformant=True".into(),
+            "ApprovedAnnotation".into(),
+            format!("approved in {url}"),
+        );
+        assert_eq!(told.last(), Some(&expected));
+        assert_eq!(told.len(), 3);
+    }
+
+    #[test]
+    fn without_a_good_authority_nothing_is_established() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut widgets = definition("widgets", "Widget");
+        widgets.spec.conversion = serde_json::from_value(json!({"strategy": "Webhook", "webhook": {
+            "conversionReviewVersions": ["v1"],
+            "clientConfig": {"url": "https://a.b", "caBundle": "d29yZHM="},
+        }}))
+        .expect("a conversion");
+        let status = settle(&widgets, [&widgets], now);
+        let expected = (
+            "Established=False".into(),
+            "InvalidCABundle".into(),
+            "The conversion webhook CABundle is invalid".into(),
+        );
+        assert_eq!(conditions(&status).last(), Some(&expected));
+        widgets.status = Some(status);
+        widgets.spec.conversion = None;
+        let status = settle(&widgets, [&widgets], now);
+        assert_eq!(conditions(&status).last().expect("conditions").0, "Established=True");
     }
 
     #[test]

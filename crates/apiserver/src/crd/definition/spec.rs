@@ -9,11 +9,12 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use rules::{
     field::{Errors, Path, Value},
+    kind::client_config,
     names as syntax,
 };
 use types::go::is_print;
 
-use super::{Hoisted, Options, tree};
+use super::{Hoisted, Options, authority, tree};
 use crate::crd::{
     field_path,
     schema::{Schema, Type},
@@ -33,6 +34,13 @@ pub(super) fn validate(spec: &CustomResourceDefinitionSpec, options: &Options, p
         for (index, _) in spec.versions.iter().enumerate().filter(|(_, version)| schema(version).is_none()) {
             errors.push(path.child("versions").index(index).child("schema.openAPIV3Schema").required(""));
         }
+    }
+    let preserves_unknown = spec.preserve_unknown_fields == Some(true);
+    if preserves_unknown && has_defaults(spec) {
+        errors.push(
+            path.child("preserveUnknownFields")
+                .invalid(true, "must be false in order to use defaults in the schema"),
+        );
     }
     for (index, version) in spec.versions.iter().enumerate() {
         let path = path.child("versions").index(index);
@@ -58,12 +66,23 @@ pub(super) fn validate(spec: &CustomResourceDefinitionSpec, options: &Options, p
     }
     errors.extend(names(&spec.names, &names_path));
     if let Some(first) = spec.versions.first() {
-        errors.extend(shared(first, &hoisted, options, path));
+        let any_has_status = spec.versions.iter().any(has_status);
+        errors.extend(shared(first, any_has_status, &hoisted, options, path));
     }
-    errors.extend(
-        spec.conversion.iter().flat_map(|conversion| self::conversion(conversion, &path.child("conversion"))),
-    );
+    if let Some(conversion) = &spec.conversion {
+        let path = path.child("conversion");
+        if preserves_unknown && conversion.strategy != "None" {
+            let why = "must be None if spec.preserveUnknownFields is true";
+            errors.push(path.child("strategy").invalid(&conversion.strategy, why));
+        }
+        errors.extend(self::conversion(conversion, options, &path));
+    }
     errors
+}
+
+fn has_defaults(spec: &CustomResourceDefinitionSpec) -> bool {
+    let mut schemas = spec.versions.iter().filter_map(schema);
+    schemas.any(|schema| !super::all(schema, &|part| part.default.is_none()))
 }
 
 fn schema(version: &CustomResourceDefinitionVersion) -> Option<&JSONSchemaProps> {
@@ -169,9 +188,11 @@ fn version(
     errors
 }
 
-/// What all versions share, at the paths where upstream keeps it.
+/// What all versions share, at the paths where upstream keeps it. Their schema is judged as that of objects with a
+/// status as soon as one version has it apart.
 fn shared(
     first: &CustomResourceDefinitionVersion,
+    any_has_status: bool,
     hoisted: &Hoisted,
     options: &Options,
     path: &Path,
@@ -180,7 +201,7 @@ fn shared(
     if let Some(schema) = schema(first).filter(|_| hoisted.schema) {
         let is_stored = options.is_stored(&first.name, schema);
         let path = path.child("validation");
-        errors.extend(tree::validate(schema, has_status(first), is_stored, options, &path));
+        errors.extend(tree::validate(schema, any_has_status, is_stored, options, &path));
     }
     if let Some(subresources) = first.subresources.as_ref().filter(|_| hoisted.subresources) {
         errors.extend(self::subresources(subresources, &path.child("subresources")));
@@ -325,7 +346,7 @@ fn selectable_fields(version: &CustomResourceDefinitionVersion, options: &Option
     errors
 }
 
-fn conversion(conversion: &CustomResourceConversion, path: &Path) -> Errors {
+fn conversion(conversion: &CustomResourceConversion, options: &Options, path: &Path) -> Errors {
     let mut errors = one_of(&conversion.strategy, &["None", "Webhook"], &path.child("strategy"));
     let config = conversion.webhook.as_ref().and_then(|webhook| webhook.client_config.as_ref());
     let reviews = conversion.webhook.as_ref().map(|webhook| webhook.conversion_review_versions.as_slice());
@@ -335,7 +356,7 @@ fn conversion(conversion: &CustomResourceConversion, path: &Path) -> Errors {
     if conversion.strategy == "Webhook" {
         match config {
             None => errors.push(config_path.required("required when strategy is set to Webhook")),
-            Some(config) => errors.extend(webhook(config, &config_path)),
+            Some(config) => errors.extend(webhook(config, options, &config_path)),
         }
         errors.extend(review_versions(reviews, &reviews_path));
     } else {
@@ -350,36 +371,14 @@ fn conversion(conversion: &CustomResourceConversion, path: &Path) -> Errors {
     errors
 }
 
-fn webhook(config: &WebhookClientConfig, path: &Path) -> Errors {
-    match (&config.url, &config.service) {
-        (Some(_), Some(_)) | (None, None) => vec![path.required("exactly one of url or service is required")],
-        (Some(url), None) => {
-            let form = "; desired format: https://host[/path]";
-            let path = path.child("url");
-            match url.split_once("://") {
-                Some(("https", host)) if !host.is_empty() && !host.starts_with('/') => Errors::new(),
-                Some(("https", _)) => vec![path.invalid("", format!("host must be specified{form}"))],
-                Some((scheme, _)) => {
-                    vec![path.invalid(scheme, format!("'https' is the only allowed URL scheme{form}"))]
-                }
-                None => vec![path.invalid("", format!("'https' is the only allowed URL scheme{form}"))],
-            }
-        }
-        (None, Some(service)) => {
-            let path = path.child("service");
-            let mut errors = Errors::new();
-            for (name, value) in [("name", &service.name), ("namespace", &service.namespace)] {
-                if value.is_empty() {
-                    errors.push(path.child(name).required(&*format!("service {name} is required")));
-                }
-            }
-            if let Some(port) = service.port.filter(|port| !(1..=65535).contains(port)) {
-                let detail = "port is not valid: must be between 1 and 65535, inclusive";
-                errors.push(path.child("port").invalid(port, detail));
-            }
-            errors
-        }
+fn webhook(config: &WebhookClientConfig, options: &Options, path: &Path) -> Errors {
+    let sent = serde_json::to_value(config).expect("wire types have string keys and finite numbers");
+    let mut errors = client_config::validate(&sent, path);
+    let bundle = config.ca_bundle.as_ref().filter(|_| options.authority);
+    if let Some((bundle, why)) = bundle.and_then(|bundle| Some((bundle, authority::unusable(&bundle.0)?))) {
+        errors.push(path.child("caBundle").invalid(Value::json(bundle), why));
     }
+    errors
 }
 
 fn review_versions(versions: &[String], path: &Path) -> Errors {

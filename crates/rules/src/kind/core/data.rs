@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::field::{Errors, Path};
 use crate::kind::{It, Kind, at, text};
-use crate::names;
+use crate::{names, pem};
 
 /// As much as fits into one object.
 const MAX_BYTES: usize = 1024 * 1024;
@@ -53,6 +53,44 @@ impl Kind for ConfigMaps {
 }
 
 pub(super) struct Secrets;
+
+/// Why a certificate and a key cannot be a pair, as far as their PEM tells. Whether the key is the certificate's is not
+/// judged.
+fn key_pair(certificate: &[u8], key: &[u8]) -> Option<String> {
+    let labels = |text: &[u8]| pem::blocks(text).map(|block| block.label).collect::<Vec<_>>();
+    let is_key = |label: &String| label == "PRIVATE KEY" || label.ends_with(" PRIVATE KEY");
+    let certificates = labels(certificate);
+    let why = if certificates.iter().any(|label| label == "CERTIFICATE") {
+        let keys = labels(key);
+        match keys.as_slice() {
+            keys if keys.iter().any(is_key) => return None,
+            [] => "failed to find any PEM data in key input".to_owned(),
+            [only] if only == "CERTIFICATE" => {
+                "found a certificate rather than a key in the PEM for the private key".to_owned()
+            }
+            others => format!(
+                "failed to find PEM block with type ending in \"PRIVATE KEY\" in key input after skipping PEM blocks \
+                 of the following types: [{}]",
+                others.join(" ")
+            ),
+        }
+    } else {
+        match certificates.as_slice() {
+            [] => "failed to find any PEM data in certificate input".to_owned(),
+            [only] if only.ends_with("PRIVATE KEY") => {
+                "failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may \
+                 have been switched"
+                    .to_owned()
+            }
+            others => format!(
+                "failed to find \"CERTIFICATE\" PEM block in certificate input after skipping PEM blocks of the \
+                 following types: [{}]",
+                others.join(" ")
+            ),
+        }
+    };
+    Some(format!("tls: {why}"))
+}
 
 impl Kind for Secrets {
     /// What was sent as text is kept as bytes.
@@ -108,6 +146,14 @@ impl Kind for Secrets {
         errors
     }
 
+    fn warn(&self, new: &Value) -> Vec<String> {
+        if text(new, "type") != "kubernetes.io/tls" {
+            return Vec::new();
+        }
+        let pem = |key: &str| STANDARD.decode(new["data"][key].as_str().unwrap_or("")).unwrap_or_default();
+        key_pair(&pem("tls.crt"), &pem("tls.key")).into_iter().collect()
+    }
+
     fn selectable(&self) -> &'static [&'static str] {
         &["type"]
     }
@@ -159,4 +205,52 @@ fn key_of(field: &str, key: &str) -> Errors {
 
 fn decoded_length(value: &Value) -> usize {
     STANDARD.decode(value.as_str().unwrap_or("")).map_or(0, |bytes| bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_and_keys_are_told_apart() {
+        let block = |label: &str| format!("-----BEGIN {label}-----\nAQID\n-----END {label}-----\n");
+        let (certificate, key, other) = (block("CERTIFICATE"), block("RSA PRIVATE KEY"), block("X"));
+        let pem = "PEM block";
+        for (of_certificate, of_key, expected) in [
+            (certificate.clone(), key.clone(), None),
+            (format!("{other}{certificate}"), format!("{other}{key}"), None),
+            (
+                "x".to_owned(),
+                key.clone(),
+                Some("tls: failed to find any PEM data in certificate input".to_owned()),
+            ),
+            (
+                key.clone(),
+                certificate.clone(),
+                Some("tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have been switched".to_owned()),
+            ),
+            (
+                format!("{other}{key}"),
+                key.clone(),
+                Some(format!("tls: failed to find \"CERTIFICATE\" {pem} in certificate input after skipping {pem}s of the following types: [X RSA PRIVATE KEY]")),
+            ),
+            (
+                certificate.clone(),
+                String::new(),
+                Some("tls: failed to find any PEM data in key input".to_owned()),
+            ),
+            (
+                certificate.clone(),
+                certificate.clone(),
+                Some("tls: found a certificate rather than a key in the PEM for the private key".to_owned()),
+            ),
+            (
+                certificate.clone(),
+                other.clone(),
+                Some(format!("tls: failed to find {pem} with type ending in \"PRIVATE KEY\" in key input after skipping {pem}s of the following types: [X]")),
+            ),
+        ] {
+            assert_eq!(key_pair(of_certificate.as_bytes(), of_key.as_bytes()), expected);
+        }
+    }
 }

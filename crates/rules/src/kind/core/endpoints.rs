@@ -272,6 +272,31 @@ impl Kind for EndpointSlices {
         Counts::Fields(&["endpoints", "ports", "addressType", "metadata.labels"])
     }
 
+    fn warn(&self, new: &Value) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if text(new, "addressType") == "FQDN" {
+            warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+        }
+        warnings.extend(self.warn_update(new, &Value::Null));
+        warnings
+    }
+
+    /// A cluster's own controllers write addresses as they should be.
+    fn warn_update(&self, new: &Value, _: &Value) -> Vec<String> {
+        let by = new["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"].as_str();
+        if matches!(by, Some("endpointslice-controller.k8s.io" | "endpointslicemirroring-controller.k8s.io"))
+        {
+            return Vec::new();
+        }
+        let mut warnings = Vec::new();
+        for (i, endpoint) in items(new, "endpoints").iter().enumerate() {
+            let path = Path::new("endpoints").index(i).child("addresses");
+            let all = items(endpoint, "addresses").iter().filter_map(Value::as_str).enumerate();
+            warnings.extend(all.filter_map(|(j, address)| addresses::ip_warning(address, &path.index(j))));
+        }
+        warnings
+    }
+
     fn prepare_create(&self, new: &mut Value) -> Vec<String> {
         drop_topology(new);
         Vec::new()

@@ -8,6 +8,7 @@ use types::Quantity;
 
 use crate::field::{self, Errors, Path};
 use crate::kind::{It, Kind, at, items, keep, keep_all_but, text};
+use crate::repeated::repeated;
 use crate::{meta, names, pod};
 
 pub(super) struct Nodes;
@@ -70,12 +71,13 @@ impl Kind for Nodes {
     fn warn(&self, new: &Value) -> Vec<String> {
         let mut warnings = Vec::new();
         if !at(new, "spec.configSource").is_null() {
-            warnings.push("spec.configSource: the feature is no longer available".to_owned());
+            warnings.push("spec.configSource: the feature is removed".to_owned());
         }
         if !text(new, "spec.externalID").is_empty() {
             warnings
                 .push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
         }
+        warnings.extend(pod::addresses::cidrs_warnings(new, &["spec", "podCIDRs"]));
         warnings
     }
 
@@ -108,12 +110,10 @@ fn change(it: &It<'_>) -> Errors {
     let mut errors = it.metadata_update();
     errors.extend(resources(it.new));
     let path = Path::new("status").child("addresses");
-    let mut seen: Vec<&Value> = Vec::new();
-    for (i, address) in items(it.new, "status.addresses").iter().enumerate() {
-        if seen.contains(&address) {
-            errors.push(path.index(i).duplicate(field::Value::internal(NODE_ADDRESS, address)));
-        }
-        seen.push(address);
+    let addresses = items(it.new, "status.addresses");
+    let again = repeated(addresses, Value::to_string);
+    for (i, address) in addresses.iter().enumerate().filter(|(i, _)| again[*i]) {
+        errors.push(path.index(i).duplicate(field::Value::internal(NODE_ADDRESS, address)));
     }
     let (new, old) = (items(it.new, "spec.podCIDRs"), items(it.old, "spec.podCIDRs"));
     if !old.is_empty() {

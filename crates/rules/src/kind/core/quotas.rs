@@ -10,6 +10,7 @@ use crate::kind::{It, Kind, at, items, text};
 use crate::meta::IMMUTABLE;
 use crate::names;
 use crate::pod::resources::{container_resource_name, may_overcommit, resource_name, validate_amount};
+use crate::repeated::repeated;
 
 pub(super) struct ResourceQuotas;
 
@@ -102,17 +103,19 @@ impl ResourceQuotas {
     fn scopes(object: &Value) -> Errors {
         let path = Path::new("spec").child("scopes");
         let scopes: Vec<&str> = items(object, "spec.scopes").iter().filter_map(Value::as_str).collect();
-        let wrong = |why: &str| path.invalid(field::Value::json(&scopes), why);
+        let mut all = field::Often::new(field::Value::json(&scopes));
+        let mut wrong = |why: &str, times: usize| -> Errors {
+            all.times(times).map(|all| path.invalid(all, why)).collect()
+        };
+        let mut misfits: BTreeMap<&str, usize> = BTreeMap::new();
         let mut errors = Errors::new();
         for scope in &scopes {
-            if !SCOPES.contains(scope) {
-                errors.push(wrong("unsupported scope"));
-            }
-            let misfits = ResourceQuotas::misfits(object, scope);
-            errors.extend((0..misfits).map(|_| wrong("unsupported scope applied to resource")));
+            errors.extend(wrong("unsupported scope", usize::from(!SCOPES.contains(scope))));
+            let misfits = misfits.entry(scope).or_insert_with(|| ResourceQuotas::misfits(object, scope));
+            errors.extend(wrong("unsupported scope applied to resource", *misfits));
         }
         let conflicts = OPPOSITE.iter().filter(|pair| pair.iter().all(|scope| scopes.contains(scope)));
-        errors.extend(conflicts.map(|_| wrong("conflicting scopes")));
+        errors.extend(wrong("conflicting scopes", conflicts.count()));
         errors
     }
 
@@ -121,16 +124,17 @@ impl ResourceQuotas {
         let path = Path::new("spec").child("scopeSelector").child("matchExpressions");
         let mut errors = Errors::new();
         let mut seen = BTreeSet::new();
+        let mut all = field::Often::new(field::Value::internal("io.k8s.api.core.v1.ScopeSelector", selector));
+        let mut misfits: BTreeMap<&str, usize> = BTreeMap::new();
         for requirement in items(selector, "matchExpressions") {
             let (scope, operator) = (text(requirement, "scopeName"), text(requirement, "operator"));
             let json = |value: &str| field::Value::json(&value);
             if !SCOPES.contains(&scope) {
                 errors.push(path.child("scopeName").invalid(json(scope), "unsupported scope"));
             }
-            for _ in 0..ResourceQuotas::misfits(object, scope) {
-                let value = field::Value::internal("io.k8s.api.core.v1.ScopeSelector", selector);
-                errors.push(path.invalid(value, "unsupported scope applied to resource"));
-            }
+            let misfits = misfits.entry(scope).or_insert_with(|| ResourceQuotas::misfits(object, scope));
+            let misfits = all.times(*misfits);
+            errors.extend(misfits.map(|all| path.invalid(all, "unsupported scope applied to resource")));
             if WITHOUT_VALUES.contains(&scope) && operator != "Exists" {
                 let why = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, \
                            ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, \
@@ -169,6 +173,26 @@ impl Kind for ResourceQuotas {
         errors.extend(amounts(it.new, "status.hard", quota_resource));
         errors.extend(amounts(it.new, "status.used", quota_resource));
         errors
+    }
+
+    fn warn(&self, new: &Value) -> Vec<String> {
+        let hard = at(new, "spec.hard");
+        let amount = |name: String| -> Option<(String, Quantity)> {
+            let amount = hard[&name].as_str()?.parse().ok()?;
+            Some((name, amount))
+        };
+        let more_than_limit = |resource: &&str| {
+            let bare = || amount((*resource).to_owned()).filter(|_| matches!(*resource, "cpu" | "memory"));
+            let (asked, request) = amount(format!("requests.{resource}")).or_else(bare)?;
+            let (limited, limit) = amount(format!("limits.{resource}"))?;
+            (request > limit)
+                .then(|| format!("ResourceQuota {asked} ({request}) should be less than {limited} ({limit})"))
+        };
+        ["cpu", "memory", "storage", "ephemeral-storage"].iter().filter_map(more_than_limit).collect()
+    }
+
+    fn warn_update(&self, _: &Value, _: &Value) -> Vec<String> {
+        Vec::new()
     }
 
     fn validate_update(&self, it: &It<'_>) -> Errors {
@@ -311,6 +335,7 @@ impl Kind for LimitRanges {
         let mut errors = it.metadata();
         let path = Path::new("spec").child("limits");
         let limits = items(it.new, "spec.limits");
+        let again = repeated(limits, |item| text(item, "type"));
         for (i, item) in limits.iter().enumerate() {
             let (path, kind) = (path.index(i), text(item, "type"));
             let at_type = path.child("type");
@@ -322,7 +347,7 @@ impl Kind for LimitRanges {
                 let why = "must be a standard limit type or fully qualified";
                 errors.push(at_type.invalid(field::Value::json(&kind), why));
             }
-            if limits[..i].iter().any(|before| text(before, "type") == kind) {
+            if again[i] {
                 errors.push(at_type.duplicate(field::Value::json(&kind)));
             }
             errors.extend(LimitRanges::item(item, &path));

@@ -12,10 +12,14 @@ use crate::kind::{It, Kind, at, items, keep, text};
 use crate::meta;
 use crate::names::{self, Problems};
 use crate::pod::addresses;
+use crate::repeated::repeated;
 
 pub(super) struct Services;
 
 const NONE: &str = "None";
+/// How traffic is kept near, as it was said before, and as it is.
+const OLD_TOPOLOGY: &str = "service.kubernetes.io/topology-aware-hints";
+const TOPOLOGY: &str = "service.kubernetes.io/topology-mode";
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const SERVICE_PORT: &str = "io.k8s.api.core.v1.ServicePort";
 pub(super) const NOT_AN_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
@@ -248,6 +252,9 @@ impl Kind for Services {
     fn warn(&self, new: &Value) -> Vec<String> {
         let spec = at(new, "spec");
         let mut warnings = Vec::new();
+        if !new["metadata"]["annotations"][OLD_TOPOLOGY].is_null() {
+            warnings.push(format!("annotation {OLD_TOPOLOGY} is deprecated, please use {TOPOLOGY} instead"));
+        }
         if is_headless(new) && text(spec, "type") == "ClusterIP" {
             for (field, is_set) in [
                 ("loadBalancerIP", !text(spec, "loadBalancerIP").is_empty()),
@@ -264,6 +271,9 @@ impl Kind for Services {
             let path = Path::new("spec").child(field);
             warnings.extend(ips.filter_map(|(i, ip)| addresses::ip_warning(ip, &path.index(i))));
         }
+        let path = Path::new("spec").child("loadBalancerIP");
+        warnings.extend(addresses::ip_warning(text(spec, "loadBalancerIP"), &path));
+        warnings.extend(addresses::cidrs_warnings(new, &["spec", "loadBalancerSourceRanges"]));
         let is_external = text(spec, "type") == "ExternalName";
         if is_external && !items(spec, "externalIPs").is_empty() {
             warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
@@ -289,6 +299,12 @@ impl Kind for Services {
             errors.push(path.forbidden("may only be used when `spec.type` is 'LoadBalancer'"));
         }
         errors
+    }
+
+    fn warn_subresource(&self, _: &str, new: &Value) -> Vec<String> {
+        let path = Path::new("status").child("loadBalancer").child("ingress");
+        let ingresses = items(new, "status.loadBalancer.ingress").iter().enumerate();
+        ingresses.filter_map(|(i, at)| addresses::ip_warning(text(at, "ip"), &path.index(i))).collect()
     }
 
     fn selectable(&self) -> &'static [&'static str] {
@@ -514,16 +530,14 @@ fn repeated_ports(ports: &[Value], kind: &str, path: &Path) -> Errors {
             errors.push(path.index(i).child("nodePort").forbidden(why));
         }
     }
-    let is_repeated = |i: usize, field: &str| {
-        let key = |port: &Value| (text(port, "protocol").to_owned(), number(port, field));
-        ports[..i].iter().any(|before| key(before) == key(&ports[i]))
-    };
+    let again = |field: &str| repeated(ports, |port| (text(port, "protocol"), number(port, field)));
+    let (same_node_port, same_port) = (again("nodePort"), again("port"));
     for (i, port) in ports.iter().enumerate().filter(|(_, port)| number(port, "nodePort") != 0) {
-        if is_repeated(i, "nodePort") {
+        if same_node_port[i] {
             errors.push(path.index(i).child("nodePort").duplicate(number(port, "nodePort")));
         }
     }
-    for (i, port) in ports.iter().enumerate().filter(|(i, _)| is_repeated(*i, "port")) {
+    for (i, port) in ports.iter().enumerate().filter(|(i, _)| same_port[*i]) {
         let key = json!({"protocol": port["protocol"], "port": port["port"]});
         errors.push(path.index(i).duplicate(field::Value::internal(SERVICE_PORT, &key)));
     }

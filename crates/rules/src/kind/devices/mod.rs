@@ -9,6 +9,7 @@ use crate::field::{self, Errors, Path};
 use crate::meta::IMMUTABLE;
 use crate::names::{self, Problems};
 use crate::pod::volumes::claims::template_metadata;
+use crate::repeated::repeated;
 use crate::wire;
 
 mod slices;
@@ -241,10 +242,9 @@ fn each_once(
 ) -> Errors {
     let mut errors = each(list, max, path, judge);
     if list.len() <= max {
-        for (i, item) in list.iter().enumerate() {
-            if list[..i].iter().any(|before| key(before) == key(item)) {
-                errors.push(path.index(i).duplicate(key(item)));
-            }
+        let again = repeated(list, &key);
+        for (i, item) in list.iter().enumerate().filter(|(i, _)| again[*i]) {
+            errors.push(path.index(i).duplicate(key(item)));
         }
     }
     errors

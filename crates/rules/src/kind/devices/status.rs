@@ -1,5 +1,7 @@
 //! What was given to a claim, to whom, and how it is.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::NodeSelector;
 use serde_json::Value;
 
@@ -10,6 +12,7 @@ use crate::field::{self, Errors, Path};
 use crate::kind::{It, at, csi, policy};
 use crate::meta::IMMUTABLE;
 use crate::pod::{addresses, affinity};
+use crate::repeated::repeated;
 use crate::{names, wire};
 
 const ALLOCATION: &str = "io.k8s.api.resource.v1.AllocationResult";
@@ -47,8 +50,8 @@ pub(super) fn prepare(status: &mut Value, old: &Value) {
             remove(result, &disabled);
         }
     }
-    let given_back: Vec<[&str; 3]> = {
-        let kept: Vec<[&str; 3]> = results(status).iter().map(device).collect();
+    let given_back: BTreeSet<[&str; 3]> = {
+        let kept: BTreeSet<[&str; 3]> = results(status).iter().map(device).collect();
         results(old).iter().map(device).filter(|device| !kept.contains(device)).collect()
     };
     if let Some(devices) = status.get_mut("devices").and_then(Value::as_array_mut) {
@@ -75,15 +78,14 @@ pub(super) fn validate(it: &It<'_>) -> Errors {
             empty.map(|field| path.child(field).required("")).collect()
         },
     );
-    let given: Vec<[&str; 3]> = results(status).iter().map(device).collect();
+    let given: BTreeSet<[&str; 3]> = results(status).iter().map(device).collect();
     let devices = items(status, "devices");
     for (i, device) in devices.iter().enumerate() {
         errors.extend(device_status(device, &given, &path.child("devices").index(i)));
     }
-    for (i, it) in devices.iter().enumerate() {
-        if devices[..i].iter().any(|before| device(before) == device(it)) {
-            errors.push(path.child("devices").index(i).duplicate(shown(it)));
-        }
+    let again = repeated(devices, device);
+    for (i, it) in devices.iter().enumerate().filter(|(i, _)| again[*i]) {
+        errors.push(path.child("devices").index(i).duplicate(shown(it)));
     }
     let allocation = &status["allocation"];
     if !consumers.is_empty() && allocation.is_null() {
@@ -149,7 +151,7 @@ fn place(of: &Value, path: &Path) -> Errors {
     errors
 }
 
-fn device_status(of: &Value, given: &[[&str; 3]], path: &Path) -> Errors {
+fn device_status(of: &Value, given: &BTreeSet<[&str; 3]>, path: &Path) -> Errors {
     let mut errors = place(of, path);
     if !given.contains(&device(of)) {
         errors.push(path.invalid(shown(of), "must be an allocated device in the claim"));

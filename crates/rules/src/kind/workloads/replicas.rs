@@ -98,7 +98,12 @@ impl Kind for Replicas {
     }
 
     fn warn_update(&self, new: &Value, old: &Value) -> Vec<String> {
-        if generation(new) == generation(old) { Vec::new() } else { warn_of_template(new, TEMPLATE) }
+        // Upstream confuses the templates of a changed ReplicationController: it is warned of the one that was.
+        let warned_of = match self {
+            Replicas::Set => new,
+            Replicas::Controller => old,
+        };
+        if generation(new) == generation(old) { Vec::new() } else { warn_of_template(warned_of, TEMPLATE) }
     }
 
     fn validate_subresource(&self, _: &str, it: &It<'_>) -> Errors {

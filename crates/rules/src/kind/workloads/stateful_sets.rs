@@ -8,7 +8,7 @@ use super::{
     template, warn_of_template,
 };
 use crate::field::{self, Errors, Path};
-use crate::kind::{Counts, It, Kind, at, items, text};
+use crate::kind::{Counts, It, Kind, at, items, storage, text};
 use crate::meta::{self, not_negative};
 use crate::names::{self, Problems};
 use crate::{pod, wire};
@@ -187,6 +187,7 @@ impl Kind for StatefulSets {
 
     fn warn(&self, new: &Value) -> Vec<String> {
         let mut warnings = warn_of_template(new, TEMPLATE);
+        warnings.extend(parts_of_bytes(new, |path| path));
         warnings.extend(keeps_all_revisions(new));
         warnings
     }
@@ -194,6 +195,8 @@ impl Kind for StatefulSets {
     fn warn_update(&self, new: &Value, old: &Value) -> Vec<String> {
         let mut warnings =
             if generation(new) == generation(old) { Vec::new() } else { warn_of_template(new, TEMPLATE) };
+        // Only here does upstream name the claim's spec, and with a capital.
+        warnings.extend(parts_of_bytes(new, |path| path.child("Spec")));
         warnings.extend(keeps_all_revisions(new));
         warnings
     }
@@ -210,6 +213,13 @@ impl Kind for StatefulSets {
         errors.extend(collisions(it));
         errors
     }
+}
+
+/// What to say of claims that ask for a part of a byte.
+fn parts_of_bytes(new: &Value, of: fn(Path) -> Path) -> Vec<String> {
+    let claims = items(new, "spec.volumeClaimTemplates").iter().enumerate();
+    let path = Path::new("spec").child("volumeClaimTemplates");
+    claims.flat_map(|(i, claim)| storage::parts_of_bytes(at(claim, "spec"), &of(path.index(i)))).collect()
 }
 
 fn keeps_all_revisions(new: &Value) -> Option<String> {

@@ -129,7 +129,8 @@ fn of(spec: Option<&PodSpec>, annotations: &Annotations, kind: Of, path: &Path) 
     warnings
 }
 
-fn deprecated_label(key: &str) -> Option<&'static str> {
+/// What to say of a label of nodes that has a newer name.
+pub(crate) fn deprecated_label(key: &str) -> Option<&'static str> {
     DEPRECATED_NODE_LABELS.iter().find(|(label, _)| *label == key).map(|(_, message)| *message)
 }
 
