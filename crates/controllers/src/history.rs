@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::ResourceExt as _;
-use kube::api::{Api, Patch};
+use kube::api::{Api, ListParams, Patch};
 use reconcile::Key;
 use rules::meta::controller_of;
 use rules::revisions::{self, Step};
@@ -41,6 +41,8 @@ pub(crate) async fn write(context: &Context, owner: &Key, step: &Step) -> Result
             let written = all.patch(name, &api::patch(), &patch).await.map_err(failed)?;
             context.kinds.controller_revisions.put(written);
         }
+        // What others made a moment ago counts, too, and a cache may not know it yet.
+        Step::Create(revision) if is_outnumbered(context, &all, revision).await.map_err(failed)? => {}
         Step::Create(revision) => match all.create(&api::post(), revision).await {
             Ok(written) => context.kinds.controller_revisions.put(written),
             Err(error) if api::is_already_exists(&error) => {
@@ -54,6 +56,24 @@ pub(crate) async fn write(context: &Context, owner: &Key, step: &Step) -> Result
         },
     }
     Ok(false)
+}
+
+/// Whether a revision of the same owner is there that is not older than a new one would be. Those are known from now on.
+async fn is_outnumbered(
+    context: &Context,
+    all: &Api<ControllerRevision>,
+    new: &ControllerRevision,
+) -> kube::Result<bool> {
+    let owner = controller_of(&new.metadata).map(|owner| &owner.uid);
+    let mut found = false;
+    for there in all.list(&ListParams::default()).await?.items {
+        let is_its = controller_of(&there.metadata).map(|owner| &owner.uid) == owner;
+        if is_its && there.revision >= new.revision {
+            context.kinds.controller_revisions.put(there);
+            found = true;
+        }
+    }
+    Ok(found)
 }
 
 /// Deletes revisions.

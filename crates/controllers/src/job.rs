@@ -182,7 +182,13 @@ impl Controller {
             Err(Error::Status { ref source, .. }) if crate::api::is_not_found(source) => {
                 return Ok(Next::Done);
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                // It is tried again later and later, but what has its time is not put off by that.
+                if let Some(at) = plan.look_again {
+                    self.queue.add_after(key, until(self.context.clock.now(), at));
+                }
+                return Err(error);
+            }
         }
         Ok(plan.look_again.map_or(Next::Done, |at| Next::After(until(self.context.clock.now(), at))))
     }

@@ -34,7 +34,8 @@ pub struct Settings {
 pub enum Runtime {
     /// They only pretend to run, as [`rules::node::script`] says.
     Simulated,
-    /// They are processes of this machine.
+    /// They are processes of this machine, kept apart from it as far as the kernel permits. That is no boundary against who is
+    /// not trusted: `docs/nodes.md` says what is kept from pods, and what is not.
     Process(Box<Process>),
 }
 
@@ -43,6 +44,9 @@ pub enum Runtime {
 pub struct Process {
     /// Where the node keeps its pods' files and logs. No other node has the same.
     pub directory: PathBuf,
+    /// What pods do not see of the host besides that directory, unless they mount it: directories with all that is in them,
+    /// and files, which may not be there yet. What is in there may let its reader be the cluster's administrator.
+    pub hidden: Vec<PathBuf>,
     /// What images are.
     pub images: Images,
     /// Asked for images that the table does not have, if there is one.
@@ -95,6 +99,7 @@ impl Settings {
         ];
         let process = Process {
             directory,
+            hidden: Vec::new(),
             images: Images::default(),
             resolver: None,
             init: vec!["/proc/self/exe".into(), init::COMMAND.into()],

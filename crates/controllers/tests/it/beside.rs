@@ -236,10 +236,10 @@ impl World {
     }
 }
 
-/// A name without what chance has put behind it.
+/// A name without what chance has put behind it, which can be five digits. The ordinals of StatefulSets are shorter.
 fn stable(name: &str, generated_from: &Value) -> String {
     let chance = generated_from.as_str().and_then(|base| name.strip_prefix(base));
-    match chance.filter(|chance| chance.parse::<u32>().is_err()) {
+    match chance.filter(|chance| chance.len() == 5) {
         Some(chance) => format!("{}X", name.strip_suffix(chance).unwrap_or(name)),
         None => name.to_owned(),
     }

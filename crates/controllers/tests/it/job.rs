@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use controllers::{Selection, Settings};
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{Event, Pod, ResourceQuota};
 use kube::Client;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use reconcile::{Clock, Tasks};
@@ -59,6 +59,27 @@ async fn a_job_runs_to_its_end() {
     let labels = "completion_mode=\"NonIndexed\",result=\"succeeded\",reason=\"CompletionsReached\"";
     let finished = format!("job_controller_jobs_finished_total{{{labels}}} 1");
     assert!(metrics.contains(&finished), "{metrics}");
+}
+
+/// J-20: a Job has its time, and no more, even if nothing can be made for it. Making it is tried less and less often.
+#[tokio::test]
+async fn a_deadline_is_kept_where_no_pods_can_be_made() {
+    let cluster = embedded("job-controller").await;
+    let client = &cluster.client;
+    let hard = json!({"hard": {"pods": "0"}});
+    create::<ResourceQuota>(client, json!({"metadata": {"name": "none"}, "spec": hard})).await;
+    let quotas: Api<ResourceQuota> = api(client);
+    let given = Patch::Merge(json!({"status": hard}));
+    quotas.patch_status("none", &PatchParams::default(), &given).await.expect("a quota that is in force");
+    create::<Job>(client, job("late", json!({"activeDeadlineSeconds": 6}))).await;
+    let status = finished(client, "late").await;
+    let end = status.conditions.iter().flatten().find(|condition| condition.type_ == "Failed");
+    let end = end.expect("an end by failure");
+    assert_eq!(end.reason.as_deref(), Some("DeadlineExceeded"));
+    let (began, ended) =
+        (status.start_time.expect("a start").0, end.last_transition_time.clone().expect("a time").0);
+    // The next attempt would be ten seconds after the start.
+    assert!(ended.duration_since(began).as_secs() <= 8, "{began} to {ended}");
 }
 
 /// E-02, E-03, E-05: whatever its spec, whatever happens to it.

@@ -7,6 +7,7 @@ mod deployment;
 mod disruption;
 mod garbage;
 mod guards;
+mod history;
 mod job;
 mod namespace;
 mod node;

@@ -15,6 +15,7 @@ pub const LOST: i32 = 137;
 
 /// One container: its present instance, and the one before.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Container {
     /// Its name in the pod.
     pub name: String,
@@ -42,6 +43,9 @@ pub struct Container {
     pub unhealthy: bool,
     /// How long to wait before it starts again.
     pub backoff: Backoff,
+    /// What is known of it was in earlier surroundings of its pod, which went with their node: namespaces, and what was in
+    /// memory. Init containers made the pod ready there, and not here.
+    pub before: bool,
 }
 
 /// When a container runs relative to the others.
@@ -143,6 +147,7 @@ impl Container {
             ready: false,
             unhealthy: false,
             backoff: Backoff::default(),
+            before: false,
         }
     }
 
@@ -178,7 +183,7 @@ impl Container {
         }
         self.state = State::Running { since: now };
         (self.id, self.image_id) = (Some(id), image_id);
-        (self.started, self.ready, self.unhealthy) = (false, false, false);
+        (self.started, self.ready, self.unhealthy, self.before) = (false, false, false, false);
     }
 
     /// The instance has ended.
@@ -194,7 +199,7 @@ impl Container {
             }
         }
         self.state = State::Exited(exit);
-        (self.started, self.ready) = (false, false);
+        (self.started, self.ready, self.before) = (false, false, false);
     }
 
     /// The instance cannot be started, for now.
@@ -254,6 +259,7 @@ fn remember(container: &mut Container, status: &ContainerStatus) {
     container.id.clone_from(&status.container_id);
     container.resources.clone_from(&status.resources);
     container.last = status.last_state.as_ref().and_then(terminated);
+    container.before = true;
     match status.state.as_ref() {
         Some(ContainerState { terminated: Some(exit), .. }) => container.state = State::Exited(exit_of(exit)),
         Some(ContainerState { running: Some(running), .. }) => {

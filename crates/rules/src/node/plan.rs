@@ -84,7 +84,11 @@ pub fn is_finished(spec: &PodSpec, containers: &[Container]) -> bool {
 
 /// Whether a main container has ever been started, which the init containers had to allow.
 pub fn is_initialized(containers: &[Container]) -> bool {
-    mains(containers).any(|(_, one)| one.is_running() || one.exit().is_some() || one.last.is_some())
+    mains(containers).any(|(_, one)| has_begun(one))
+}
+
+fn has_begun(one: &Container) -> bool {
+    one.is_running() || one.exit().is_some() || one.last.is_some()
 }
 
 fn mains(containers: &[Container]) -> impl Iterator<Item = (usize, &Container)> {
@@ -106,16 +110,17 @@ fn stop(containers: &[Container]) -> Plan {
     Plan { steps, again: None, over }
 }
 
-/// Leads the init containers on; true when the main ones may run.
+/// Leads the init containers on; true when the main ones may run. Those of a pod that goes on after its node was started
+/// again run again, all in their order: what they did is gone with the pod's surroundings, wholly or in part.
 fn advance_inits(spec: &PodSpec, seen: &Seen<'_>, plan: &mut Plan) -> bool {
-    let initialized = is_initialized(seen.containers);
+    let initialized = mains(seen.containers).any(|(_, one)| has_begun(one) && !one.before);
     for (index, container) in seen.containers.iter().enumerate() {
         match container.kind {
             Kind::Main | Kind::Ephemeral => {}
             // Once initialized, it is over with them, even if nobody remembers how they ended.
             Kind::Init if initialized => {}
             Kind::Init => {
-                if container.exit().is_none_or(|exit| exit.code != 0) {
+                if container.before || container.exit().is_none_or(|exit| exit.code != 0) {
                     run(spec, seen, index, container, plan);
                     return false;
                 }
@@ -140,7 +145,8 @@ fn run(spec: &PodSpec, seen: &Seen<'_>, index: usize, container: &Container, pla
         }
         return;
     };
-    if !restart::is_wanted(spec, container, exit) {
+    let is_anew = container.before && container.kind == Kind::Init;
+    if !is_anew && !restart::is_wanted(spec, container, exit) {
         return;
     }
     // A container that nobody saw ending has waited long enough.
@@ -234,6 +240,49 @@ mod tests {
         check("Never", "0R00R", None, "wait");
         check("Never", "0R000", None, "stop 1");
         check("Never", "00000", None, "over");
+    }
+
+    /// What init containers did is gone with the surroundings of their pod.
+    #[test]
+    fn init_containers_run_again_after_their_node_was_started_again() {
+        let check = |policy: &str, states: &str, here: &str, expected: &str| {
+            let pod = pod(policy);
+            let mut containers = containers(&pod, states);
+            for container in &mut containers {
+                if container.is_running() {
+                    container.end(Exit::lost("")); // as what a status says of it is remembered
+                }
+                container.before = true;
+            }
+            let mut plans = Vec::new();
+            for (index, state) in here.chars().enumerate() {
+                let seen = Seen { pod: &pod, containers: &containers, ending: None, now: at(101) };
+                plans.push(decide(&seen).to_string());
+                let container = &mut containers[index];
+                container.start("id".to_owned(), String::new(), at(101));
+                container.started = true;
+                if state == '0' {
+                    container.end(Exit::with_code(0, at(101), at(101)));
+                }
+            }
+            let seen = Seen { pod: &pod, containers: &containers, ending: None, now: at(101) };
+            plans.push(decide(&seen).to_string());
+            assert_eq!(plans.join("; "), expected, "{policy} {states}");
+            containers.iter().map(|one| one.restarts).collect::<Vec<_>>()
+        };
+        let all = "start 0; start 1; start 2; start 3, start 4; start 4; wait";
+        assert_eq!(check("Always", "0R0RR", "0R0RR", all), [1; 5]);
+        // One that has done what it should does not run again, and neither does a pod that is done.
+        let one = "start 0; start 1; start 2; start 4";
+        assert_eq!(check("OnFailure", "0R00R", "0R0", one), [1, 1, 1, 0, 0]);
+        check("Never", "0R0RR", "", "over");
+        check("OnFailure", "0R000", "", "over");
+        // So do those of a pod that had not come further.
+        assert_eq!(
+            check("Always", "0R0--", "0R0", "start 0; start 1; start 2; start 3, start 4"),
+            [1, 1, 1, 0, 0]
+        );
+        check("Always", "0r---", "0R", "start 0; start 1; start 2");
     }
 
     #[test]

@@ -61,6 +61,7 @@ fn prepare(order: &Order) -> Result<(), Failure> {
         for (name, value) in &order.sysctls {
             fs::write(Path::new("/proc/sys").join(name), value).doing(|| format!("failed to set {name}"))?;
         }
+        root::keep_kernel(order)?;
     }
     if let Some(bytes) = order.data_limit {
         let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
@@ -68,12 +69,11 @@ fn prepare(order: &Order) -> Result<(), Failure> {
             .doing(|| "failed to limit the memory".to_owned())?;
     }
     if let Some(directory) = &order.directory {
-        if order.isolation != Isolation::Plain {
-            fs::create_dir_all(directory)
-                .doing(|| format!("failed to make the working directory {}", directory.display()))?;
-        }
-        std::env::set_current_dir(directory)
-            .doing(|| format!("failed to go to the working directory {}", directory.display()))?;
+        let there = match order.isolation {
+            Isolation::Plain => std::env::set_current_dir(directory),
+            Isolation::Full | Isolation::User => root::go_to(directory),
+        };
+        there.doing(|| format!("failed to go to the working directory {}", directory.display()))?;
     }
     privileges::take(&order.user)?;
     // Said last, because whoever changes its user is asked again.

@@ -16,6 +16,7 @@
 //! Everything here runs in a process of its own with a single thread, which is what namespaces ask for, and why it is not
 //! done between `fork` and `exec`.
 
+mod confined;
 mod enter;
 mod exec;
 mod guard;
@@ -25,11 +26,13 @@ mod privileges;
 mod root;
 mod share;
 mod spaces;
+mod tree;
 
 use std::{ffi::OsString, io, process::ExitCode};
 
+pub(crate) use confined::Confined;
 pub(crate) use order::held;
-pub use order::{Ipc, Isolation, Mount, Order, Processes, Report, Root, Session, Source, User};
+pub use order::{Ipc, Isolation, Mount, Order, Processes, Report, Root, Session, User};
 pub(crate) use share::MADE;
 
 /// The word that makes the program a container's first process instead of what it usually is.

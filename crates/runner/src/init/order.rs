@@ -93,7 +93,7 @@ pub struct Root {
     pub work: PathBuf,
     /// Where both appear as one.
     pub merged: PathBuf,
-    /// What of the host nobody in a container is to see.
+    /// What of the host nobody in a container is to see: directories, and files, which may not be there yet.
     pub hidden: Vec<PathBuf>,
     /// Nothing of it can be changed.
     pub read_only: bool,
@@ -102,21 +102,14 @@ pub struct Root {
 /// Something that appears in a container's files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mount {
-    /// What.
-    pub source: Source,
+    /// A file or directory of the host.
+    pub source: PathBuf,
+    /// What of it, if not all; what is in there may have been made by others.
+    pub inside: Option<PathBuf>,
     /// Where.
     pub target: PathBuf,
     /// It cannot be changed there.
     pub read_only: bool,
-}
-
-/// What appears.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Source {
-    /// A file or directory of the host.
-    Host(PathBuf),
-    /// An empty directory in memory, of at most so many bytes.
-    Memory(Option<u64>),
 }
 
 /// Who a container's processes are, and what they may do.
@@ -130,6 +123,8 @@ pub struct User {
     pub groups: Vec<u32>,
     /// Everything that the node may do.
     pub privileged: bool,
+    /// It asks for all that `/proc` shows, which it has where its root is nobody on the host.
+    pub unmasked: bool,
     /// Capabilities besides the usual ones, without `CAP_`.
     pub add: Vec<String>,
     /// Capabilities to be without; `ALL` for all.

@@ -10,14 +10,14 @@ use rustix::{
 
 use super::{Doing as _, Failure, User};
 
-/// What containers may do unless their pod says otherwise: what other runtimes let them.
+/// What containers may do unless their pod says otherwise: what other runtimes let them. They make no devices: what they make in
+/// a volume is on a disk of the host, too.
 const USUAL: CapabilitySet = CapabilitySet::AUDIT_WRITE
     .union(CapabilitySet::CHOWN)
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::FSETID)
     .union(CapabilitySet::KILL)
-    .union(CapabilitySet::MKNOD)
     .union(CapabilitySet::NET_BIND_SERVICE)
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::SETFCAP)

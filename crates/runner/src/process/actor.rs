@@ -121,7 +121,7 @@ impl Actor {
             _address: address,
             interface: None,
             sandbox: None,
-            volumes: Volumes::new(directories.volumes(), &uid),
+            volumes: Volumes::new(&directories.pod, &uid),
             directories,
             started: status.and_then(|status| status.start_time.as_ref()).map(|time| time.0),
             containers: container::of_pod(&pod),
@@ -496,6 +496,8 @@ impl Actor {
     fn register_logs(&self) {
         let uid = self.pod.metadata.uid.clone();
         let mut all = self.shared.containers();
+        // Who is told that the pod is gone is told so before another one of its name is led. Looked at with the table held.
+        let is_gone = self.latest.borrow().is_none();
         for (index, container) in self.containers.iter().enumerate() {
             let running = self.instances.get(&index);
             let ended = |number: i32| {
@@ -509,10 +511,11 @@ impl Actor {
             let previous = ended(last);
             let place = running.map(|instance| instance.place.clone());
             let input = running.and_then(|instance| instance.input.clone());
-            all.insert(
-                (self.key.clone(), container.name.clone()),
-                Reachable { uid: uid.clone(), log, previous, place, input },
-            );
+            let key = (self.key.clone(), container.name.clone());
+            if is_gone && all.get(&key).is_some_and(|known| known.uid != uid) {
+                continue; // what is known of another pod of this name stays
+            }
+            all.insert(key, Reachable { uid: uid.clone(), log, previous, place, input });
         }
     }
 }

@@ -35,6 +35,7 @@ pub(super) fn of(pod: &Pod, container: &Container) -> Result<User, String> {
         gid,
         groups: groups.filter_map(|group| id(Some(group))).collect(),
         privileged: own.and_then(|own| own.privileged) == Some(true),
+        unmasked: own.and_then(|own| own.proc_mount.as_deref()) == Some("Unmasked"),
         add: capabilities.add.unwrap_or_default(),
         drop: capabilities.drop.unwrap_or_default(),
         no_new_privileges: own.and_then(|own| own.allow_privilege_escalation) == Some(false),

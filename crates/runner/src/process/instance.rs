@@ -16,7 +16,8 @@ use tracing::warn;
 use super::{
     cgroups::Cgroup,
     machine,
-    sessions::{Input, Place},
+    sessions::Place,
+    streams::{Input, Terminal},
 };
 use crate::{
     init::{GUARD, Order, Report},
@@ -66,7 +67,7 @@ pub(super) struct Start<'a> {
     pub(super) log: Log,
     pub(super) place: Place,
     /// The side of a terminal that we read.
-    pub(super) terminal: Option<tokio::fs::File>,
+    pub(super) terminal: Option<Terminal>,
     /// Where what it reads is written.
     pub(super) input: Option<Input>,
 }

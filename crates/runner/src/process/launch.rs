@@ -25,11 +25,12 @@ use super::{
     identity,
     instance::Start,
     machine,
-    sessions::{Input, Place, Terminal},
+    sessions::Place,
+    streams::{Input, Terminal},
     volumes::{MEMORY, Volumes, remove_tree},
 };
 use crate::{
-    init::{Ipc, Isolation, Mount, Order, Processes, Root, Source},
+    init::{Ipc, Isolation, Mount, Order, Processes, Root},
     logs::Log,
     network::{Interface, dns},
     threads,
@@ -73,10 +74,6 @@ impl Directories {
         self.pod.join("containers")
     }
 
-    pub(super) fn volumes(&self) -> PathBuf {
-        self.pod.join("volumes")
-    }
-
     pub(super) fn instance(&self, container: &str, number: i32) -> PathBuf {
         self.containers().join(container).join(number.to_string())
     }
@@ -118,7 +115,7 @@ pub(super) struct Launch<'a> {
 #[derive(Default)]
 struct Ends {
     /// Our side of its terminal.
-    terminal: Option<tokio::fs::File>,
+    terminal: Option<Terminal>,
     terminal_name: Option<PathBuf>,
     input: Option<Input>,
     /// What its input is read from, if that is no terminal.
@@ -147,7 +144,7 @@ impl Launch<'_> {
             (Some(self.root(&directory, &lower)?), mounts)
         };
         let cgroup = self.cgroup()?;
-        let Ends { terminal, terminal_name, input, pipe } = self.ends(&directory).await?;
+        let Ends { terminal, terminal_name, input, pipe } = self.ends(&directory)?;
         let place = Place {
             process: None,
             isolation,
@@ -189,8 +186,7 @@ impl Launch<'_> {
     fn root(&self, directory: &Path, lower: &Path) -> Result<Root, Refusal> {
         let context = self.container.security_context.as_ref();
         let is_read_only = context.and_then(|it| it.read_only_root_filesystem) == Some(true);
-        let hidden = [self.shared.settings.directory.clone()];
-        machine::root_in(directory, lower, &hidden, is_read_only)
+        machine::root_in(directory, lower, &self.shared.hidden(), is_read_only)
             .map_err(|error| Refusal::create("failed to make directories", &error))
     }
 
@@ -214,18 +210,18 @@ impl Launch<'_> {
     }
 
     /// Opens the terminal and the input that it asks for.
-    async fn ends(&self, directory: &Path) -> Result<Ends, Refusal> {
+    fn ends(&self, directory: &Path) -> Result<Ends, Refusal> {
         let mut ends = Ends::default();
         if self.container.tty == Some(true) {
             let opened = Terminal::open();
-            let Terminal { ours, name } =
+            let (terminal, name) =
                 opened.map_err(|error| Refusal::create("failed to open a terminal", &error))?;
-            (ends.terminal, ends.terminal_name) = (Some(ours), Some(name));
+            (ends.terminal, ends.terminal_name) = (Some(terminal), Some(name));
         }
         if self.container.stdin == Some(true) {
             let failed = |error| Refusal::create("failed to open the standard input", &error);
             ends.input = Some(if let Some(terminal) = &ends.terminal {
-                Input::terminal(terminal.try_clone().await.map_err(failed)?)
+                Input::terminal(terminal.clone())
             } else {
                 let pipe = ends.pipe.insert(directory.join("stdin"));
                 Input::pipe(pipe, self.container.stdin_once == Some(true)).map_err(failed)?
@@ -337,7 +333,7 @@ impl Launch<'_> {
         let wanted = self.container.volume_mounts.as_deref().unwrap_or_default();
         let mut mounts = Vec::new();
         let mut bind = |from: PathBuf, to: &str, read_only| {
-            mounts.push(Mount { source: Source::Host(from), target: PathBuf::from(to), read_only });
+            mounts.push(Mount { source: from, inside: None, target: PathBuf::from(to), read_only });
         };
         bind(directory.join("hosts"), "/etc/hosts", false);
         if self.shared.machine.network.is_some() {
@@ -377,7 +373,10 @@ impl Launch<'_> {
         let root = directory.join("root");
         fs::create_dir_all(&root).map_err(failed)?;
         for mount in mounts {
-            let Source::Host(source) = &mount.source else { continue };
+            let source = match &mount.inside {
+                Some(inside) => mount.source.join(inside),
+                None => mount.source.clone(),
+            };
             let link = root.join(mount.target.strip_prefix("/").unwrap_or(&mount.target));
             if let Some(parent) = link.parent() {
                 fs::create_dir_all(parent).map_err(failed)?;

@@ -17,10 +17,10 @@ use tracing::{info, warn};
 
 use super::{
     cgroups::{self, Cgroups},
-    volumes,
+    volumes::{self, OBJECTS},
 };
 use crate::{
-    init::{GUARD, Isolation, Mount, NOTHING, Order, Report, Root, Source, User},
+    init::{GUARD, Isolation, Mount, NOTHING, Order, Report, Root, User},
     network::Network,
     registration::Said,
     settings::Process,
@@ -140,7 +140,7 @@ fn attempt(settings: &Process, isolation: Isolation) -> io::Result<Result<(), St
     command.push(NOTHING.to_owned());
     let user = User::default();
     // The program may be where containers have a directory of their own, such as /tmp.
-    let itself = Mount { source: Source::Host(program.clone()), target: program, read_only: true };
+    let itself = Mount { source: program.clone(), inside: None, target: program, read_only: true };
     let order =
         Order { isolation, command, root: Some(root), user, mounts: vec![itself], ..Order::default() };
     let path = directory.join("order");
@@ -185,7 +185,7 @@ pub(super) fn root_in(
 }
 
 /// Ends and removes what an earlier node of this directory, which was killed, has left: guards and their containers,
-/// cgroups, and files. Logs stay until their pod is gone.
+/// cgroups, and files. Logs stay until their pod is gone, and so do volumes that are on disk and the pod's own.
 fn clean_up(directory: &Path) -> io::Result<()> {
     for base in fs::read_to_string(directory.join("cgroups")).unwrap_or_default().lines() {
         // What is in there is killed; the guards see it, or that their node is gone, and end.
@@ -198,7 +198,7 @@ fn clean_up(directory: &Path) -> io::Result<()> {
             }
         }
         volumes::remove_tree(&pod.join("containers"))?;
-        volumes::remove_tree(&pod.join("volumes"))?;
+        volumes::remove_tree(&pod.join(OBJECTS))?;
     }
     forget_memory(directory)
 }

@@ -17,6 +17,7 @@ mod objects;
 mod probes;
 mod sandbox;
 mod sessions;
+mod streams;
 mod volumes;
 
 use std::{
@@ -54,7 +55,8 @@ use crate::{
     threads,
 };
 use actor::Actor;
-use sessions::{Input, Place};
+use sessions::Place;
+use streams::Input;
 
 /// What all pods of a node share.
 pub(crate) struct Shared {
@@ -178,6 +180,12 @@ impl Shared {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What pods do not see of the host.
+    fn hidden(&self) -> Vec<PathBuf> {
+        let settings = &self.settings;
+        std::iter::once(&settings.directory).chain(&settings.hidden).cloned().collect()
+    }
+
     /// What this node says of a pod, whether or not the API server has it yet.
     pub(crate) fn status(&self, uid: &str) -> Option<Arc<PodStatus>> {
         self.said().get(uid).cloned()
@@ -261,7 +269,7 @@ impl Shared {
         let resizing = async {
             if let (Some(input), Some(mut sizes)) = (&reachable.input, streams.sizes) {
                 while let Some((columns, rows)) = sizes.recv().await {
-                    input.resize(columns, rows).await;
+                    input.resize(columns, rows);
                 }
             }
             futures::future::pending::<()>().await;

@@ -124,8 +124,7 @@ impl Holder {
 fn order(shared: &Shared, directory: &Path, ipc: Ipc) -> io::Result<Order> {
     volumes::remove_tree(directory)?;
     fs::create_dir_all(directory)?;
-    let hidden = [shared.settings.directory.clone()];
-    let root = machine::root_in(directory, Path::new("/"), &hidden, true)?;
+    let root = machine::root_in(directory, Path::new("/"), &shared.hidden(), true)?;
     Ok(Order {
         isolation: shared.machine.isolation,
         ipc,

@@ -2,27 +2,23 @@
 
 use std::{
     fs, io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Stdio,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 
-use rustix::{
-    fs::{FileType, Mode},
-    process::{Pid, Signal, kill_process, kill_process_group},
-    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-    termios::{Winsize, tcsetwinsize},
-};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     process::{Child, Command},
-    sync::{Mutex, mpsc},
+    sync::mpsc,
 };
 
-use super::{instance::write_private, machine};
+use super::{
+    instance::write_private,
+    machine,
+    streams::{Terminal, feed},
+};
 use crate::init::{EXEC, Isolation, Processes, Session, User};
 
 /// Where a command can be run: in a container that runs.
@@ -53,82 +49,6 @@ pub struct Streams {
     pub terminal: bool,
     /// Columns and rows of the terminal, as they change.
     pub sizes: Option<mpsc::Receiver<(u16, u16)>>,
-}
-
-/// The input of a container, for as long as somebody may write to it.
-#[derive(Clone, Debug)]
-pub(crate) struct Input {
-    file: Arc<Mutex<Option<tokio::fs::File>>>,
-    /// It ends with the first one who writes.
-    once: bool,
-    attached: Arc<AtomicBool>,
-}
-
-impl Input {
-    /// A pipe at this path.
-    pub(crate) fn pipe(path: &Path, once: bool) -> io::Result<Input> {
-        rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
-        // Both ends are ours, so that opening does not wait for a reader and the reader does not see an end.
-        let file = fs::File::options().read(true).write(true).open(path)?;
-        Ok(Input::new(tokio::fs::File::from_std(file), once))
-    }
-
-    /// Our side of a terminal.
-    pub(crate) fn terminal(ours: tokio::fs::File) -> Input {
-        Input::new(ours, false)
-    }
-
-    fn new(file: tokio::fs::File, once: bool) -> Input {
-        Input { file: Arc::new(Mutex::new(Some(file))), once, attached: Arc::default() }
-    }
-
-    /// Notes that somebody attaches to the container, and says whether nobody has before.
-    pub(crate) fn attach_first(&self) -> bool {
-        !self.attached.swap(true, Ordering::Relaxed)
-    }
-
-    /// Writes everything that comes.
-    pub(crate) async fn feed(&self, mut from: Box<dyn AsyncRead + Send + Unpin>) -> io::Result<()> {
-        let held = self.file.lock().await;
-        let Some(file) = held.as_ref() else { return Ok(()) };
-        let mut file = file.try_clone().await?;
-        drop(held); // a terminal may be resized meanwhile
-        tokio::io::copy(&mut from, &mut file).await?;
-        file.flush().await?;
-        if self.once {
-            *self.file.lock().await = None;
-        }
-        Ok(())
-    }
-
-    /// Makes a terminal this large.
-    pub(crate) async fn resize(&self, columns: u16, rows: u16) {
-        if let Some(file) = self.file.lock().await.as_ref() {
-            resize(file, columns, rows);
-        }
-    }
-}
-
-fn resize(terminal: &tokio::fs::File, columns: u16, rows: u16) {
-    let size = Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 };
-    let _ = tcsetwinsize(terminal, size); // a size is a wish
-}
-
-/// A terminal: the side that we hold, and the name of the other one.
-pub(crate) struct Terminal {
-    pub(crate) ours: tokio::fs::File,
-    pub(crate) name: PathBuf,
-}
-
-impl Terminal {
-    pub(crate) fn open() -> io::Result<Terminal> {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
-        grantpt(&ours)?;
-        unlockpt(&ours)?;
-        let name = ptsname(&ours, Vec::new())?;
-        let name = PathBuf::from(String::from_utf8_lossy(name.as_bytes()).into_owned());
-        Ok(Terminal { ours: tokio::fs::File::from_std(fs::File::from(ours)), name })
-    }
 }
 
 impl Place {
@@ -211,21 +131,21 @@ impl Place {
         output: Option<Box<dyn AsyncWrite + Send + Unpin>>,
         sizes: Option<mpsc::Receiver<(u16, u16)>>,
     ) -> io::Result<i32> {
-        let Terminal { ours, name } = Terminal::open()?;
+        let (terminal, name) = Terminal::open()?;
         let mut child = self.start(command, Some(name), |init| {
             init.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         })?;
-        let (mut reading, mut writing, sizing) = (ours.try_clone().await?, ours.try_clone().await?, ours);
+        let (mut reading, writing, sizing) = (terminal.clone(), terminal.clone(), terminal);
         let feeding = async move {
-            if let Some(mut input) = input {
-                let _ = tokio::io::copy(&mut input, &mut writing).await; // it ends when the terminal does
+            if let Some(input) = input {
+                let _ = feed(input, &writing).await; // it ends when the terminal does
             }
             futures::future::pending::<()>().await;
         };
         let resizing = async move {
             if let Some(mut sizes) = sizes {
                 while let Some((columns, rows)) = sizes.recv().await {
-                    resize(&sizing, columns, rows);
+                    sizing.resize(columns, rows);
                 }
             }
             futures::future::pending::<()>().await;

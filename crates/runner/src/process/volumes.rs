@@ -1,10 +1,12 @@
 //! The volumes of a pod on disk.
 
+mod written;
+
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     ffi::CString,
     fs, io,
-    os::unix::fs::{PermissionsExt as _, chown, symlink},
+    os::unix::fs::{PermissionsExt as _, chown},
     path::{Component, Path, PathBuf},
 };
 
@@ -24,29 +26,33 @@ use rustix::{
 };
 use tracing::debug;
 
+use self::written::Written;
 use super::objects::Objects;
 use crate::{
-    init::{Mount, Source},
+    init::{Confined, Mount},
     threads,
 };
 
+/// Where a pod's own volumes on disk are, below its directory. They are there for as long as their pod.
+const DISK: &str = "volumes";
+/// Where those are that come from objects, and are made from them by every node anew.
+pub(super) const OBJECTS: &str = "objects";
 /// Directories that are in memory are below this one.
 pub(super) const MEMORY: &str = "/dev/shm";
 /// One of them is no volume, and so called what none can be: what containers share by it.
 const SHARED: &str = "..shared";
 const SHARED_BYTES: u64 = 64 * 1024 * 1024;
-/// The link to what is valid now.
-const DATA: &str = "..data";
 
 /// The volumes of one pod.
 #[derive(Debug)]
 pub(super) struct Volumes {
-    directory: PathBuf,
+    disk: PathBuf,
+    objects: PathBuf,
     memory: PathBuf,
     /// Where each volume is.
     places: BTreeMap<String, PathBuf>,
-    /// What was written into those that come from objects.
-    written: BTreeMap<String, BTreeMap<String, (Vec<u8>, u32)>>,
+    /// Those that come from objects.
+    written: BTreeMap<String, Written>,
     tokens: BTreeMap<(String, String), Token>,
 }
 
@@ -68,10 +74,11 @@ pub(super) enum Error {
 }
 
 impl Volumes {
-    /// None yet; they will be below `directory`.
-    pub(super) fn new(directory: PathBuf, uid: &str) -> Volumes {
+    /// None yet; they will be below the pod's directory.
+    pub(super) fn new(pod: &Path, uid: &str) -> Volumes {
         Volumes {
-            directory,
+            disk: pod.join(DISK),
+            objects: pod.join(OBJECTS),
             memory: memory_of(uid),
             places: BTreeMap::new(),
             written: BTreeMap::new(),
@@ -111,26 +118,37 @@ impl Volumes {
         if let Some(files) = volume::files(volume, pod, &data, place).map_err(missing)? {
             let files = self.with_tokens(name, files, pod, objects, now).await;
             let files = files.map_err(|source| Error::Api { volume: name.clone(), source })?;
-            if self.written.get(name) != Some(&files) {
-                let directory = self.directory.join(name);
-                let (place, group) = (directory.clone(), group_of(pod));
-                let written = threads::blocking(move || write(&place, &files, group).map(|()| files)).await;
-                self.written.insert(name.clone(), written.map_err(io)?);
-                self.places.insert(name.clone(), directory);
-            }
+            let directory = self.objects.join(name);
+            let known = self.written.remove(name).unwrap_or_else(|| Written::new(directory.clone()));
+            let group = group_of(pod);
+            let (written, done) = threads::blocking(move || {
+                let mut volume = known;
+                let done = if volume.has(&files) { Ok(()) } else { volume.write(files, group) };
+                Ok((volume, done))
+            })
+            .await
+            .map_err(io)?;
+            self.written.insert(name.clone(), written);
+            done.map_err(io)?;
+            self.places.insert(name.clone(), directory);
             return Ok(());
         }
         if self.places.contains_key(name) {
             return Ok(());
         }
         let directory = if let Some(empty) = &volume.empty_dir {
-            let in_memory = empty.medium.as_deref() == Some("Memory") && Path::new(MEMORY).is_dir();
-            let directory = if in_memory { self.memory.join(name) } else { self.directory.join(name) };
-            let most = empty.size_limit.as_ref().and_then(size).filter(|_| in_memory);
-            let group = group_of(pod);
-            threads::blocking(move || empty_dir(&directory, most, group).map(|()| directory))
-                .await
-                .map_err(io)?
+            let is_in_memory = empty.medium.as_deref() == Some("Memory") && Path::new(MEMORY).is_dir();
+            let directory = if is_in_memory { self.memory.join(name) } else { self.disk.join(name) };
+            let (most, group) = (empty.size_limit.as_ref().and_then(size), group_of(pod));
+            let make = move || {
+                let made = if is_in_memory {
+                    in_memory(&directory, most, group)
+                } else {
+                    on_disk(&directory, group)
+                };
+                made.map(|()| directory)
+            };
+            threads::blocking(make).await.map_err(io)?
         } else if let Some(path) = volume.host_path.clone() {
             threads::blocking(move || Ok(host_path(&path))).await.map_err(io)?.map_err(missing)?
         } else {
@@ -148,7 +166,7 @@ impl Volumes {
         pod: &Pod,
         objects: &Objects,
         now: Timestamp,
-    ) -> kube::Result<BTreeMap<String, (Vec<u8>, u32)>> {
+    ) -> kube::Result<written::Files> {
         let mut all = BTreeMap::new();
         for (path, file) in files {
             let bytes = match file.content {
@@ -172,7 +190,7 @@ impl Volumes {
         Ok(all)
     }
 
-    /// What a container mounts, outer before inner.
+    /// What a container mounts, outer before inner. Nobody changes what comes from objects but the node.
     pub(super) fn mounts(
         &self,
         wanted: &[VolumeMount],
@@ -186,14 +204,13 @@ impl Volumes {
                 .sub_path_expr
                 .as_ref()
                 .map(|path| expand(path, |name| variables.get(name).map(String::as_str)));
-            let source = match expanded.as_ref().or(mount.sub_path.as_ref()).filter(|path| !path.is_empty()) {
-                Some(path) => below(volume, path)?,
-                None => volume.clone(),
-            };
+            let inside = expanded.as_ref().or(mount.sub_path.as_ref()).filter(|path| !path.is_empty());
+            let inside = inside.map(|path| below(volume, path)).transpose()?;
             mounts.push(Mount {
-                source: Source::Host(source),
+                source: volume.clone(),
+                inside,
                 target: PathBuf::from(&mount.mount_path),
-                read_only: mount.read_only == Some(true),
+                read_only: mount.read_only == Some(true) || self.written.contains_key(&mount.name),
             });
         }
         mounts.sort_by_key(|mount| mount.target.components().count());
@@ -222,9 +239,10 @@ impl Volumes {
     pub(super) async fn remove(&mut self) -> io::Result<()> {
         self.places.clear();
         self.written.clear();
-        let (directory, memory) = (self.directory.clone(), self.memory.clone());
+        let (disk, objects, memory) = (self.disk.clone(), self.objects.clone(), self.memory.clone());
         threads::blocking(move || {
-            remove_tree(&directory)?;
+            remove_tree(&disk)?;
+            remove_tree(&objects)?;
             remove_memory(&memory)
         })
         .await
@@ -272,32 +290,52 @@ fn group_of(pod: &Pod) -> Option<u32> {
     context.and_then(|context| context.fs_group).and_then(|group| u32::try_from(group).ok())
 }
 
-/// A path in a volume, which is made if it is not there and cannot lead out of it.
+/// A path in a volume, which is made if it is not there and does not lead out of it. Others may change the volume at any time,
+/// so that whoever opens it looks again.
 fn below(volume: &Path, path: &str) -> Result<PathBuf, String> {
     let path = Path::new(path);
     if path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir)) {
         return Err(format!("subPath {:?} must stay in its volume", path.display()));
     }
-    let whole = volume.join(path);
-    if !whole.exists() {
-        fs::create_dir_all(&whole)
-            .map_err(|error| format!("failed to make subPath {}: {error}", path.display()))?;
-    }
-    let found = whole.canonicalize().map_err(|error| format!("subPath {}: {error}", path.display()))?;
-    let root = volume.canonicalize().map_err(|error| error.to_string())?;
-    if found.starts_with(root) {
-        Ok(found)
-    } else {
-        Err(format!("subPath {:?} leads out of its volume", path.display()))
+    let found = Confined::volume(volume).and_then(|confined| match confined.open(path) {
+        Err(Errno::NOENT) => {
+            let mode = fs::metadata(volume)?.permissions().mode() & 0o7777;
+            confined.make_directories(path, mode).map(drop)
+        }
+        found => Ok(found.map(drop)?),
+    });
+    match found.map_err(|error| (error.raw_os_error(), error)) {
+        Ok(()) => Ok(path.to_owned()),
+        Err((Some(code), _)) if [Errno::XDEV, Errno::LOOP].map(Errno::raw_os_error).contains(&code) => {
+            Err(format!("subPath {:?} leads out of its volume", path.display()))
+        }
+        Err((_, error)) => Err(format!("failed to prepare subPath {}: {error}", path.display())),
     }
 }
 
-/// Makes an empty directory in which everybody may write, in memory if it is to hold so many bytes at most.
-fn empty_dir(directory: &Path, most: Option<u64>, group: Option<u32>) -> io::Result<()> {
+/// Makes an empty directory on disk in which everybody may write. One that is there stays as its pod has left it.
+fn on_disk(directory: &Path, group: Option<u32>) -> io::Result<()> {
+    if directory.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+        return Ok(());
+    }
+    // Nobody who is killed leaves half of one. No volume is called so.
+    let new = directory.with_file_name("..new");
+    remove_tree(&new)?;
+    fs::create_dir_all(&new)?;
+    open_to_all(&new, group)?;
+    fs::rename(new, directory)
+}
+
+/// Makes one in memory, which holds so many bytes at most.
+fn in_memory(directory: &Path, most: Option<u64>, group: Option<u32>) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     if let Some(bytes) = most {
         bound(directory, bytes)?;
     }
+    open_to_all(directory, group)
+}
+
+fn open_to_all(directory: &Path, group: Option<u32>) -> io::Result<()> {
     let mut mode = 0o777;
     if let Some(group) = group {
         chown(directory, None, Some(group))?;
@@ -327,58 +365,6 @@ fn host_path(source: &HostPathVolumeSource) -> Result<PathBuf, String> {
     }
 }
 
-/// Writes files so that whoever reads sees all old ones or all new ones: into a new directory, to which a link is then
-/// moved; the names that people see lead through that link.
-fn write(directory: &Path, files: &BTreeMap<String, (Vec<u8>, u32)>, group: Option<u32>) -> io::Result<()> {
-    fs::create_dir_all(directory)?;
-    fs::set_permissions(directory, fs::Permissions::from_mode(0o755))?;
-    let old = fs::read_link(directory.join(DATA)).ok();
-    let number = old
-        .as_ref()
-        .and_then(|old| old.to_str()?.strip_prefix("..")?.parse::<u64>().ok())
-        .unwrap_or_default();
-    let name = format!("..{}", number + 1);
-    let new = directory.join(&name);
-    remove_tree(&new)?;
-    fs::create_dir(&new)?;
-    fs::set_permissions(&new, fs::Permissions::from_mode(0o755))?;
-    for (path, (bytes, mode)) in files {
-        let file = new.join(path);
-        if let Some(parent) = file.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        fs::write(&file, bytes)?;
-        let mut mode = *mode;
-        if let Some(group) = group {
-            chown(&file, None, Some(group))?;
-            mode |= 0o040;
-        }
-        fs::set_permissions(&file, fs::Permissions::from_mode(mode))?;
-    }
-    let link = directory.join("..new");
-    let _ = fs::remove_file(&link); // left by one who was interrupted here
-    symlink(&name, &link)?;
-    fs::rename(&link, directory.join(DATA))?;
-    let tops: BTreeSet<&str> = files.keys().filter_map(|path| path.split('/').next()).collect();
-    for top in &tops {
-        let link = directory.join(top);
-        if link.symlink_metadata().is_err() {
-            symlink(Path::new(DATA).join(top), link)?;
-        }
-    }
-    for entry in fs::read_dir(directory)? {
-        let name = entry?.file_name();
-        let is_ours = name.to_str().is_some_and(|name| name.starts_with("..") || tops.contains(name));
-        if !is_ours {
-            fs::remove_file(directory.join(name))?;
-        }
-    }
-    match old {
-        Some(old) => remove_tree(&directory.join(old)),
-        None => Ok(()),
-    }
-}
-
 /// Removes a directory with all that is in it, also where the kernel has left directories that nobody may look into.
 pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
@@ -401,40 +387,23 @@ fn open_tree(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::os::unix::fs::symlink;
 
-    #[test]
-    fn files_change_all_at_once_and_old_ones_go() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let volume = directory.path().join("v");
-        let files = |pairs: &[(&str, &str)]| {
-            pairs.iter().map(|(path, text)| ((*path).to_owned(), (text.as_bytes().to_vec(), 0o640))).collect()
-        };
-        write(&volume, &files(&[("a", "1"), ("deep/b", "2")]), None).expect("files");
-        let read = |path: &str| fs::read_to_string(volume.join(path)).ok();
-        assert_eq!((read("a").as_deref(), read("deep/b").as_deref()), (Some("1"), Some("2")));
-        assert_eq!(fs::metadata(volume.join("a")).expect("a file").permissions().mode() & 0o777, 0o640);
-        write(&volume, &files(&[("a", "3"), ("c", "4")]), None).expect("files");
-        assert_eq!(
-            (read("a").as_deref(), read("deep/b"), read("c").as_deref()),
-            (Some("3"), None, Some("4"))
-        );
-        let mut left: Vec<String> = fs::read_dir(&volume)
-            .expect("entries")
-            .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
-            .collect();
-        left.sort();
-        assert_eq!(left, ["..2", "..data", "a", "c"]);
-    }
+    use super::*;
 
     #[test]
     fn paths_stay_in_their_volume() {
         let directory = tempfile::tempdir().expect("a directory");
         let volume = directory.path().join("v");
         fs::create_dir(&volume).expect("a directory");
-        symlink("/etc", volume.join("out")).expect("a link");
-        assert!(below(&volume, "new/one").expect("a path").ends_with("v/new/one"));
+        let host = directory.path().join("host");
+        fs::create_dir(&host).expect("a directory");
+        symlink(&host, volume.join("out")).expect("a link");
+        assert!(below(&volume, "new/one").is_ok() && volume.join("new/one").is_dir());
         assert!(below(&volume, "../other").is_err());
-        assert!(below(&volume, "out").is_err());
+        for path in ["out", "out/new"] {
+            assert_eq!(below(&volume, path), Err(format!("subPath {path:?} leads out of its volume")));
+        }
+        assert_eq!(fs::read_dir(host).expect("entries").count(), 0, "nothing is made there");
     }
 }

@@ -43,6 +43,92 @@ async fn pods_have_namespaces_of_their_own_over_the_hosts_files() {
     assert!(!std::path::Path::new("/etc/ferry-test").exists(), "the host's files are as they were");
 }
 
+/// The kernel has one `/proc/sys` for all, and a way to be restarted (`/proc/sysrq-trigger`); root in a container is root.
+#[tokio::test]
+async fn what_of_the_kernel_is_the_hosts_is_kept_from_containers() {
+    let script = "for f in /proc/sys/kernel/core_pattern /proc/sysrq-trigger /proc/irq/default_smp_affinity; do \
+                  test -w $f && echo writable $f; done; \
+                  cat /proc/kcore /proc/keys /proc/timer_list /proc/interrupts /proc/sched_debug 2>/dev/null | head -c 1; \
+                  ls /sys/firmware; touch /sys/firmware/x 2>/dev/null && echo touched; echo read $(cat /proc/sys/kernel/ostype)";
+    for isolation in APART {
+        let Some(bed) = Bed::new("kernel").await else { return };
+        let local = bed.local(|process| process.isolation = isolation).await;
+        if !is_isolated(&bed, &local).await {
+            return;
+        }
+        let (_, text) = bed.output(&local, bed.script("usual", script, json!({}), json!({}))).await;
+        assert_eq!(text, "read Linux\n", "{isolation:?}");
+        if isolation.is_none() && rustix::process::geteuid().is_root() {
+            let unmasked = json!({ "securityContext": { "procMount": "Unmasked" } });
+            let more = json!({ "hostUsers": false });
+            let (_, text) = bed.output(&local, bed.script("unmasked", script, unmasked, more)).await;
+            assert_eq!(text, "read Linux\n", "its root is that of the host");
+            let own = json!({ "securityContext": { "privileged": true } });
+            let (_, text) = bed.output(&local, bed.script("privileged", script, own, json!({}))).await;
+            assert!(text.contains("writable /proc/sys/kernel/core_pattern"), "{text}");
+        }
+    }
+}
+
+/// A device of a disk is the disk, whoever made it and wherever.
+#[tokio::test]
+async fn devices_that_containers_make_are_none() {
+    let Some(bed) = Bed::new("devices").await else { return };
+    let local = bed.local(|_| {}).await;
+    if !is_isolated(&bed, &local).await || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let script = "for d in /var/tmp /v /dev /dev/shm; do mknod $d/zero-too c 1 5 2>/dev/null && echo made && \
+                  head -c 1 $d/zero-too 2>/dev/null | wc -c; done; head -c 1 /dev/zero | wc -c; echo x > /dev/null && test -c /dev/tty && echo usual";
+    let mounts = json!([{ "name": "v", "mountPath": "/v" }]);
+    let pod = |name: &str, context: serde_json::Value| {
+        let own = json!({ "volumeMounts": mounts, "securityContext": context });
+        bed.script(name, script, own, json!({ "volumes": [{ "name": "v", "emptyDir": {} }] }))
+    };
+    assert_eq!(bed.output(&local, pod("usual", json!({}))).await.1, "1\nusual\n");
+    let may = json!({ "capabilities": { "add": ["MKNOD"] } });
+    assert_eq!(bed.output(&local, pod("makes", may)).await.1, format!("{}1\nusual\n", "made\n0\n".repeat(4)));
+    let all = bed.output(&local, pod("privileged", json!({ "privileged": true }))).await.1;
+    assert!(all.starts_with("made\n1\n"), "{all}");
+}
+
+/// Where the directory of a node is, there is usually more that may let its reader be the administrator.
+#[tokio::test]
+async fn pods_see_nothing_of_what_is_hidden_but_what_they_mount() {
+    for isolation in APART {
+        let Some(bed) = Bed::new("hidden").await else { return };
+        // Not in /tmp, which every pod has for itself.
+        let data =
+            tempfile::Builder::new().prefix("ferry-data-").tempdir_in("/var/tmp").expect("a directory");
+        std::fs::write(data.path().join("kubeconfig"), "secret").expect("a file");
+        let directory =
+            tempfile::Builder::new().prefix("node-").tempdir_in(data.path()).expect("a directory");
+        let file = tempfile::NamedTempFile::new_in("/var/tmp").expect("a file");
+        std::fs::write(file.path(), "secret").expect("it is written");
+        let later = file.path().with_extension("later");
+        let hidden = vec![data.path().to_owned(), file.path().to_owned(), later.clone()];
+        let local = bed
+            .local_in(directory, bed.client.clone(), |process| {
+                (process.hidden, process.isolation) = (hidden, isolation);
+            })
+            .await;
+        if !is_isolated(&bed, &local).await {
+            return;
+        }
+        bed.make("v1", "ConfigMap", json!({ "metadata": { "name": "map" }, "data": { "a": "one" } })).await;
+        let own = json!({ "volumeMounts": [{ "name": "v", "mountPath": "/conf" }] });
+        let more = json!({ "volumes": [{ "name": "v", "configMap": { "name": "map" } }] });
+        bed.create(bed.script("hidden", "exec sleep 1000", own, more)).await;
+        bed.until_phase("hidden", "Running").await;
+        std::fs::write(&later, "secret").expect("a file");
+        let (data, file, later_one) = (data.path().display(), file.path().display(), later.display());
+        let script = format!("ls -A {data} | wc -l; cat {file} {later_one}; cat /conf/a; : > {file}");
+        let seen = bed.exec(&local, "hidden", &script).await;
+        std::fs::remove_file(&later).expect("it is there");
+        assert_eq!(seen, (0, "0\none".to_owned()), "{isolation:?}");
+    }
+}
+
 #[tokio::test]
 async fn users_groups_and_unchangeable_roots_are_as_the_pod_says() {
     let Some(bed) = Bed::new("security").await else { return };

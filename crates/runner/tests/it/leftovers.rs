@@ -225,6 +225,50 @@ async fn a_node_that_is_stopped_ends_its_pods() {
     assert!(!directory.path().exists());
 }
 
+/// A new node gives pods new surroundings. What they have on disk they keep; what was in memory, init containers make anew.
+#[tokio::test]
+async fn pods_that_go_on_after_a_restart_of_their_node_are_made_ready_anew() {
+    let Some(bed) = Bed::new("anew").await else { return };
+    let local = bed.local(|_| {}).await;
+    if !crate::isolation::is_isolated(&bed, &local).await {
+        return;
+    }
+    let mounts =
+        json!([{ "name": "disk", "mountPath": "/disk" }, { "name": "memory", "mountPath": "/memory" }]);
+    let volumes =
+        json!([{ "name": "disk", "emptyDir": {} }, { "name": "memory", "emptyDir": { "medium": "Memory" } }]);
+    let one = |name: &str, script: &str| {
+        let command = json!(["sh", "-c", script]);
+        json!({ "name": name, "image": "any", "command": command, "volumeMounts": mounts })
+    };
+    let mut beside =
+        one("beside", "test -e /memory/first || exit 1; echo beside >> /disk/told; exec sleep 1000");
+    beside["restartPolicy"] = json!("Always");
+    let first = one("first", "sleep 0.3; echo first >> /disk/told; touch /memory/first");
+    let script = "test -e /memory/first || exit 1; until [ $(grep -c beside /disk/told) = $(grep -c first /disk/told) ]; do sleep 0.05; done; echo main >> /disk/told; chmod 711 /disk; exec sleep 1000";
+    let more = json!({ "volumes": volumes, "initContainers": [first, beside], "restartPolicy": "OnFailure" });
+    bed.create(bed.script("anew", script, json!({ "volumeMounts": mounts }), more)).await;
+    let runs = |restarts: i32| {
+        move |pod: Option<&Pod>| {
+            pod.is_some_and(|pod| {
+                let of = |name: &str| container(pod, name);
+                let restarted =
+                    ["first", "beside", "main"].iter().all(|name| of(name)["restartCount"] == restarts);
+                restarted && of("main")["state"]["running"].is_object()
+            })
+        }
+    };
+    bed.until("anew", runs(0)).await;
+    let told = "until grep -c main /disk/told; do sleep 0.1; done; cat /disk/told; stat -c %a /disk";
+    assert_eq!(bed.exec(&local, "anew", told).await, (0, "1\nfirst\nbeside\nmain\n711\n".to_owned()));
+    let directory = local.stop().await;
+    let local = bed.local_in(directory, bed.client.clone(), |_| {}).await;
+    bed.until("anew", runs(1)).await;
+    let told =
+        "until grep -c main /disk/told | grep 2; do sleep 0.1; done; tail -3 /disk/told; stat -c %a /disk";
+    assert_eq!(bed.exec(&local, "anew", told).await, (0, "2\nfirst\nbeside\nmain\n711\n".to_owned()));
+}
+
 /// A way to a cluster on which whoever asks for pods waits until the test lets him through.
 #[derive(Clone)]
 struct Gate {

@@ -1,6 +1,9 @@
 //! How pods are brought to their end.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
@@ -65,6 +68,30 @@ async fn a_pod_deleted_without_grace_is_gone_with_its_processes() {
     crate::bed::eventually(|| count_processes(&mark) == 0).await;
     let pods = local.directory.path().join("pods");
     crate::bed::eventually(|| std::fs::read_dir(&pods).is_ok_and(|mut left| left.next().is_none())).await;
+}
+
+/// A pod that went at once takes a while to end here, and there may be another one of its name by then.
+#[tokio::test]
+async fn a_pod_that_ends_late_takes_nothing_from_the_next_one_of_its_name() {
+    let Some(bed) = Bed::new("twice").await else { return };
+    let local = bed.local(|_| {}).await;
+    let mark = format!("{}.5", 8000 + std::process::id());
+    let first = bed.create(bed.script("twice", &format!("exec sleep {mark}"), json!({}), json!({}))).await;
+    bed.until_phase("twice", "Running").await;
+    crate::bed::eventually(|| count_processes(&mark) > 0).await;
+    // Its end is told when its output ends, and somebody still has that.
+    let output = processes(&mark)[0].join("fd/1");
+    let output = std::fs::File::options().write(true).open(output).expect("its output");
+    bed.pods().delete("twice", &DeleteParams::default().grace_period(0)).await.expect("deletion");
+    bed.create(bed.script("twice", "echo second; exec sleep 1000", json!({}), json!({}))).await;
+    bed.until_phase("twice", "Running").await;
+    let uid = first.metadata.uid.expect("a uid");
+    let directory = local.directory.path().join("pods").join(uid);
+    assert!(directory.exists(), "the first one has not ended so soon");
+    crate::bed::eventually(|| !directory.exists()).await;
+    drop(output);
+    assert_eq!(bed.log(&local, "twice", "main", runner::LogOptions::default()).await, "second\n");
+    assert_eq!(bed.exec(&local, "twice", "echo here").await, (0, "here\n".to_owned()));
 }
 
 #[tokio::test]
@@ -133,7 +160,15 @@ async fn the_deadline_of_a_pod_is_kept() {
 
 /// Processes whose command line holds `mark`.
 pub(crate) fn count_processes(mark: &str) -> usize {
+    processes(mark).len()
+}
+
+/// The directories of processes whose command line has this in it.
+fn processes(mark: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir("/proc").expect("processes");
-    let lines = entries.filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok());
-    lines.filter(|line| String::from_utf8_lossy(line).contains(mark)).count()
+    let has = |path: &PathBuf| {
+        let line = std::fs::read(path.join("cmdline"));
+        line.is_ok_and(|line| String::from_utf8_lossy(&line).contains(mark))
+    };
+    entries.filter_map(|entry| Some(entry.ok()?.path())).filter(has).collect()
 }

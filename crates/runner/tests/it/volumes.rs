@@ -99,6 +99,91 @@ async fn changes_of_its_own_labels_reach_a_pod_that_runs() {
     assert_eq!(text.trim_end(), "a=\"new\"");
 }
 
+/// As a kubelet mounts them: what is written there would be gone with the next change, and misleads others until then.
+#[tokio::test]
+async fn volumes_that_come_from_objects_cannot_be_changed_by_pods() {
+    let Some(bed) = Bed::new("unchangeable").await else { return };
+    let local = bed.local(|_| {}).await;
+    if !crate::isolation::is_isolated(&bed, &local).await {
+        return;
+    }
+    bed.make("v1", "ConfigMap", json!({ "metadata": { "name": "map" }, "data": { "a": "one" } })).await;
+    bed.make("v1", "Secret", json!({ "metadata": { "name": "hidden" }, "stringData": { "a": "one" } })).await;
+    let field = json!({ "path": "a", "fieldRef": { "fieldPath": "metadata.name" } });
+    let volumes = json!([
+        { "name": "map", "configMap": { "name": "map" } },
+        { "name": "secret", "secret": { "secretName": "hidden" } },
+        { "name": "self", "downwardAPI": { "items": [field] } },
+        { "name": "all", "projected": { "sources": [{ "configMap": { "name": "map" } }] } },
+    ]);
+    let names = ["map", "secret", "self", "all"];
+    let mut mounts: Vec<_> =
+        names.map(|name| json!({ "name": name, "mountPath": format!("/mnt/{name}") })).into();
+    mounts.push(json!({ "name": "map", "mountPath": "/mnt/a", "subPath": "a" }));
+    let script = "exec 2>&1; cd /mnt; for v in map secret self all; do rm $v/..data; echo x > $v/a; echo x > $v/new; done; echo x > a; cat */a";
+    let own = json!({ "volumeMounts": mounts });
+    let (_, text) =
+        bed.output(&local, bed.script("unchangeable", script, own, json!({ "volumes": volumes }))).await;
+    assert_eq!(text.matches("Read-only file system\n").count(), 13, "{text}");
+    assert!(text.ends_with("\noneoneoneunchangeable"), "{text}");
+}
+
+/// What an init container leaves in a volume is found by those who mount something into it, or a part of it.
+#[tokio::test]
+async fn links_in_volumes_lead_no_mount_to_the_host() {
+    let Some(bed) = Bed::new("links").await else { return };
+    let local = bed.local(|_| {}).await;
+    if !crate::isolation::is_isolated(&bed, &local).await {
+        return;
+    }
+    let host = tempfile::Builder::new().prefix("ferry-host-").tempdir_in("/var/tmp").expect("a directory");
+    let place = host.path().display();
+    bed.make("v1", "ConfigMap", json!({ "metadata": { "name": "map" }, "data": { "a": "one" } })).await;
+    let more = |links: &str| {
+        let before = json!({ "name": "before", "image": "x", "command": ["sh", "-c", links],
+            "volumeMounts": [{ "name": "v", "mountPath": "/v" }] });
+        let volumes =
+            json!([{ "name": "v", "emptyDir": {} }, { "name": "map", "configMap": { "name": "map" } }]);
+        json!({ "volumes": volumes, "initContainers": [before] })
+    };
+    let whole = json!({ "name": "v", "mountPath": "/v" });
+    let file = json!({ "name": "map", "mountPath": "/v/conf", "subPath": "a" });
+    let parts = |links: &str, mounts: serde_json::Value| (more(links), json!({ "volumeMounts": mounts }));
+    // Where the host's files used to be while those of the container are put together, and where the kernel shows others.
+    for (number, to) in ["/.ferry-host", "/proc/self/cwd", "/proc/self/fd/7"].into_iter().enumerate() {
+        let link = format!("ln -s {to}{place}/made /v/conf; ln -s {to}{place} /v/at");
+        let (more, own) = parts(&link, json!([whole, file]));
+        let name = format!("target-{number}");
+        let (pod, _) = bed.output(&local, bed.script(&name, "true", own, more)).await;
+        assert_eq!(container(&pod, "main")["state"]["terminated"]["reason"], "ContainerCannotRun", "{to}");
+        let (more, own) = parts(&link, json!([whole, { "name": "map", "mountPath": "/v/at/deep/conf" }]));
+        let name = format!("directory-{number}");
+        bed.output(&local, bed.script(&name, "true", own, more)).await;
+    }
+    let (more_of, own) = parts(
+        &format!("ln -s {place} /v/out"),
+        json!([{ "name": "v", "mountPath": "/p", "subPath": "out/new" }]),
+    );
+    bed.create(bed.script("source", "true", own, more_of)).await;
+    let waits = |pod: Option<&Pod>| {
+        pod.is_some_and(|pod| {
+            let waiting = &container(pod, "main")["state"]["waiting"];
+            waiting["reason"] == "CreateContainerConfigError"
+                && waiting["message"]
+                    .as_str()
+                    .is_some_and(|message| message.contains("leads out of its volume"))
+        })
+    };
+    bed.until("source", waits).await;
+    assert_eq!(std::fs::read_dir(host.path()).expect("entries").count(), 0, "nothing was made on the host");
+    // Links that stay in the container are followed.
+    let links = "mkdir /v/deep; ln -s deep /v/short; ln -s /var/tmp/conf /v/conf";
+    let (more, own) =
+        parts(links, json!([whole, file, { "name": "v", "mountPath": "/p", "subPath": "short/new" }]));
+    let script = "cat /var/tmp/conf; touch /p/x && ls /v/deep/new";
+    assert_eq!(bed.output(&local, bed.script("inside", script, own, more)).await.1, "onex\n");
+}
+
 /// Where a limit can be kept: as root. Both containers have the same volume.
 #[tokio::test]
 async fn a_volume_in_memory_takes_no_more_than_its_limit() {
