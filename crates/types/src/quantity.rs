@@ -4,6 +4,8 @@
 //! prints in Kubernetes' canonical form, which keeps the notation and moves the number to the largest suffix that needs
 //! no fraction. What a resource is called and how much of it there may be is not known here.
 
+mod fraction;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};

@@ -13,7 +13,7 @@ use rules::quota::{
         ResourceGroup, WithinClusterQueue,
     },
     decide,
-    names::WorkloadKey,
+    names::{LocalQueueKey, WorkloadKey},
     queue::{Queue, Waiting},
     workload::{Head, PodSet, Workload},
 };
@@ -102,6 +102,7 @@ fn workload(index: usize, now: Timestamp) -> Workload {
     Workload {
         key: WorkloadKey::new("n", &format!("w{index}")),
         uid: format!("u{index}"),
+        local_queue: LocalQueueKey::new("n", "q"),
         job_uid: None,
         priority,
         queued_at: now,

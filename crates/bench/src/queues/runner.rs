@@ -80,23 +80,24 @@ impl Round {
             let event = event.with_context(|| format!("only {} of {} ended", ended.len(), self.number))?;
             let workload = event?.context("a watch does not end")?;
             let name = workload.metadata.name.clone().unwrap_or_default();
-            let write = if is_finished(&workload) {
+            if is_finished(&workload) {
                 ended.insert(name);
                 continue;
-            } else if is_evicted(&workload) && has_quota(&workload) {
-                (evictions == Evictions::OfTheRunner).then(|| released(&workload))
-            } else if is_admitted(&workload) && ending.insert(name.clone()) {
-                Some(finished(&workload))
-            } else {
-                None
-            };
-            let Some(body) = write else { continue };
-            while writes.try_join_next().is_some() {}
+            }
+            if is_evicted(&workload) {
+                ending.remove(&name);
+            }
+            // Nobody but the runner ends a Workload, and once is enough.
+            if wanted(&workload, evictions).is_none() || is_admitted(&workload) && !ending.insert(name) {
+                continue;
+            }
+            while let Some(written) = writes.try_join_next() {
+                written??;
+            }
             let (api, permits) = (api.clone(), Arc::clone(&permits));
             writes.spawn(async move {
-                let _permit = permits.acquire_owned().await;
-                let written = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(body)).await;
-                written.map(drop).map_err(|error| eprintln!("{name}: {error}"))
+                let _permit = permits.acquire_owned().await?;
+                write(&api, workload, evictions).await
             });
         }
         let wall = began.elapsed();
@@ -122,23 +123,40 @@ impl Round {
     }
 }
 
-fn finished(workload: &Workload) -> Value {
-    let mut next = workload.clone();
-    change::finish(&mut next, "Succeeded", "played", jiff::Timestamp::now());
-    conditions(&next)
+/// Writes what is wanted of a Workload as it is now: the manager may write at the same time.
+async fn write(api: &Api<Workload>, mut workload: Workload, evictions: Evictions) -> anyhow::Result<()> {
+    let name = workload.metadata.name.clone().unwrap_or_default();
+    while let Some(body) = wanted(&workload, evictions) {
+        match api.patch_status(&name, &PatchParams::default(), &Patch::Merge(body)).await {
+            Err(kube::Error::Api(refused)) if refused.is_conflict() => workload = api.get(&name).await?,
+            written => return written.map(drop).with_context(|| format!("failed to write {name}")),
+        }
+    }
+    Ok(())
 }
 
-fn released(workload: &Workload) -> Value {
+/// What the rest of the world makes of a Workload: it ends one that is admitted.
+fn wanted(workload: &Workload, evictions: Evictions) -> Option<Value> {
+    if is_finished(workload) {
+        return None;
+    }
+    let now = jiff::Timestamp::now();
     let mut next = workload.clone();
-    change::release(&mut next, jiff::Timestamp::now());
-    let mut body = conditions(&next);
-    body["status"]["admission"] = Value::Null;
-    body
-}
-
-fn conditions(next: &Workload) -> Value {
+    let is_released = is_evicted(workload) && has_quota(workload);
+    if is_released && evictions == Evictions::OfTheRunner {
+        change::release(&mut next, now);
+    } else if !is_released && is_admitted(workload) {
+        change::finish(&mut next, "Succeeded", "played", now);
+    } else {
+        return None;
+    }
     let conditions = next.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
-    json!({ "status": { "conditions": conditions } })
+    let mut body = json!({ "status": { "conditions": conditions } });
+    body["metadata"]["resourceVersion"] = json!(workload.metadata.resource_version);
+    if is_released {
+        body["status"]["admission"] = Value::Null;
+    }
+    Some(body)
 }
 
 async fn create(client: &Client, namespace: &str, object: Value) -> anyhow::Result<()> {

@@ -1,8 +1,9 @@
 //! The admission loop: takes in what changed, lets [`rules::quota`] decide about the heads of all queues, and hands what
 //! comes of it to whoever writes.
 //!
-//! It runs when something changed, and again at once as long as that gets somebody in or out. What is decided counts
-//! at once; writing follows, and a write that fails takes the decision back.
+//! It runs when something changed, again at once as long as that gets somebody in or out, and again after a moment as long as
+//! there is somebody whose turn it was not. What is decided counts at once; writing follows, and a write that fails takes the
+//! decision back.
 
 mod state;
 mod writes;
@@ -17,15 +18,19 @@ use std::{
 };
 
 use reconcile::{Key, Next, Queue, Tasks};
-use rules::quota::{
-    names::{ClusterQueueName, WorkloadKey},
-    standing::Standing,
+use rules::{
+    quota::{
+        names::{ClusterQueueName, WorkloadKey},
+        standing::Standing,
+    },
+    workload::is_admissible,
 };
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info, warn};
-use types::Amount;
+use types::{Amount, kueue::Workload};
 
-use crate::{Context, Error, error::is_outdated};
+use crate::{Context, Error, caches::LEADS_TO, error::is_outdated};
+pub(crate) use state::Sample;
 use state::State;
 use writes::{Intent, Verdict};
 
@@ -68,6 +73,8 @@ impl Pause {
 enum Came {
     /// The next one may get somewhere even if nothing changes.
     Further,
+    /// Nobody got in or has to go, and it is the turn of those behind.
+    Onward,
     /// Nothing will come of another one before something changes.
     Nowhere,
 }
@@ -128,6 +135,11 @@ impl Handle {
     /// The Cohorts above a ClusterQueue.
     pub(crate) fn above(&self, cluster_queue: &str) -> Vec<String> {
         self.state().above(cluster_queue)
+    }
+
+    /// Who waits for a ClusterQueue, in its order; `None` if the loop does not know it, or there is no loop.
+    pub(crate) fn order(&self, cluster_queue: &str) -> Option<Vec<Key>> {
+        self.state().order(cluster_queue)
     }
 
     /// Whether some Workload holds quota in a ClusterQueue, one whose admission is not written yet included.
@@ -211,6 +223,17 @@ pub(crate) fn start(context: &Arc<Context>, tasks: &mut Tasks) {
 }
 
 impl Context {
+    /// Who waits for a ClusterQueue, as far as the caches tell.
+    pub(crate) fn waiting_for(&self, cluster_queue: &str) -> Vec<Arc<Workload>> {
+        let queues = self.caches.local_queues.by(LEADS_TO, cluster_queue);
+        let all = queues.iter().flat_map(|queue| self.caches.workloads_in(&Key::of(&**queue)));
+        let waits = |workload: &Arc<Workload>| {
+            is_admissible(workload)
+                && state::home(&self.caches, workload).is_some_and(|home| home.as_str() == cluster_queue)
+        };
+        all.filter(waits).collect()
+    }
+
     async fn run(&self) {
         let mut pause = Pause::default();
         loop {
@@ -219,6 +242,7 @@ impl Context {
                     pause.end();
                     tokio::task::yield_now().await;
                 }
+                Came::Onward => sleep_until(Instant::now() + pause.after_nothing()).await,
                 Came::Nowhere => {
                     let earliest = Instant::now() + pause.after_nothing();
                     self.work.inbox.changed().await;
@@ -251,7 +275,11 @@ impl Context {
         for (workload, intent) in outcome.intents {
             self.admission.intend(key_of(&workload), intent);
         }
-        if outcome.again { Came::Further } else { Came::Nowhere }
+        match (outcome.again, outcome.onward) {
+            (true, _) => Came::Further,
+            (false, true) => Came::Onward,
+            (false, false) => Came::Nowhere,
+        }
     }
 
     /// An admission is written, and the cache knows it. Whatever the cache says of the Workload from now on is true, even
@@ -266,7 +294,7 @@ impl Context {
 
     /// Takes back a decision that could not be written, and looks at its Workload again after a while.
     fn take_back(&self, key: &Key, again: Duration) {
-        self.admission.state().forget(&workload_key(key));
+        self.admission.state().forget(self, &workload_key(key));
         self.admission.put_off.add_after(key.clone(), again);
     }
 

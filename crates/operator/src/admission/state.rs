@@ -1,5 +1,8 @@
 //! Who waits and who is in, as the admission loop knows it: kept up to date from the caches, never built anew.
 
+mod around;
+mod usage;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -10,7 +13,8 @@ use rules::{
     meta::selector,
     quota::{
         self, Moment, Snapshot,
-        config::Config,
+        config::{ClusterQueue, Config},
+        ledger::Ledger,
         names::{ClusterQueueName, CohortName, WorkloadKey},
         plan::{Decision, Outcome, Victim},
         queue::{Queue, Waiting},
@@ -25,14 +29,16 @@ use rules::{
     workload::{self as life, state as of},
 };
 use tracing::{debug, info, warn};
-use types::kueue::{CheckState, PodSetRequest, StopPolicy, Workload};
-use types::{Amount, Quantity};
+use types::Amount;
+use types::kueue::{CheckState, StopPolicy, Workload};
 
 use super::{
     key_of, workload_key,
     writes::{Intent, Verdict},
 };
 use crate::{Context, caches::Caches, work::News};
+use around::{overheads, requests, topology_levels};
+pub(crate) use usage::Sample;
 
 /// Who waits and who is in.
 pub(super) struct State {
@@ -59,6 +65,8 @@ pub(super) struct State {
     grounded: bool,
     /// The nodes on which pods are placed.
     nodes: BTreeSet<String>,
+    /// What LocalQueues used, where that decides who comes first.
+    ledger: Ledger,
     cycle: u64,
     /// Whether something changed since the last cycle that somebody may get in by.
     changed: bool,
@@ -80,6 +88,7 @@ impl Default for State {
             placing: BTreeSet::new(),
             grounded: false,
             nodes: BTreeSet::new(),
+            ledger: Ledger::default(),
             cycle: 0,
             changed: true,
         }
@@ -95,6 +104,8 @@ pub(super) struct Cycle {
     pub(super) admitted: bool,
     /// Whether the next cycle may get somewhere even if nothing changes.
     pub(super) again: bool,
+    /// Whether others have their turn in the next one: that may get somewhere even if nothing changes, too.
+    pub(super) onward: bool,
     /// What is to be written.
     pub(super) intents: Vec<(WorkloadKey, Intent)>,
 }
@@ -148,6 +159,7 @@ impl State {
             }
         }
         for queue in &news.local_queues {
+            self.local_queue_changed(context, queue, now);
             again.extend(caches.workloads_in(queue).iter().map(|workload| reconcile::Key::of(&**workload)));
         }
         for key in again {
@@ -185,20 +197,25 @@ impl State {
             self.survey(context);
         }
         let before: BTreeSet<ClusterQueueName> = self.queues.keys().cloned().collect();
+        let uses_count = context.settings.quota.by_usage.is_some();
+        let order = |queue: &ClusterQueue| (queue.strategy, queue.by_usage && uses_count);
         let strategies: BTreeMap<_, _> =
-            config.cluster_queues.iter().map(|queue| (queue.name.clone(), queue.strategy)).collect();
+            config.cluster_queues.iter().map(|queue| (queue.name.clone(), order(queue))).collect();
         self.snapshot.configure(config);
         self.queues.retain(|name, _| strategies.contains_key(name));
-        for (name, strategy) in &strategies {
+        for (name, (strategy, by_usage)) in &strategies {
             let queue = self.queues.entry(name.clone()).or_insert_with(|| Queue::new(*strategy));
             queue.set_strategy(*strategy);
+            queue.set_by_usage(*by_usage);
         }
         self.home.retain(|_, home| strategies.contains_key(home));
         self.show_hierarchy(context);
         self.retry.extend(strategies.keys().cloned());
         for name in strategies.keys().filter(|name| !before.contains(*name)) {
             for queue in caches.local_queues.by(crate::caches::LEADS_TO, name.as_str()) {
-                for workload in caches.workloads_in(&reconcile::Key::of(&*queue)) {
+                let key = reconcile::Key::of(&*queue);
+                self.local_queue_changed(context, &key, now);
+                for workload in caches.workloads_in(&key) {
                     self.take_in(context, &wire_key(&workload), Some(&workload), now);
                 }
             }
@@ -246,6 +263,7 @@ impl State {
     fn take_in(&mut self, context: &Context, key: &WorkloadKey, object: Option<&Workload>, now: Timestamp) {
         let settings = &context.settings;
         let reservation = object.and_then(|object| wire::reservation(object, settings.requeuing_timestamp));
+        self.account(context, key, object, reservation.as_ref(), now);
         if let Some(mut reservation) = reservation {
             if let Some(object) = object.filter(|object| of::has_placement(object)) {
                 let limits = self.limits_of(context, &key.namespace);
@@ -352,12 +370,14 @@ impl State {
     }
 
     /// Forgets that a Workload was admitted or evicted: it could not be written.
-    pub(super) fn forget(&mut self, key: &WorkloadKey) {
+    pub(super) fn forget(&mut self, context: &Context, key: &WorkloadKey) {
         self.changed = true;
         self.evicting.remove(key);
-        if self.assumed.remove(key)
-            && let Some(released) = self.snapshot.release(key)
-        {
+        if !self.assumed.remove(key) {
+            return;
+        }
+        self.spare(context, key);
+        if let Some(released) = self.snapshot.release(key) {
             self.retry.insert(released.cluster_queue);
         }
     }
@@ -370,11 +390,9 @@ impl State {
         self.retry_parked(context, now);
         let mut heads = Vec::new();
         let mut popped: HashMap<WorkloadKey, Waiting> = HashMap::new();
-        for (name, queue) in &mut self.queues {
-            // Who waits where cohorts are their own parents is tried, too: nobody else tells why it does not get in.
-            let active = self.snapshot.queue(name).is_some_and(|queue| queue.config.active);
-            let active = active && (self.grounded || !self.placing.contains(name));
-            let Some(waiting) = active.then(|| queue.pop()).flatten() else { continue };
+        let turn = self.turn();
+        for name in turn.keys() {
+            let Some(waiting) = self.queues.get_mut(name).and_then(Queue::pop) else { continue };
             let key = waiting.workload.key.clone();
             let known = self.obstacles.get(&key).cloned();
             let served = || serves(&context.caches, name, &key.namespace);
@@ -404,14 +422,33 @@ impl State {
             if decision.skipped_preemption {
                 context.metrics.skipped_preemption(decision.cluster_queue.as_str());
             }
-            self.settle(decision, waiting, now, &mut outcome);
+            self.settle(context, decision, waiting, now, &mut outcome);
         }
-        self.changed = outcome.again;
+        outcome.onward = !outcome.again && self.turn() != turn;
+        self.changed = outcome.again || outcome.onward;
         outcome
     }
 
+    /// Whose turn it is in each queue. Who waits where cohorts are their own parents is tried, too: nobody else tells why it
+    /// does not get in.
+    fn turn(&self) -> BTreeMap<ClusterQueueName, WorkloadKey> {
+        let is_open = |name: &ClusterQueueName| {
+            let is_active = self.snapshot.queue(name).is_some_and(|queue| queue.config.active);
+            is_active && (self.grounded || !self.placing.contains(name))
+        };
+        let open = self.queues.iter().filter(|(name, _)| is_open(name));
+        open.filter_map(|(name, queue)| Some((name.clone(), queue.first()?.clone()))).collect()
+    }
+
     /// Lets a decision count.
-    fn settle(&mut self, decision: Decision, mut waiting: Waiting, now: Timestamp, outcome: &mut Cycle) {
+    fn settle(
+        &mut self,
+        context: &Context,
+        decision: Decision,
+        mut waiting: Waiting,
+        now: Timestamp,
+        outcome: &mut Cycle,
+    ) {
         let key = decision.workload.clone();
         match &decision.outcome {
             Outcome::Holds => return self.leave_queue(&key),
@@ -421,6 +458,7 @@ impl State {
                     self.snapshot.reserve(reservation);
                 }
                 self.leave_queue(&key);
+                self.penalize(context, &waiting.workload, &decision.cluster_queue);
                 self.assumed.insert(key.clone());
                 let uid = waiting.workload.uid.clone();
                 let considered = considered.clone();
@@ -515,6 +553,12 @@ impl State {
         sum
     }
 
+    /// Who waits for a ClusterQueue, in its order.
+    pub(super) fn order(&self, name: &str) -> Option<Vec<Key>> {
+        let queue = self.queues.get(&ClusterQueueName::from(name))?;
+        Some(queue.in_order().into_iter().map(|waiting| key_of(&waiting.workload.key)).collect())
+    }
+
     /// How a Cohort stands.
     pub(super) fn standing(&self, cohort: &str) -> Option<Standing> {
         standing::cohort(&self.snapshot, &cohort.into())
@@ -543,7 +587,7 @@ impl State {
 
 /// The ClusterQueue that a Workload waits for, if its LocalQueue exists and is not stopped (LQ-4), and what it asks for
 /// is counted.
-fn home(caches: &Caches, object: &Workload) -> Option<ClusterQueueName> {
+pub(super) fn home(caches: &Caches, object: &Workload) -> Option<ClusterQueueName> {
     let queue = caches.local_queue_of(object)?;
     let open = queue.spec.stop_policy.unwrap_or_default() == StopPolicy::None;
     // Devices that are claimed are not counted (QM-28).
@@ -564,47 +608,6 @@ fn serves(caches: &Caches, queue: &ClusterQueueName, namespace: &str) -> bool {
     let namespace = caches.namespaces.get(&reconcile::Key::new("", namespace));
     let labels = namespace.and_then(|it| it.metadata.labels.clone()).unwrap_or_default();
     selector::matches(queue.spec.namespace_selector.as_ref(), &labels) == Some(true)
-}
-
-/// What a Workload that waits asks for, as its status shows it (SM-13).
-fn requests(waiting: &Waiting) -> Vec<PodSetRequest> {
-    let pod_sets = waiting.workload.pod_sets.iter();
-    pod_sets
-        .map(|pod_set| PodSetRequest {
-            name: pod_set.name.to_string(),
-            resources: pod_set
-                .requests
-                .iter()
-                .map(|(resource, amount)| {
-                    let total = amount.times(pod_set.remaining().into());
-                    (resource.to_string(), total.to_quantity(resource.as_str()))
-                })
-                .collect(),
-        })
-        .collect()
-}
-
-fn overheads(caches: &Caches) -> BTreeMap<String, List> {
-    let classes = caches.runtime_classes.all();
-    let read = |class: &Arc<k8s_openapi::api::node::v1::RuntimeClass>| {
-        let fixed = class.overhead.as_ref()?.pod_fixed.as_ref()?;
-        let quantity =
-            |(name, quantity): (&String, &_)| Quantity::try_from(quantity).map(|it| (name.clone(), it));
-        let list: Result<List, _> = fixed.iter().map(quantity).collect();
-        match list {
-            Ok(list) => Some((class.metadata.name.clone()?, list)),
-            Err(error) => {
-                warn!(class = ?class.metadata.name, %error, "an overhead that is no quantity is ignored");
-                None
-            }
-        }
-    };
-    classes.iter().filter_map(read).collect()
-}
-
-fn topology_levels(caches: &Caches, name: &str) -> Option<Vec<String>> {
-    let topology = caches.topologies.get(&reconcile::Key::new("", name))?;
-    Some(topology.spec.levels.iter().map(|level| level.node_label.clone()).collect())
 }
 
 fn wire_key(workload: &Workload) -> WorkloadKey {

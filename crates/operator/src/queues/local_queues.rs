@@ -12,10 +12,11 @@ use rules::{
     workload::{has_quota, is_admissible},
 };
 use serde_json::json;
-use types::kueue::{LocalQueue, StopPolicy, Workload};
+use types::kueue::{LocalQueue, LocalQueueStatus, StopPolicy, Workload};
 
 use crate::{
     Context, Error,
+    admission::Sample,
     error::is_outdated,
     write::{difference_of, patch_status},
 };
@@ -39,7 +40,7 @@ async fn reconcile(context: Arc<Context>, key: Key) -> Result<Next, Error> {
         return Ok(Next::Done);
     };
     match show(&context, &key, &queue).await {
-        Ok(()) => Ok(Next::Done),
+        Ok(next) => Ok(next),
         Err(error) if is_outdated(&error) => Ok(Next::Done),
         Err(source) => {
             let (doing, source) = ("write the status of", Box::new(source));
@@ -48,8 +49,8 @@ async fn reconcile(context: Arc<Context>, key: Key) -> Result<Next, Error> {
     }
 }
 
-/// Writes how a queue stands, if that is news.
-async fn show(context: &Context, key: &Key, queue: &LocalQueue) -> Result<(), kube::Error> {
+/// Writes how a queue stands, if that is news, and from time to time what it used (QU-21). Says when that is next.
+async fn show(context: &Context, key: &Key, queue: &LocalQueue) -> Result<Next, kube::Error> {
     let leads_to = context.caches.cluster_queue(&queue.spec.cluster_queue);
     let active = leads_to.as_ref().map(|queue| context.caches.readiness(queue).active);
     let readiness = readiness::local_queue(queue, active);
@@ -70,14 +71,35 @@ async fn show(context: &Context, key: &Key, queue: &LocalQueue) -> Result<(), ku
     let tried = waits.saturating_sub(parked);
     context.metrics.local_queue(key, readiness.active, (tried, parked), reserving, admitted);
     context.metrics.ended_in_local_queue(key, context.caches.ended_in(key));
-    if let Some(leads_to) = leads_to.as_deref().filter(|_| context.settings.resource_metrics) {
+    if let Some(leads_to) = leads_to.as_deref() {
         context.metrics.local_resources(key, leads_to, &holders);
     }
     let now = context.clock.now();
-    let next = status::local_queue(queue, leads_to.as_deref(), &readiness, waits, &holders, now);
-    if queue.status.as_ref() == Some(&next) {
-        return Ok(());
+    let mut next = status::local_queue(queue, leads_to.as_deref(), &readiness, waits, &holders, now);
+    // Of a queue that lets nobody in nothing is written down, and what it used does not fade.
+    let sample = if readiness.active { context.sample_usage(key, now) } else { None };
+    if let Some(Sample { usage, .. }) = &sample {
+        context.metrics.usage_of_local_queue(key, &queue.spec.cluster_queue, *usage);
     }
+    if let Some(Sample { consumed: Some(consumed), .. }) = &sample {
+        next.fair_sharing = Some(status::used(consumed.clone(), now));
+    }
+    if queue.status.as_ref() != Some(&next) {
+        write(context, key, queue, &next).await?;
+    }
+    let Some(Sample { consumed, again_at, .. }) = sample else { return Ok(Next::Done) };
+    if consumed.is_some() {
+        context.usage_shown(key, now);
+    }
+    Ok(Next::at(Some(again_at), now))
+}
+
+async fn write(
+    context: &Context,
+    key: &Key,
+    queue: &LocalQueue,
+    next: &LocalQueueStatus,
+) -> Result<(), kube::Error> {
     let value = |status| json!({ "status": status });
     let from = queue.status.as_ref().map_or_else(|| json!({}), |status| value(json!(status)));
     let Some(body) = difference_of(&from, &value(json!(next)), None) else { return Ok(()) };

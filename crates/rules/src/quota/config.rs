@@ -132,6 +132,8 @@ pub struct ClusterQueue {
     pub active: bool,
     /// Whether somebody else finds the place for pods that ask for a topology, as with MultiKueue.
     pub defers_topology: bool,
+    /// Whether those of its LocalQueues come first that used least, where usage is known at all.
+    pub by_usage: bool,
 }
 
 impl ClusterQueue {
@@ -147,6 +149,7 @@ impl ClusterQueue {
             weight: 1.0,
             active: true,
             defers_topology: false,
+            by_usage: false,
         }
     }
 

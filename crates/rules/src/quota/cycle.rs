@@ -20,6 +20,7 @@ use super::{
     snapshot::{Queue, Snapshot},
     topology::{Taken, ground},
     tree::{Tree, Use},
+    usage,
     workload::{self, Head, Obstacle, Reservation, Workload, places},
 };
 
@@ -32,6 +33,8 @@ pub struct Policy {
     pub undeclared: Undeclared,
     /// Whether nobody gets in before the pods of all who are in are ready.
     pub block_admission: bool,
+    /// How use is measured by which LocalQueues share a queue that wants it so; `None` is not at all.
+    pub by_usage: Option<usage::Settings>,
 }
 
 /// What to do about resources that a ClusterQueue does not list (QM-25).

@@ -2,7 +2,7 @@
 //! goes first.
 
 use std::{
-    cmp::Ordering,
+    cmp::{Ordering, Reverse},
     collections::{HashMap, HashSet, VecDeque},
 };
 
@@ -34,7 +34,12 @@ pub(super) fn targets<'a>(
 ) -> Vec<Target<'a>> {
     let mut candidates = candidates(world, tree, preemptor, contested);
     let Some(first) = strategies.first() else { return Vec::new() };
-    candidates.sort_by_key(|target| rank(world, preemptor, target));
+    // They are taken from each queue by itself, so where use counts, it is compared with that of the same queue (QU-23).
+    candidates.sort_by_cached_key(|target| {
+        let (unharmed, own, priority, reserved, uid) = rank(world, preemptor, target);
+        let usage = world.snapshot.usage_behind(target.queue, &target.running.reservation);
+        (unharmed, own, Reverse(usage), priority, reserved, uid)
+    });
     tree.trial(|tree| {
         // Shares are compared as they will be with the new Workload in.
         tree.add_all(wanted.uses);

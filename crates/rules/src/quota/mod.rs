@@ -9,6 +9,7 @@
 //! - [`topology`] and [`placing`]: where pods go that are placed by how nodes are arranged.
 //! - [`preempt`], [`fair`] and [`share`]: who has to go.
 //! - [`queue`]: who waits, in which order, and who is tried again when.
+//! - [`usage`] and [`ledger`]: what LocalQueues used of late, where that decides who comes first.
 //! - [`readiness`], [`status`] and [`standing`]: whether a queue admits, and what is shown of it and of cohorts.
 //! - [`cycle`] and [`plan`]: all of it together, and what comes of it.
 //!
@@ -22,6 +23,7 @@ pub mod cycle;
 pub mod fair;
 pub mod fit;
 pub mod flavors;
+pub mod ledger;
 pub mod names;
 pub mod partial;
 pub mod placing;
@@ -38,6 +40,7 @@ pub mod status;
 mod tests;
 pub mod topology;
 pub mod tree;
+pub mod usage;
 pub mod why;
 pub mod wire;
 pub mod workload;

@@ -115,3 +115,25 @@ impl fmt::Display for WorkloadKey {
         write!(f, "{}/{}", self.namespace, self.name)
     }
 }
+
+/// Which LocalQueue, in the whole cluster.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LocalQueueKey {
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name there.
+    pub name: Arc<str>,
+}
+
+impl LocalQueueKey {
+    /// The LocalQueue `name` in `namespace`.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        LocalQueueKey { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for LocalQueueKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}

@@ -159,6 +159,7 @@ impl Decision {
         Some(Reservation {
             key: workload.key.clone(),
             uid: workload.uid.clone(),
+            local_queue: workload.local_queue.clone(),
             priority: workload.priority,
             queued_at: workload.queued_at,
             reserved_at: Some(condition::time(now).0),

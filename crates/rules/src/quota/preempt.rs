@@ -4,7 +4,7 @@
 //! that turn out not to be needed are put back, the last taken first. The same candidates in another order would give
 //! other victims, so the order is as much a rule as the policies are.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::HashMap};
 
 use jiff::Timestamp;
 use types::Amount;
@@ -181,6 +181,15 @@ impl<'a> Candidate<'a> {
         Target { running: self.running, queue: self.queue, reason }
     }
 
+    /// When it is its turn.
+    fn class(&self) -> u8 {
+        match self.claim {
+            Claim::Hierarchical => 0,
+            Claim::Reclaim { .. } => 1,
+            Claim::SameQueue => 2,
+        }
+    }
+
     /// Whether pushing the candidate out is still right, after others went: its queue, and every Cohort up to the
     /// common one, must still use more than their own.
     fn still_borrows(&self, tree: &Tree, contested: &[FrId]) -> bool {
@@ -191,7 +200,7 @@ impl<'a> Candidate<'a> {
 }
 
 /// The order of candidates with equal claims (PR-4): those on their way out, those of other queues, the less
-/// important, the later admitted.
+/// important, the later admitted. Inside of a queue use may come before priority (QU-23).
 pub(super) fn rank<'a>(
     world: World<'_>,
     preemptor: Preemptor<'_>,
@@ -295,15 +304,31 @@ fn candidates<'a>(
         search.whole_tree(uses);
     }
     found.sort_by_cached_key(|candidate| {
-        let class = match candidate.claim {
-            Claim::Hierarchical => 0,
-            Claim::Reclaim { .. } => 1,
-            Claim::SameQueue => 2,
-        };
         let (unharmed, own, priority, reserved, uid) = rank(world, preemptor, &candidate.target());
-        (unharmed, class, own, priority, reserved, uid)
+        (unharmed, candidate.class(), own, priority, reserved, uid)
     });
+    sort_by_usage(world, &mut found);
     found
+}
+
+/// Gives the places that candidates of one queue have to them anew, those first whose LocalQueues used most (QU-23): between
+/// queues use does not count, and inside of one it counts more than priority.
+///
+/// Kueue compares two of one queue by use and two of different queues by priority, which is no order if there are several
+/// queues. Where it happens to be one, this is the same.
+fn sort_by_usage(world: World<'_>, found: &mut [Candidate<'_>]) {
+    let mut places: HashMap<(bool, u8, NodeId), Vec<usize>> = HashMap::new();
+    for (index, candidate) in found.iter().enumerate().filter(|(_, it)| it.queue.config.by_usage) {
+        let evicted = candidate.running.reservation.evicted;
+        places.entry((evicted, candidate.class(), candidate.queue.node)).or_default().push(index);
+    }
+    for places in places.into_values() {
+        let mut candidates: Vec<Candidate<'_>> = places.iter().map(|&index| found[index]).collect();
+        candidates.sort_by_key(|it| Reverse(world.snapshot.usage_behind(it.queue, &it.running.reservation)));
+        for (index, candidate) in places.into_iter().zip(candidates) {
+            found[index] = candidate;
+        }
+    }
 }
 
 /// The search for candidates in other queues.

@@ -7,7 +7,13 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::{config::QueueingStrategy, flavors::ScanProgress, names::WorkloadKey, workload::Workload};
+use super::{
+    config::QueueingStrategy,
+    flavors::ScanProgress,
+    names::{LocalQueueKey, WorkloadKey},
+    usage::Usage,
+    workload::Workload,
+};
 
 /// How a Workload that did not get in goes back into its queue (QU-6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,12 +59,18 @@ impl Waiting {
     }
 }
 
-/// The order within a queue (QU-2): the most important first, then the oldest.
+/// The order within a line (QU-2): the most important first, then the oldest.
 type Place = (Reverse<i64>, Timestamp, String);
 
 fn place(workload: &Workload) -> Place {
     (Reverse(workload.priority), workload.queued_at, workload.uid.clone())
 }
+
+/// Where a Workload stands: with those of its LocalQueue where use decides who comes first, otherwise with all.
+type Lane = Option<LocalQueueKey>;
+
+/// Workloads that ask for the same, in one lane.
+type Group = (u64, Lane);
 
 /// A Workload and its [shape](Workload::shape), which is asked for more often than it changes.
 #[derive(Debug, Clone)]
@@ -78,15 +90,20 @@ impl Item {
 #[derive(Debug, Clone)]
 pub struct Queue {
     strategy: QueueingStrategy,
-    line: BTreeMap<Place, WorkloadKey>,
+    /// Whether those of LocalQueues come first that used less.
+    by_usage: bool,
+    /// How much each LocalQueue used; nothing if it is not said.
+    usage: HashMap<LocalQueueKey, Usage>,
+    /// Who is in line. No lane is empty.
+    lines: BTreeMap<Lane, BTreeMap<Place, WorkloadKey>>,
     in_line: HashMap<WorkloadKey, Item>,
     parked: BTreeMap<WorkloadKey, Item>,
     /// Workloads behind one that asks for the same, by what they ask for. As long as that did not fit they are parked;
     /// otherwise the first of them is in line, and the next one follows when it leaves. So a change that may have made
     /// room costs as much as there are shapes, and not as there are Workloads.
-    asleep: BTreeMap<u64, BTreeMap<Place, Item>>,
+    asleep: BTreeMap<Group, BTreeMap<Place, Item>>,
     /// Where each of those is.
-    beds: HashMap<WorkloadKey, (u64, Place)>,
+    beds: HashMap<WorkloadKey, (Group, Place)>,
     popped: Option<WorkloadKey>,
     /// For whom others are on their way out.
     preemptor: Option<WorkloadKey>,
@@ -101,7 +118,9 @@ impl Queue {
     pub fn new(strategy: QueueingStrategy) -> Queue {
         Queue {
             strategy,
-            line: BTreeMap::new(),
+            by_usage: false,
+            usage: HashMap::new(),
+            lines: BTreeMap::new(),
             in_line: HashMap::new(),
             parked: BTreeMap::new(),
             asleep: BTreeMap::new(),
@@ -116,6 +135,34 @@ impl Queue {
     /// Changes who is tried when the first does not get in.
     pub fn set_strategy(&mut self, strategy: QueueingStrategy) {
         self.strategy = strategy;
+    }
+
+    /// Changes whether those of LocalQueues come first that used less.
+    pub fn set_by_usage(&mut self, by_usage: bool) {
+        if self.by_usage == by_usage {
+            return;
+        }
+        self.by_usage = by_usage;
+        self.lines.clear();
+        self.beds.clear();
+        let in_line = std::mem::take(&mut self.in_line).into_values();
+        let asleep = std::mem::take(&mut self.asleep).into_values().flat_map(BTreeMap::into_values);
+        for item in in_line.chain(asleep).collect::<Vec<_>>() {
+            let key = item.waiting.workload.key.clone();
+            if self.hopeless.contains(&item.shape) {
+                self.put_to_sleep(key, item);
+            } else {
+                self.put_in_line(key, item);
+            }
+        }
+    }
+
+    /// Says how much a LocalQueue used; `None` forgets it.
+    pub fn set_usage(&mut self, queue: &LocalQueueKey, usage: Option<Usage>) {
+        match usage {
+            Some(usage) => self.usage.insert(queue.clone(), usage),
+            None => self.usage.remove(queue),
+        };
     }
 
     /// Puts a Workload in line, or takes note that it changed. One that was popped is left alone until it comes back
@@ -157,25 +204,52 @@ impl Queue {
         self.parked.remove(key);
         self.wake(key);
         if let Some(item) = self.take_out_of_line(key) {
-            self.wake_next(item.shape, |_| true);
+            self.wake_next(&self.group(&item), |_| true);
         }
         self.popped.take_if(|popped| popped == key);
         self.preemptor.take_if(|preemptor| preemptor == key);
     }
 
-    /// Takes out the Workload whose turn it is. One for whom others are on their way out comes before all others, or
-    /// the room made for it would be taken by whoever is next (QU-8).
+    /// Takes out the Workload whose turn it is.
     pub fn pop(&mut self) -> Option<Waiting> {
         self.retried = false;
-        let sticky = self.preemptor.as_ref().filter(|_| self.is_best_effort());
-        let key = sticky
-            .filter(|key| self.in_line.contains_key(*key))
-            .or_else(|| self.line.values().next())?
-            .clone();
+        let key = self.first()?.clone();
         let item = self.take_out_of_line(&key)?;
         self.popped = Some(key);
-        self.wake_next(item.shape, |_| true);
+        self.wake_next(&self.group(&item), |_| true);
         Some(item.waiting)
+    }
+
+    /// The Workload whose turn it is: of the LocalQueues that used least, where that counts. There, one for whom others are on
+    /// their way out comes before all others, or the room made for it would be taken by whoever is next (QU-2, QU-8).
+    pub fn first(&self) -> Option<&WorkloadKey> {
+        let least = self.lines.keys().map(|lane| self.usage_in(lane)).min()?;
+        let sticky = self.sticky().and_then(|key| self.in_line.get_key_value(key));
+        if let Some((key, item)) = sticky
+            && self.usage_in(&self.lane(&item.waiting.workload)) == least
+        {
+            return Some(key);
+        }
+        let lines = self.lines.iter().filter(|(lane, _)| self.usage_in(lane) == least);
+        let firsts = lines.filter_map(|(_, line)| line.first_key_value());
+        firsts.min_by_key(|(place, _)| *place).map(|(_, key)| key)
+    }
+
+    /// The one for whom others are on their way out, if it keeps its place.
+    fn sticky(&self) -> Option<&WorkloadKey> {
+        self.preemptor.as_ref().filter(|_| self.is_best_effort())
+    }
+
+    fn lane(&self, workload: &Workload) -> Lane {
+        self.by_usage.then(|| workload.local_queue.clone())
+    }
+
+    fn group(&self, item: &Item) -> Group {
+        (item.shape, self.lane(&item.waiting.workload))
+    }
+
+    fn usage_in(&self, lane: &Lane) -> Usage {
+        lane.as_ref().and_then(|queue| self.usage.get(queue)).copied().unwrap_or_default()
     }
 
     /// Puts a popped Workload back that did not get in: in line to be tried in the next cycle, or parked until
@@ -226,24 +300,25 @@ impl Queue {
                 self.put_in_line(key.clone(), item);
             }
         }
-        let shapes: Vec<u64> = self.asleep.keys().copied().collect();
-        let woken = shapes.into_iter().filter(|shape| self.wake_next(*shape, &serves)).count();
+        let groups: Vec<Group> = self.asleep.keys().cloned().collect();
+        let woken = groups.into_iter().filter(|group| self.wake_next(group, &serves)).count();
         !freed.is_empty() || woken > 0
     }
 
     /// The Workloads in line and those parked, in numbers. One that was popped counts as in line.
     pub fn len(&self) -> (usize, usize) {
         let behind = |hopeless: bool| {
-            let groups = self.asleep.iter().filter(|(shape, _)| self.hopeless.contains(shape) == hopeless);
+            let is_so = |(shape, _): &Group| self.hopeless.contains(shape) == hopeless;
+            let groups = self.asleep.iter().filter(|(group, _)| is_so(group));
             groups.map(|(_, group)| group.len()).sum::<usize>()
         };
-        let in_line = self.line.len() + usize::from(self.popped.is_some()) + behind(false);
+        let in_line = self.in_line.len() + usize::from(self.popped.is_some()) + behind(false);
         (in_line, self.parked.len() + behind(true))
     }
 
     /// Whether a Workload is parked until something changes.
     pub fn is_parked(&self, key: &WorkloadKey) -> bool {
-        let hopeless = || self.beds.get(key).is_some_and(|(shape, _)| self.hopeless.contains(shape));
+        let hopeless = || self.beds.get(key).is_some_and(|((shape, _), _)| self.hopeless.contains(shape));
         self.parked.contains_key(key) || hopeless()
     }
 
@@ -255,8 +330,10 @@ impl Queue {
     /// All Workloads but a popped one, in the order of the queue.
     pub fn in_order(&self) -> Vec<&Waiting> {
         let mut all: Vec<&Waiting> = self.items().map(|item| &item.waiting).collect();
-        let sticky = self.preemptor.as_ref().filter(|_| self.is_best_effort());
-        all.sort_by_cached_key(|waiting| (sticky != Some(&waiting.workload.key), place(&waiting.workload)));
+        let sticky = self.sticky();
+        all.sort_by_cached_key(|Waiting { workload, .. }| {
+            (self.usage_in(&self.lane(workload)), sticky != Some(&workload.key), place(workload))
+        });
         all
     }
 
@@ -268,7 +345,7 @@ impl Queue {
 
     /// One that is parked, or behind another.
     fn parked_item(&self, key: &WorkloadKey) -> Option<&Item> {
-        let asleep = || self.beds.get(key).and_then(|(shape, place)| self.asleep.get(shape)?.get(place));
+        let asleep = || self.beds.get(key).and_then(|(group, place)| self.asleep.get(group)?.get(place));
         self.parked.get(key).or_else(asleep)
     }
 
@@ -284,29 +361,29 @@ impl Queue {
     }
 
     fn put_to_sleep(&mut self, key: WorkloadKey, item: Item) {
-        let (shape, place) = (item.shape, place(&item.waiting.workload));
-        self.beds.insert(key, (shape, place.clone()));
-        self.asleep.entry(shape).or_default().insert(place, item);
+        let (group, place) = (self.group(&item), place(&item.waiting.workload));
+        self.beds.insert(key, (group.clone(), place.clone()));
+        self.asleep.entry(group).or_default().insert(place, item);
     }
 
     /// Takes out one that is behind another.
     fn wake(&mut self, key: &WorkloadKey) -> Option<Item> {
-        let (shape, place) = self.beds.remove(key)?;
-        let group = self.asleep.get_mut(&shape)?;
-        let item = group.remove(&place);
-        if group.is_empty() {
-            self.asleep.remove(&shape);
+        let (group, place) = self.beds.remove(key)?;
+        let alike = self.asleep.get_mut(&group)?;
+        let item = alike.remove(&place);
+        if alike.is_empty() {
+            self.asleep.remove(&group);
         }
         item
     }
 
-    /// Puts the first of those in line who ask for `shape`, unless that does not fit. Those whose namespace is not
-    /// served any more are parked. True if there was one.
-    fn wake_next(&mut self, shape: u64, serves: impl Fn(&Workload) -> bool) -> bool {
-        if self.hopeless.contains(&shape) {
+    /// Puts the first of a group in line, unless what it asks for does not fit. Those whose namespace is not served any
+    /// more are parked. True if there was one.
+    fn wake_next(&mut self, group: &Group, serves: impl Fn(&Workload) -> bool) -> bool {
+        if self.hopeless.contains(&group.0) {
             return false;
         }
-        while let Some(first) = self.asleep.get(&shape).and_then(|group| group.values().next()) {
+        while let Some(first) = self.asleep.get(group).and_then(|alike| alike.values().next()) {
             let key = first.waiting.workload.key.clone();
             let served = serves(&first.waiting.workload);
             let Some(item) = self.wake(&key) else { return false };
@@ -321,13 +398,20 @@ impl Queue {
 
     fn put_in_line(&mut self, key: WorkloadKey, item: Item) {
         self.take_out_of_line(&key);
-        self.line.insert(place(&item.waiting.workload), key.clone());
+        let workload = &item.waiting.workload;
+        self.lines.entry(self.lane(workload)).or_default().insert(place(workload), key.clone());
         self.in_line.insert(key, item);
     }
 
     fn take_out_of_line(&mut self, key: &WorkloadKey) -> Option<Item> {
         let item = self.in_line.remove(key)?;
-        self.line.remove(&place(&item.waiting.workload));
+        let lane = self.lane(&item.waiting.workload);
+        if let Some(line) = self.lines.get_mut(&lane) {
+            line.remove(&place(&item.waiting.workload));
+            if line.is_empty() {
+                self.lines.remove(&lane);
+            }
+        }
         Some(item)
     }
 

@@ -10,9 +10,10 @@ use std::{
 
 use super::{
     config::{ClusterQueue, Config, Flavor},
-    names::{ClusterQueueName, FlavorName, WorkloadKey},
+    names::{ClusterQueueName, FlavorName, LocalQueueKey, WorkloadKey},
     topology::{Node, Resources, Taken},
     tree::{FrId, NodeId, Tree, Use},
+    usage::Usage,
     workload::{Reservation, Workload},
 };
 
@@ -28,6 +29,8 @@ pub struct Snapshot {
     holders: HashMap<WorkloadKey, ClusterQueueName>,
     /// Reservations in ClusterQueues that are gone. They count for nobody, but come back with their queue.
     stranded: BTreeMap<WorkloadKey, Reservation>,
+    /// How much each LocalQueue used, where that is known.
+    usage: HashMap<LocalQueueKey, Usage>,
 }
 
 /// A ClusterQueue and the Workloads in it.
@@ -101,6 +104,7 @@ impl Snapshot {
             names: HashMap::new(),
             holders: HashMap::new(),
             stranded: BTreeMap::new(),
+            usage: HashMap::new(),
         };
         snapshot.configure(config);
         snapshot
@@ -183,6 +187,21 @@ impl Snapshot {
     /// Replaces what such pods take of one node. Says whether that is less of anything than before.
     pub fn set_others(&mut self, node: &str, amount: Resources) -> bool {
         self.tree.ground_mut().set_others(node, amount)
+    }
+
+    /// Says how much a LocalQueue used; `None` forgets it. Returns whether that is news.
+    pub fn set_usage(&mut self, queue: &LocalQueueKey, usage: Option<Usage>) -> bool {
+        let before = match usage {
+            Some(usage) => self.usage.insert(queue.clone(), usage),
+            None => self.usage.remove(queue),
+        };
+        before != usage
+    }
+
+    /// How much the LocalQueue used that a Workload came by, where that counts.
+    pub fn usage_behind(&self, queue: &Queue, held: &Reservation) -> Usage {
+        let usage = self.usage.get(&held.local_queue).filter(|_| queue.config.by_usage);
+        usage.copied().unwrap_or_default()
     }
 
     /// Whether a Workload holds quota.

@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use types::{
     Amount,
     kueue::{
-        ClusterQueue, ClusterQueueStatus, FairSharingStatus, FlavorUsage, LocalQueueFlavorUsage,
+        ClusterQueue, ClusterQueueStatus, FairSharingStatus, FlavorUsage,
+        LocalQueueAdmissionFairSharingStatus, LocalQueueFairSharingStatus, LocalQueueFlavorUsage,
         LocalQueueResourceUsage, LocalQueueStatus, ResourceUsage, Workload,
     },
 };
@@ -14,6 +15,7 @@ use types::{
 use super::{
     names::FlavorResource,
     readiness::Readiness,
+    requests::List,
     wire::{RequeuingTimestamp, reservation},
 };
 use crate::workload::{condition, state};
@@ -101,6 +103,17 @@ pub fn local_queue(
     };
     condition::set(&mut status.conditions, active(readiness, queue.metadata.generation, now));
     status
+}
+
+/// What a LocalQueue used, as its status shows it (QU-21). Its share is always zero, as in Kueue.
+pub fn used(consumed: List, now: Timestamp) -> LocalQueueFairSharingStatus {
+    LocalQueueFairSharingStatus {
+        weighted_share: 0,
+        admission_fair_sharing_status: Some(LocalQueueAdmissionFairSharingStatus {
+            consumed_resources: consumed,
+            last_update: condition::time(now),
+        }),
+    }
 }
 
 fn active(

@@ -3,7 +3,7 @@
 //! Each function reads one object. What follows from several of them (whether a ClusterQueue is active, which
 //! namespaces it serves) is an argument.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -15,10 +15,12 @@ use super::{
         QueueingStrategy, Quota, ReclaimWithinCohort, ResourceGroup, Topology, WhenCanBorrow, WhenCanPreempt,
         WithinClusterQueue,
     },
-    names::{FlavorName, FlavorResource, ResourceName, WorkloadKey},
-    queue::Waiting,
+    ledger::{Fate, Opening},
+    names::{FlavorName, FlavorResource, LocalQueueKey, ResourceName, WorkloadKey},
+    queue::{Queue, Waiting},
     requests::{self, Accounting, Limits, List, PodResources},
     topology::{Taken, encoding, ground, read},
+    usage::Settings,
     workload::{
         Flavors, Layer, Obstacle, Placements, PodSet, PodSetAssignment, Reservation, TopologyRequest,
         Workload,
@@ -26,7 +28,10 @@ use super::{
 };
 use crate::{
     field::{self, Path},
-    workload::slice,
+    workload::{
+        slice,
+        state::{self, queue_name},
+    },
 };
 
 /// The label of a Workload with the uid of the Job that it stands for.
@@ -72,6 +77,9 @@ pub fn cluster_queue(object: &kueue::ClusterQueue, active: bool, defers_topology
         weight: weight(spec.fair_sharing.as_ref()),
         active,
         defers_topology,
+        by_usage: spec
+            .admission_scope
+            .is_some_and(|it| it.admission_mode == kueue::AdmissionMode::UsageBasedAdmissionFairSharing),
     }
 }
 
@@ -136,11 +144,9 @@ fn preemption(given: kueue::ClusterQueuePreemption) -> Preemption {
     }
 }
 
-/// A weight, to the thousandth.
-#[expect(clippy::cast_precision_loss, reason = "nobody weighs that much")]
+/// How much a share weighs (FS-1).
 fn weight(given: Option<&kueue::FairSharing>) -> f64 {
-    let weight = given.and_then(|sharing| sharing.weight.as_ref());
-    weight.map_or(1.0, |weight| weight.millis_saturating() as f64 / 1000.0)
+    given.and_then(|sharing| sharing.weight.as_ref()).map_or(1.0, Quantity::to_f64)
 }
 
 /// What a Workload's pods are told by the cluster that they run in.
@@ -253,12 +259,14 @@ pub enum RequeuingTimestamp {
 pub fn waiting(object: &kueue::Workload, pod_sets: Vec<PodSet>, from: RequeuingTimestamp) -> Waiting {
     let requeue_at =
         object.status.as_ref().and_then(|status| status.requeue_state.as_ref()?.requeue_at.as_ref());
+    let key = key(object);
     Waiting {
         held_back: condition(object, "Requeued").is_some_and(|requeued| requeued.status == "False"),
         not_before: requeue_at.map(|time| time.0),
         ..Waiting::new(Workload {
-            key: key(object),
             uid: object.metadata.uid.clone().unwrap_or_default(),
+            local_queue: local_queue(&key, object),
+            key,
             job_uid: object.metadata.labels.as_ref().and_then(|labels| labels.get(JOB_UID_LABEL).cloned()),
             priority: priority(object),
             queued_at: queued_at(object, from),
@@ -295,9 +303,11 @@ pub fn reservation(object: &kueue::Workload, from: RequeuingTimestamp) -> Option
             *usage.entry(FlavorResource::new(flavor.as_str(), resource.as_str())).or_default() += left;
         }
     }
+    let key = key(object);
     Some(Reservation {
-        key: key(object),
         uid: object.metadata.uid.clone().unwrap_or_default(),
+        local_queue: local_queue(&key, object),
+        key,
         priority: priority(object),
         queued_at: queued_at(object, from),
         reserved_at: condition(object, "QuotaReserved").map(|reserved| reserved.last_transition_time.0),
@@ -384,6 +394,66 @@ pub fn admission(cluster_queue: &str, pod_sets: &[PodSetAssignment]) -> kueue::A
 fn key(object: &kueue::Workload) -> WorkloadKey {
     let name = |name: &Option<String>| name.clone().unwrap_or_default();
     WorkloadKey::new(&name(&object.metadata.namespace), &name(&object.metadata.name))
+}
+
+/// The LocalQueue that a Workload names.
+fn local_queue(of: &WorkloadKey, object: &kueue::Workload) -> LocalQueueKey {
+    LocalQueueKey { namespace: Arc::clone(&of.namespace), name: queue_name(object).into() }
+}
+
+/// How the books of a LocalQueue begin: what was written down of what it used.
+pub fn opening(object: &kueue::LocalQueue) -> Opening {
+    let sharing = object.status.as_ref().and_then(|status| status.fair_sharing.as_ref());
+    let written = sharing.and_then(|it| it.admission_fair_sharing_status.as_ref());
+    Opening {
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+        weight: weight(object.spec.fair_sharing.as_ref()),
+        consumed: written.map(|it| it.consumed_resources.clone()).unwrap_or_default(),
+        shown_at: written.map(|it| it.last_update.0),
+    }
+}
+
+/// The queue of a ClusterQueue while nobody is in it, for who knows no more than objects tell: what LocalQueues used is what
+/// was written down of them, and nothing is where use is not measured.
+pub fn queue<'a>(
+    object: &kueue::ClusterQueue,
+    local_queues: impl IntoIterator<Item = &'a kueue::LocalQueue>,
+    settings: &Settings,
+) -> Queue {
+    let config = cluster_queue(object, true, true);
+    let mut queue = Queue::new(config.strategy);
+    for local_queue in local_queues.into_iter().filter(|_| config.by_usage) {
+        let Opening { consumed, weight, shown_at: Some(_), .. } = opening(local_queue) else { continue };
+        let part = |part: &Option<String>| part.clone().unwrap_or_default();
+        let metadata = &local_queue.metadata;
+        let key = LocalQueueKey::new(&part(&metadata.namespace), &part(&metadata.name));
+        queue.set_by_usage(true);
+        queue.set_usage(&key, Some(settings.usage(&consumed, weight)));
+    }
+    queue
+}
+
+/// What becomes of the penalty that a Workload has in the account of a LocalQueue (QU-22). `by_usage` says whether use
+/// decides in a ClusterQueue.
+pub fn fate(
+    object: Option<&kueue::Workload>,
+    penalized: &LocalQueueKey,
+    by_usage: impl Fn(&str) -> bool,
+) -> Fate {
+    let Some(object) = object else { return Fate::Dropped };
+    let moved = *penalized.name != *queue_name(object);
+    if moved || state::is_finished(object) {
+        return Fate::Dropped;
+    }
+    if !state::is_active(object) {
+        // With quota it may be admitted without having to get in once more, if it is activated in time.
+        return if state::has_quota(object) { Fate::Pending } else { Fate::Dropped };
+    }
+    match state::cluster_queue(object).filter(|_| state::is_admitted(object)) {
+        Some(queue) if by_usage(queue) => Fate::Settled,
+        Some(_) => Fate::Dropped,
+        None => Fate::Pending,
+    }
 }
 
 fn priority(object: &kueue::Workload) -> i64 {

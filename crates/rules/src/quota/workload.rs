@@ -11,7 +11,9 @@ use types::Amount;
 
 use super::{
     flavors::ScanProgress,
-    names::{ClusterQueueName, FlavorName, FlavorResource, PodSetName, ResourceName, WorkloadKey},
+    names::{
+        ClusterQueueName, FlavorName, FlavorResource, LocalQueueKey, PodSetName, ResourceName, WorkloadKey,
+    },
     topology::{Placement, Resources, Taken, ground},
 };
 
@@ -22,6 +24,8 @@ pub struct Workload {
     pub key: WorkloadKey,
     /// Its uid, which decides where nothing else does.
     pub uid: String,
+    /// The LocalQueue that it waits in.
+    pub local_queue: LocalQueueKey,
     /// The uid of the Job that it stands for.
     pub job_uid: Option<String>,
     /// Its priority, the boost of an annotation included.
@@ -50,6 +54,18 @@ impl Workload {
             format!("{node_affinity:?} {tolerations:?} {topology:?} {own_requests:?}").hash(&mut hasher);
         }
         hasher.finish()
+    }
+
+    /// What it asks for in all, of each resource.
+    pub fn total_requests(&self) -> BTreeMap<ResourceName, Amount> {
+        let mut total = BTreeMap::new();
+        for pod_set in &self.pod_sets {
+            for (resource, amount) in &pod_set.requests {
+                let sum = total.entry(resource.clone()).or_insert(Amount::ZERO);
+                *sum += amount.times(pod_set.remaining().into());
+            }
+        }
+        total
     }
 }
 
@@ -180,6 +196,8 @@ pub struct Reservation {
     pub key: WorkloadKey,
     /// Its uid.
     pub uid: String,
+    /// The LocalQueue that it came by.
+    pub local_queue: LocalQueueKey,
     /// Its priority, the boost of an annotation included.
     pub priority: i64,
     /// Since when it queued.

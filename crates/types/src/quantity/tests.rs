@@ -177,6 +177,29 @@ fn read_from_strings_and_numbers() {
     assert_eq!(serde_json::to_string(&q("1.5Gi")).expect("a string"), r#""1536Mi""#);
 }
 
+#[test]
+fn qu_21_fractions_are_exact_to_the_billionth_and_rounded_down() {
+    for (text, factor, want) in [
+        ("2", 0.25, "500m"),
+        ("1", 1.0 / 3.0, "333333333n"),
+        ("-1", 1.0 / 3.0, "-333333333n"),
+        ("100m", 0.0, "0"),
+        ("9Ei", 0.5, "4611686018427387903500m"),
+        ("1", 1e-300, "0"),
+        ("1e30", 1e-20, "10e9"),
+        ("7", f64::NAN, "0"),
+        ("7", f64::INFINITY, "0"),
+    ] {
+        assert_eq!(q(text).times(factor), q(want), "{text} by {factor}");
+    }
+    assert_eq!(q("1Gi").times(0.5).to_string(), "536870912", "in decimals");
+    for (text, want) in
+        [("1500m", 1.5), ("1Ki", 1024.0), ("-3n", -3e-9), ("1e400", f64::INFINITY), ("0", 0.0)]
+    {
+        assert_eq!(q(text).to_f64().total_cmp(&want), std::cmp::Ordering::Equal, "{text}");
+    }
+}
+
 fn any_text() -> impl Strategy<Value = String> {
     (
         "[+-]?",
@@ -207,6 +230,16 @@ proptest! {
             prop_assert_eq!(&(&a + &b) - &b, a.clone());
             prop_assert_eq!(a.cmp(&b), (&a - &b).cmp(&Quantity::zero()));
             prop_assert_eq!(a.is_negative(), (-&a).is_positive());
+        }
+    }
+
+    #[test]
+    fn qu_21_a_part_and_the_rest_are_no_more_than_the_whole(text in any_text(), part in 0.0..=1.0_f64) {
+        if let Ok(whole) = text.parse::<Quantity>() && !whole.is_negative() {
+            let sum = &whole.times(part) + &whole.times(1.0 - part);
+            // What a part and the rest are as numbers with a point may be more than one by a few in the last place.
+            prop_assert!(sum <= &whole + &whole.times(1e-15), "{whole} by {part}: {sum}");
+            prop_assert!(!sum.is_negative());
         }
     }
 

@@ -7,6 +7,7 @@ mod basic;
 mod checks;
 mod cohorts;
 mod elastic;
+mod fair;
 mod flavors;
 mod life;
 mod managers;
@@ -14,11 +15,13 @@ mod nodes;
 mod pods;
 mod preemption;
 mod restart;
+mod sets;
 mod settings;
 mod starts;
 mod stops;
 mod told;
 mod topology;
+mod usage;
 
 use std::{future::Future, pin::Pin};
 
@@ -63,6 +66,7 @@ const ALL: &[(&str, Scenario)] = &[
     ("jf-70-nobody-is-replaced", |world| Box::pin(pods::jf_70_nobody_is_replaced(world))),
     ("jf-70-a-group-goes", |world| Box::pin(pods::jf_70_a_group_goes_with_its_workload(world))),
     ("mk-sts-01-a-stateful-set", |world| Box::pin(pods::mk_sts_01_a_stateful_set(world))),
+    ("mk-lws-01-a-leader-worker-set", |world| Box::pin(sets::mk_lws_01_a_leader_worker_set(world))),
     ("sm-14-names", |world| Box::pin(managers::sm_14_names_under_which_is_written(world))),
     ("rf-4-no-such-flavor", |world| Box::pin(bad_input::rf_4_no_such_flavor(world))),
     ("qm-8-quota-is-taken-away", |world| Box::pin(bad_input::qm_8_quota_is_taken_away(world))),
@@ -107,6 +111,7 @@ const ALL: &[(&str, Scenario)] = &[
     ("ob-2-who-has-to-go", |world| Box::pin(told::ob_2_who_has_to_go(world))),
     ("jf-2-nested-too-deep", |world| Box::pin(told::jf_2_nested_too_deep(world))),
     ("sm-43-restart-tries-everyone", |world| Box::pin(restart::sm_43_restart_tries_everyone(world))),
+    ("qu-6-nobody-is-held-up", |world| Box::pin(restart::qu_6_nobody_is_held_up(world))),
     ("sm-42-restart", |world| Box::pin(restart::sm_42_restart(world))),
     ("sm-42-restart-between-checks", |world| Box::pin(restart::sm_42_restart_between_checks(world))),
 ];
@@ -161,7 +166,11 @@ async fn on_a_real_control_plane() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_real_kueue() -> anyhow::Result<()> {
     let Some(control_plane) = testkit::ControlPlane::builder().for_test().await else { return Ok(()) };
-    let frameworks = ["batch/job", "pod", "deployment", "statefulset"];
+    // It looks for kinds that others define when it starts.
+    let of_others = sets::define(&control_plane.client()).await?;
+    let of_others = of_others.then_some("leaderworkerset.x-k8s.io/leaderworkerset");
+    let frameworks: Vec<&str> =
+        ["batch/job", "pod", "deployment", "statefulset"].into_iter().chain(of_others).collect();
     let settings = serde_json::json!({ "integrations": { "frameworks": frameworks } });
     let (mut world, _kueue) = World::of_kueue(&control_plane, &settings).await?;
     // It does not always see its own changes in the order in which they were made.

@@ -120,3 +120,30 @@ pub(super) async fn sm_43_restart_tries_everyone(world: &mut World) -> anyhow::R
     assert_eq!(since(&before), since(&after), "it waits as long as before");
     Ok(())
 }
+
+/// QU-5, QU-6: who cannot get in holds up nobody behind it, even if there is nothing new to be said of it.
+pub(super) async fn qu_6_nobody_is_held_up(world: &mut World) -> anyhow::Result<()> {
+    let queue = world.queue("a", "1", json!({})).await?;
+    world.job("first", "a", "1", json!({})).await?;
+    world.runs("first").await?;
+    // Each asks for something else, so that what is true of one is not known of the next.
+    for number in 1..=5 {
+        let container = json!({
+            "name": "c", "image": "i", "resources": { "limits": { "example.com/none": number.to_string() } },
+        });
+        let template = json!({ "spec": { "template": { "spec": { "containers": [container] } } } });
+        let hopeless = world.job(&format!("hopeless-{number}"), "a", "1", template).await?;
+        let waiting = world.shows(&hopeless, &["QuotaReserved=False/Pending"]).await?;
+        assert_eq!(
+            message(&waiting, "QuotaReserved"),
+            "couldn't assign flavors to pod set main: resource example.com/none unavailable in ClusterQueue"
+        );
+    }
+    let last = world.job("last", "a", "1", json!({})).await?;
+    world.shows(&last, &["QuotaReserved=False/Pending"]).await?;
+    world.kill().await;
+    world.patch("ClusterQueue", &queue, World::quota("2")).await?;
+    world.start().await;
+    world.shows(&last, &ADMITTED).await?;
+    Ok(())
+}

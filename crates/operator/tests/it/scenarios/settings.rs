@@ -9,14 +9,14 @@ use super::{Scenario, World};
 use crate::world::{message, shown, suspended};
 
 /// Where a scenario runs, and who acts there.
-enum Place {
+pub(super) enum Place {
     Embedded,
     Real,
     Kueue,
 }
 
 /// Runs a scenario under these settings of Kueue's configuration file.
-async fn run(place: Place, settings: Value, scenario: Scenario) -> anyhow::Result<()> {
+pub(super) async fn run(place: Place, settings: Value, scenario: Scenario) -> anyhow::Result<()> {
     let mut file = json!({ "apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration" });
     json_patch::merge(&mut file, &settings);
     let ours = operator::configuration::Configuration::read(&file.to_string())?.settings;

@@ -3,7 +3,10 @@ use super::{
     tree::qm_v2_parts,
 };
 use crate::quota::{
-    config::ReclaimWithinCohort::Any,
+    config::{
+        ClusterQueue,
+        ReclaimWithinCohort::{Any, LowerPriority as Lower},
+    },
     cycle::Policy,
     fair::Strategy::{self, LessThanInitialShare as Initial, LessThanOrEqualToFinalShare as Final},
     names::FlavorResource,
@@ -84,6 +87,55 @@ fn fs_5_who_stays_within_its_own_takes_it_back() {
         .head("b", workload("w", 4))
         .policy(fair(&[Final]));
     check("FS-5", &scenario, &["preempt ns/a2 (InCohortReclamation) for ns/w to b…"]);
+}
+
+#[test]
+fn fs_3_who_may_be_pushed_out() {
+    let run = |a: fn(ClusterQueue) -> ClusterQueue| {
+        scenario()
+            .queue(a(queue("a", quota(6)).part_of("cohort")))
+            .queue(queue("b", quota(2)).part_of("cohort"))
+            .queue(queue("c", quota(2)).part_of("cohort"))
+            .running("b", &workload("b1", 4).priority(5), 4)
+            .running("b", &workload("b2", 4).queued(1).priority(1), 4)
+            .running("c", &workload("c1", 2), 2)
+            .head("a", workload("w", 4).priority(3))
+            .policy(fair(&[Final, Initial]))
+    };
+    // Who is within its own is left alone, however unimportant.
+    check("FS-3 any", &run(|a| a.reclaim(Any)), &["preempt ns/b2 (InCohortReclamation) for ns/w to a…"]);
+    check("FS-3 lower", &run(|a| a.reclaim(Lower)), &["preempt ns/b2 (InCohortReclamation) for ns/w to a…"]);
+    // What is said about borrowing does not count, and without reclaiming nobody of another queue goes.
+    check("FS-3 never", &run(|a| a.borrow_within(None)), &["keep ns/w out of a, because couldn't assign…"]);
+}
+
+#[test]
+fn fs_4_the_largest_share_loses_first() {
+    let run = |used: (i64, i64)| {
+        scenario()
+            .queue(queue("a", quota(4)).part_of("cohort").reclaim(Any))
+            .queue(queue("b", quota(3)).part_of("cohort"))
+            .queue(queue("c", quota(3)).part_of("cohort"))
+            .running("b", &workload("b1", used.0), used.0)
+            .running("c", &workload("c1", used.1).priority(9), used.1)
+            .head("a", workload("w", 1))
+            .policy(fair(&[Final, Initial]))
+    };
+    check("FS-4 b", &run((6, 4)), &["preempt ns/b1 (InCohortReclamation) for ns/w to a…"]);
+    check("FS-4 c", &run((4, 6)), &["preempt ns/c1 (InCohortReclamation) for ns/w to a…"]);
+    check("FS-4 even", &run((5, 5)), &["preempt ns/b1 (InCohortReclamation) for ns/w to a…"]);
+}
+
+#[test]
+fn fs_7_who_is_not_needed_stays() {
+    let scenario = scenario()
+        .queue(queue("a", quota(4)).part_of("cohort").reclaim(Any))
+        .queue(queue("b", quota(2)).part_of("cohort"))
+        .running("b", &workload("small", 1).priority(-1), 1)
+        .running("b", &workload("large", 5), 5)
+        .head("a", workload("w", 4))
+        .policy(fair(&[Final, Initial]));
+    check("FS-7", &scenario, &["preempt ns/large (InCohortReclamation) for ns/w to a…"]);
 }
 
 fn first_turn(scenario: &Scenario) -> String {

@@ -11,4 +11,5 @@ pub(super) mod scenario;
 mod slices;
 mod topology;
 mod tree;
+mod usage;
 mod wire;

@@ -11,10 +11,11 @@ use crate::quota::{
         ResourceGroup, WithinClusterQueue,
     },
     cycle::{Moment, Policy, decide},
-    names::{FlavorResource, WorkloadKey},
+    names::{FlavorResource, LocalQueueKey, WorkloadKey},
     plan::Plan,
     snapshot::Snapshot,
     topology::Node,
+    usage::{Settings, Usage},
     workload::{Flavors, Head, Placements, PodSet, Reservation, Workload},
 };
 
@@ -30,6 +31,15 @@ pub(in crate::quota) fn second(at: i64) -> Timestamp {
 
 pub(in crate::quota) fn key(name: &str) -> WorkloadKey {
     WorkloadKey::new("ns", name)
+}
+
+pub(in crate::quota) fn local_queue(name: &str) -> LocalQueueKey {
+    LocalQueueKey::new("ns", name)
+}
+
+/// So much cpu as a number.
+pub(in crate::quota) fn usage(cpu: &str) -> Usage {
+    Settings::default().usage(&[("cpu".to_owned(), cpu.parse().expect("a quantity"))].into(), 1.0)
 }
 
 /// A quota of `nominal` without limits.
@@ -97,6 +107,11 @@ impl ClusterQueue {
         self
     }
 
+    pub(in crate::quota) fn by_usage(mut self) -> Self {
+        self.by_usage = true;
+        self
+    }
+
     pub(in crate::quota) fn weighing(mut self, weight: f64) -> Self {
         self.weight = weight;
         self
@@ -108,6 +123,7 @@ pub(in crate::quota) fn workload(name: &str, cores: i64) -> Workload {
     Workload {
         key: key(name),
         uid: name.to_owned(),
+        local_queue: local_queue("lq"),
         job_uid: None,
         priority: 0,
         queued_at: second(0),
@@ -139,6 +155,12 @@ impl Workload {
         self
     }
 
+    /// One that came by this LocalQueue.
+    pub(in crate::quota) fn of(mut self, queue: &str) -> Self {
+        self.local_queue = local_queue(queue);
+        self
+    }
+
     /// One that may grow.
     pub(in crate::quota) fn elastic(mut self) -> Self {
         self.elastic = true;
@@ -166,6 +188,7 @@ pub(in crate::quota) struct Scenario {
     pub nodes: Vec<Arc<Node>>,
     pub heads: Vec<Head>,
     pub policy: Policy,
+    pub used: Vec<(LocalQueueKey, Usage)>,
 }
 
 /// Nothing yet, but the flavor `default`.
@@ -210,6 +233,7 @@ impl Scenario {
         self.running.push(Reservation {
             key: workload.key.clone(),
             uid: workload.uid.clone(),
+            local_queue: workload.local_queue.clone(),
             priority: workload.priority,
             queued_at: workload.queued_at,
             reserved_at: Some(workload.queued_at),
@@ -222,6 +246,12 @@ impl Scenario {
             places: Vec::new(),
             placements: Placements::default(),
         });
+        self
+    }
+
+    /// How much a LocalQueue used.
+    pub(in crate::quota) fn used(mut self, queue: &str, used: &str) -> Self {
+        self.used.push((local_queue(queue), usage(used)));
         self
     }
 
@@ -252,6 +282,9 @@ impl Scenario {
         snapshot.settle(self.nodes.clone(), BTreeMap::new());
         for reservation in &self.running {
             snapshot.reserve(reservation.clone());
+        }
+        for (queue, usage) in &self.used {
+            snapshot.set_usage(queue, Some(*usage));
         }
         snapshot
     }

@@ -46,6 +46,15 @@ fn condition(kind: &str, status: &str, reason: &str, second: u32) -> Value {
     json!({"type": kind, "status": status, "reason": reason, "message": "", "lastTransitionTime": format!("2026-01-01T00:00:{second:02}Z")})
 }
 
+/// FS-1: a weight counts to its last digit.
+#[test]
+fn fs_1_weights_are_exact() {
+    for (text, expected) in [("100u", 0.0001), ("900u", 0.0009), ("1.5m", 0.0015), ("2", 2.0), ("0", 0.0)] {
+        let cohort = json!({"metadata": {"name": "c"}, "spec": {"fairSharing": {"weight": text}}});
+        assert!((wire::cohort(&read(cohort)).weight - expected).abs() < 1e-12, "{text}");
+    }
+}
+
 #[test]
 fn fa_11_from_objects_to_a_decision_and_back() {
     let config = Config {
