@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::admission::{Chain, Plugin};
-use crate::aggregator::{self, Aggregator, availability};
+use crate::aggregator::{self, Aggregator, Neighbour, availability};
 use crate::answer::{self, Answer, accept, form};
 use crate::apply::{Entries, Tracked};
 use crate::auth::authn::Authenticator;
@@ -92,6 +92,8 @@ pub struct Setup {
     pub service_accounts: bool,
     /// Who is believed when he says for whom he asks, besides the cluster itself.
     pub front_proxies: Option<FrontProxies>,
+    /// API servers of other groups in this process.
+    pub neighbours: Vec<Arc<dyn Neighbour>>,
 }
 
 /// A request about objects of a known resource.
@@ -116,7 +118,8 @@ impl Cluster {
 
     /// A cluster over a store, with what else it is to have.
     pub async fn open_with(store: Store, setup: Setup) -> Result<Self, Refusal> {
-        let Setup { settings, plugins, converters, signer, service_accounts, front_proxies } = setup;
+        let Setup { settings, plugins, converters, signer, service_accounts, front_proxies, neighbours } =
+            setup;
         let signer = signer.map_or_else(Signer::generate, Ok).map_err(Refusal::internal)?;
         let built_in = Registry::built_in();
         let strategies = built_in
@@ -141,7 +144,7 @@ impl Cluster {
             strategies,
             defined: defined.clone(),
             background: OnceLock::new(),
-            aggregator: Aggregator::new(front_proxies).map_err(Refusal::internal)?,
+            aggregator: Aggregator::new(front_proxies, neighbours).map_err(Refusal::internal)?,
             documents: Documents::default(),
             metrics: Metrics::default(),
         }));
@@ -249,6 +252,9 @@ impl Cluster {
         let user = auth::admitted(self.authorizer(), sender, head, &asked, query)?;
         if let Some(remote) = aggregator::responsible(self, &asked) {
             return Ok(aggregator::pass_on(self, &remote, head, body, &user).await);
+        }
+        if let Some(neighbour) = aggregator::neighbour(self, &asked) {
+            return Ok(neighbour.answer(head).await);
         }
         let target = match asked {
             Asked::Resource(target) => target,
@@ -602,9 +608,11 @@ impl Context<'_> {
         let Some(custom) = &self.resource.custom else {
             let kept = forms::of(self.resource).map(|form| form.kept(object));
             let object = kept.as_ref().unwrap_or(object);
+            expect_depth(object)?;
             return Ok(object::draft(object, managers, &self.fields(object)));
         };
         let (object, managers, fields) = custom.stored(object, managers).await?;
+        expect_depth(&object)?;
         Ok(object::draft(&object, &managers, &fields))
     }
 
@@ -615,6 +623,15 @@ impl Context<'_> {
         fields.extend(self.strategy.fields(object));
         fields
     }
+}
+
+/// What was sent nests no deeper than this, but others have a say in what becomes of it, and what is stored has to be
+/// readable.
+fn expect_depth(object: &serde_json::Value) -> Result<(), Refusal> {
+    if schema::nests_within(object, schema::MAX_DEPTH) {
+        return Ok(());
+    }
+    Err(Refusal::bad_request(format!("the object exceeds the max depth of {}", schema::MAX_DEPTH)))
 }
 
 /// A fresh identity for a new object.

@@ -13,7 +13,7 @@
 //!   [`jsonpath`]: the language of their columns;
 //! - `deadline`: how long a request may take; `expiry`: events go when they are old; `health`: whether the server is well;
 //! - [`serve`]: a cluster on a port; [`credentials`]: who it is and who may talk to it;
-//! - `aggregator`: API servers of others behind this one;
+//! - `aggregator`: API servers of others behind this one, and beside it in its process;
 //! - `table`: objects as rows;
 //! - [`node`]: the seam to the nodes, for output of containers and processes in them;
 //! - [`selector`]: label and field selectors;
@@ -56,6 +56,7 @@ mod table;
 mod verbs;
 mod webhook;
 
+pub use aggregator::Neighbour;
 pub use cluster::{Cluster, Setup};
 pub use metrics::Counts;
 pub use service::WithoutManagers;

@@ -16,6 +16,7 @@ use serde_json::Value;
 use store::{Options, Store};
 
 use crate::Error;
+use crate::neighbour::Visibility;
 use crate::nodes;
 use crate::plugin::{OlderVersions, Webhooks};
 
@@ -89,6 +90,7 @@ impl Cluster {
             credentials.signer().map_err(|source| Error::Signer { cluster: name.clone(), source })?;
         let credentials = Arc::new(credentials);
         let webhooks = Arc::new(Webhooks::default());
+        let visibility = Arc::new(Visibility::default());
         let service_accounts = settings.controllers.includes("serviceaccount-controller");
         let setup = Setup {
             settings: settings.jobs,
@@ -97,6 +99,7 @@ impl Cluster {
             signer: Some(signer),
             service_accounts,
             front_proxies: settings.front_proxies,
+            neighbours: vec![visibility.clone()],
         };
         let api = apiserver::Cluster::open_with(store.clone(), setup).await;
         let api = api.map_err(|source| Error::Prepare { cluster: name.clone(), source: Box::new(source) })?;
@@ -131,6 +134,7 @@ impl Cluster {
             installed.map_err(|source| Error::Definitions { cluster: name.clone(), source })?;
             let operator = operator::start(client, settings, clock, &mut tasks);
             operator.ready().await;
+            visibility.ask(operator.clone());
             webhooks.ask(operator);
         }
 

@@ -31,6 +31,9 @@ pub struct Settings {
     pub port_base: u16,
     /// What becomes of pods.
     pub runtime: Runtime,
+    /// What pods do not see of the machine besides the directories that are named here: where it is said how the clusters
+    /// are reached.
+    pub hidden: Vec<PathBuf>,
     /// What every node offers.
     pub quota: Quota,
     /// Of how many pods that are gone each node keeps the logs.
@@ -147,6 +150,7 @@ fn of_cluster(
     };
     if let runner::Runtime::Process(process) = &mut node.runtime {
         process.kept_logs = settings.kept_logs;
+        process.hidden = hidden(settings);
     }
     node.capacity.insert("cpu".to_owned(), settings.quota.cpu.clone());
     node.capacity.insert("memory".to_owned(), settings.quota.memory.clone());
@@ -157,6 +161,17 @@ fn of_cluster(
         operator: Some(operator),
         ..cluster::Settings::ephemeral(name)
     }
+}
+
+/// What pods are not to see: the data of all clusters, among it the keys of their administrators, and what belongs to other
+/// nodes.
+fn hidden(settings: &Settings) -> Vec<PathBuf> {
+    let nodes = match &settings.runtime {
+        Runtime::Simulated => None,
+        Runtime::Processes(directory) => Some(directory),
+    };
+    let all = settings.data.iter().chain(nodes).chain(&settings.hidden);
+    all.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())).collect()
 }
 
 /// Names become names of objects, of directories and of contexts.
@@ -212,6 +227,27 @@ mod tests {
             Err("\"manager\" cannot be the name of a worker: there is already a cluster of this name"
                 .to_owned())
         );
+    }
+
+    #[test]
+    fn pods_do_not_see_the_data_of_their_clusters() {
+        let quota = Quota { cpu: "1".to_owned(), memory: "1Gi".to_owned() };
+        let settings = Settings {
+            workers: vec!["east".to_owned()],
+            data: Some("/data".into()),
+            port_base: 0,
+            runtime: Runtime::Processes("/nodes".into()),
+            hidden: vec!["/root/kubeconfig".into()],
+            quota,
+            kept_logs: 0,
+        };
+        let cluster = of_cluster(&settings, "east", 1, operator::Settings::default());
+        let runner::Runtime::Process(process) = &cluster.nodes[0].runtime else {
+            panic!("it runs processes")
+        };
+        let expected = ["/data", "/nodes", "/root/kubeconfig"].map(PathBuf::from);
+        assert_eq!(process.hidden, expected);
+        assert_eq!(process.directory, PathBuf::from("/nodes/east-node"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod cluster;
 mod error;
 mod fleet;
 mod layout;
+mod neighbour;
 mod nodes;
 mod plugin;
 pub mod simulation;

@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{Remote, Said, all};
+use super::{Said, all};
 use crate::cluster::Cluster;
 use crate::registry::preference;
 
 /// How much users' own definitions count against others.
 const OF_DEFINITIONS: i64 = 1000;
 const OF_DEFINED_VERSIONS: i64 = 100;
+/// How much those count who are in this process: what Kueue's APIServices say of the one there is.
+const OF_NEIGHBOURS: i64 = 100;
 
 /// All groups that others serve.
 pub(crate) struct Groups(BTreeMap<String, Group>);
@@ -21,22 +23,47 @@ pub(crate) struct Groups(BTreeMap<String, Group>);
 /// One of them.
 pub(crate) struct Group {
     priority: i64,
-    versions: Vec<(Remote, Option<Arc<Said>>)>,
+    versions: Vec<Version>,
+}
+
+/// A version of one of them.
+struct Version {
+    name: String,
+    priority: i64,
+    is_available: bool,
+    said: Option<Arc<Said>>,
 }
 
 impl Groups {
     /// Those that are served now.
     pub(crate) fn of(cluster: &Cluster) -> Groups {
-        let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+        let mut groups = Groups(BTreeMap::new());
         for remote in all(cluster) {
-            let group = groups
-                .entry(remote.group.clone())
-                .or_insert_with(|| Group { priority: 0, versions: Vec::new() });
-            group.priority = group.priority.max(remote.group_priority);
             let said = cluster.aggregator().said(&remote.name);
-            group.versions.push((remote, said));
+            let (name, priority) = (remote.version, remote.version_priority);
+            let version = Version { name, priority, is_available: remote.is_available, said };
+            groups.add(&remote.group, remote.group_priority, version);
         }
-        Groups(groups)
+        for neighbour in cluster.aggregator().neighbours() {
+            for name in neighbour.versions() {
+                let (resources, document) = (neighbour.resources(name), neighbour.document(name));
+                let said = Some(Arc::new(Said { resources, document }));
+                let name = name.to_owned();
+                let version = Version { name, priority: OF_NEIGHBOURS, is_available: true, said };
+                groups.add(neighbour.group(), OF_NEIGHBOURS, version);
+            }
+        }
+        groups
+    }
+
+    /// Adds a version, unless it is served by somebody who was added before.
+    fn add(&mut self, group: &str, priority: i64, version: Version) {
+        let entry = self.0.entry(group.to_owned());
+        let group = entry.or_insert_with(|| Group { priority: 0, versions: Vec::new() });
+        group.priority = group.priority.max(priority);
+        if !group.versions.iter().any(|known| known.name == version.name) {
+            group.versions.push(version);
+        }
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
@@ -56,7 +83,7 @@ impl Groups {
     pub(crate) fn versions<'a>(&'a self, name: &str, own: &[&'a str]) -> Vec<&'a str> {
         let theirs = self.0.get(name).map_or(&[][..], |group| &group.versions);
         let mut all: Vec<(i64, &str)> =
-            theirs.iter().map(|(remote, _)| (remote.version_priority, remote.version.as_str())).collect();
+            theirs.iter().map(|version| (version.priority, version.name.as_str())).collect();
         for version in own {
             if !all.iter().any(|(_, known)| known == version) {
                 all.push((OF_DEFINED_VERSIONS, version));
@@ -68,21 +95,22 @@ impl Groups {
 
     /// Entries in the index of OpenAPI documents, by their paths.
     pub(crate) fn documents(&self) -> impl Iterator<Item = (String, Value)> {
-        let versions = self.0.values().flat_map(|group| &group.versions);
-        versions.filter_map(|(remote, said)| {
-            let entry = said.as_ref()?.document.clone()?;
-            Some((format!("apis/{}/{}", remote.group, remote.version), entry))
+        self.0.iter().flat_map(|(name, group)| {
+            group.versions.iter().filter_map(move |version| {
+                let entry = version.said.as_ref()?.document.clone()?;
+                Some((format!("apis/{name}/{}", version.name), entry))
+            })
         })
     }
 }
 
 impl Group {
     /// A version in the document with everything. What does not answer now is told as it was, and that it may be old.
-    pub(crate) fn described(&self, version: &str) -> Option<Value> {
-        let (remote, said) = self.versions.iter().find(|(remote, _)| remote.version == version)?;
-        let resources = said.as_ref().map_or(&[][..], |said| &said.resources);
-        let freshness = if remote.is_available && said.is_some() { "Current" } else { "Stale" };
-        Some(json!({"version": version, "resources": aggregated(resources), "freshness": freshness}))
+    pub(crate) fn described(&self, name: &str) -> Option<Value> {
+        let version = self.versions.iter().find(|version| version.name == name)?;
+        let resources = version.said.as_ref().map_or(&[][..], |said| &said.resources);
+        let freshness = if version.is_available && version.said.is_some() { "Current" } else { "Stale" };
+        Some(json!({"version": name, "resources": aggregated(resources), "freshness": freshness}))
     }
 }
 

@@ -4,13 +4,15 @@
 //! - `identity`: that certificate, and who signs it; `published` tells servers of it.
 //! - `remote`: what an APIService says, and how its server is asked.
 //! - `availability`: the task that finds out whether it answers, and what it serves.
+//! - `neighbour`: one that lives in this process and is just called.
 //! - `groups`: what clients are told of all of them.
 //!
-//! What is built in is never served by others.
+//! What is built in is never served by others, and what an APIService sends elsewhere not by a neighbour.
 
 pub(crate) mod availability;
 mod groups;
 mod identity;
+mod neighbour;
 mod remote;
 
 use std::collections::BTreeMap;
@@ -30,6 +32,7 @@ use crate::registry::Registry;
 use crate::request::Asked;
 pub(crate) use groups::Groups;
 pub(crate) use identity::Identity;
+pub use neighbour::Neighbour;
 pub(crate) use remote::Remote;
 
 const SERVICES: &str = "apiservices.apiregistration.k8s.io";
@@ -38,6 +41,7 @@ const SERVICES: &str = "apiservices.apiregistration.k8s.io";
 pub(crate) struct Aggregator {
     identity: Identity,
     front_proxies: FrontProxies,
+    neighbours: Vec<Arc<dyn Neighbour>>,
     /// What each said last, by the name of its APIService.
     said: Mutex<BTreeMap<String, Arc<Said>>>,
 }
@@ -55,11 +59,12 @@ impl Aggregator {
     /// Others are told to believe this server, and these, in what they say for whom they ask.
     pub(crate) fn new(
         others: Option<FrontProxies>,
+        neighbours: Vec<Arc<dyn Neighbour>>,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let identity = Identity::generate()?;
         let own = identity.as_front_proxy()?;
         let front_proxies = others.map_or(own.clone(), |others| own.and(others));
-        Ok(Aggregator { identity, front_proxies, said: Mutex::default() })
+        Ok(Aggregator { identity, front_proxies, neighbours, said: Mutex::default() })
     }
 
     pub(crate) fn identity(&self) -> &Identity {
@@ -69,6 +74,11 @@ impl Aggregator {
     /// Who is believed when he says for whom he asks, here and by others.
     pub(crate) fn front_proxies(&self) -> &FrontProxies {
         &self.front_proxies
+    }
+
+    /// Those in this process.
+    fn neighbours(&self) -> impl Iterator<Item = &dyn Neighbour> {
+        self.neighbours.iter().map(|neighbour| &**neighbour)
     }
 
     fn said(&self, name: &str) -> Option<Arc<Said>> {
@@ -86,15 +96,28 @@ impl Aggregator {
 
 /// Whose a request is, if it is for the server of others.
 pub(crate) fn responsible(cluster: &Cluster, asked: &Asked) -> Option<Remote> {
+    let (group, version) = group_version(asked)?;
+    serving(cluster, group, version)
+}
+
+/// The neighbour that a request is for.
+pub(crate) fn neighbour<'a>(cluster: &'a Cluster, asked: &Asked) -> Option<&'a dyn Neighbour> {
+    let (group, version) = group_version(asked)?;
+    let serves = |it: &&dyn Neighbour| it.group() == group && it.versions().contains(&version);
+    cluster.aggregator().neighbours().find(serves)
+}
+
+/// The group and version that a request is about.
+fn group_version(asked: &Asked) -> Option<(&str, &str)> {
     match asked {
-        Asked::Resource(target) => serving(cluster, &target.group, &target.version),
+        Asked::Resource(target) => Some((&target.group, &target.version)),
         Asked::Path(path) => {
             let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
             match parts.as_slice() {
                 ["apis" | "openapi", ..] => {
                     let parts = parts.strip_prefix(&["openapi", "v3"]).unwrap_or(&parts);
                     let ["apis", group, version, ..] = parts else { return None };
-                    serving(cluster, group, version)
+                    Some((group, version))
                 }
                 _ => None,
             }

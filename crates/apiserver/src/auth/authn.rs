@@ -9,12 +9,13 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
 use ring::digest::{SHA256, digest};
-use rustls::client::danger::HandshakeSignatureValid;
+use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
+use rustls::server::danger::ClientCertVerifier;
+use tls::any_certificate;
+use tls::front_proxy::common_name;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::front_proxy::{self, FrontProxies, Judge};
@@ -29,6 +30,7 @@ pub(crate) struct Authenticator {
     tokens: Arc<Tokens>,
     certificates: Arc<dyn ClientCertVerifier>,
     front_proxies: Judge,
+    provider: Arc<CryptoProvider>,
     administrator: Arc<User>,
     anonymous: Arc<User>,
 }
@@ -67,6 +69,7 @@ impl Authenticator {
             tokens,
             certificates,
             front_proxies: Judge::new(front_proxies, provider)?,
+            provider: provider.clone(),
             administrator: Arc::new(administrator),
             anonymous: Arc::new(User::anonymous()),
         })
@@ -77,7 +80,7 @@ impl Authenticator {
     pub(crate) fn any_certificate(&self) -> Arc<dyn ClientCertVerifier> {
         let clients = self.certificates.root_hint_subjects().iter();
         let authorities = clients.chain(self.front_proxies.authorities()).cloned().collect();
-        Arc::new(Anybody { certificates: self.certificates.clone(), authorities })
+        any_certificate(self.provider.clone(), authorities)
     }
 
     /// What the certificates of a connection are worth.
@@ -142,13 +145,6 @@ fn certified(leaf: &CertificateDer<'_>) -> Option<User> {
     Some(user)
 }
 
-/// The name in a certificate: the last one, as Go reads it.
-pub(super) fn common_name(leaf: &CertificateDer<'_>) -> Option<String> {
-    let (_, leaf) = X509Certificate::from_der(leaf).ok()?;
-    let names = leaf.subject().iter_common_name().filter_map(|part| part.as_str().ok());
-    names.last().map(str::to_owned)
-}
-
 /// The token in an `Authorization` header, if one is there and says that it is a token. One that is no text is a token, too,
 /// and not a good one.
 fn bearer(headers: &HeaderMap) -> Option<Cow<'_, str>> {
@@ -156,55 +152,6 @@ fn bearer(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let mut parts = text.split(|byte| *byte == b' ');
     let is_token = parts.next()?.eq_ignore_ascii_case(b"bearer");
     parts.next().filter(|token| is_token && !token.is_empty()).map(String::from_utf8_lossy)
-}
-
-/// Takes every certificate whose owner has its key. What it is worth is judged later.
-#[derive(Debug)]
-struct Anybody {
-    certificates: Arc<dyn ClientCertVerifier>,
-    /// What clients are told who may have signed theirs: those of Go show no other.
-    authorities: Vec<DistinguishedName>,
-}
-
-impl ClientCertVerifier for Anybody {
-    fn client_auth_mandatory(&self) -> bool {
-        false
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &self.authorities
-    }
-
-    fn verify_client_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.certificates.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.certificates.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.certificates.supported_verify_schemes()
-    }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ fn settings() -> Settings {
         data: None,
         port_base: 0,
         runtime: Runtime::Simulated,
+        hidden: Vec::new(),
         quota: Quota { cpu: "8".to_owned(), memory: "32Gi".to_owned() },
         kept_logs: fleet::KEPT_LOGS,
     }

@@ -4,6 +4,7 @@ mod dispatch;
 mod logs;
 mod refusals;
 mod versions;
+mod visibility;
 mod waiting;
 
 use std::net::{Ipv4Addr, SocketAddr};
