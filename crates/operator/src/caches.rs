@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::{Api, Client, Resource};
 use reconcile::{Builder, Cache, Change, Key, Tasks};
 use rules::{
-    dispatch::Load,
+    dispatch::{Load, component},
     framework::{self, ungate},
     provisioning,
     quota::readiness,
@@ -49,6 +49,8 @@ pub(crate) const CONTROLLER: &str = "controller";
 pub(crate) const CLASS: &str = "class";
 /// Workloads that are slices of the same Job, by the first of them.
 pub(crate) const SLICES: &str = "slices";
+/// Workloads of a job that has several, by its uid.
+pub(crate) const COMPONENTS: &str = "components";
 /// Jobs by the Workload that somebody else made for them.
 pub(crate) const PREBUILT: &str = "prebuilt";
 /// Jobs by the class that their priority comes from.
@@ -289,6 +291,7 @@ fn workloads(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) 
         .index(ASKED, Load::asked)
         .index(RUNS, |workload| Load::runs(workload).into_iter().collect())
         .index(CONTROLLER, |workload| controller_of(&workload.metadata).into_iter().collect())
+        .index(COMPONENTS, |workload| component::whole(workload).map(str::to_owned).into_iter().collect())
         .index(CLASS, |workload| {
             let class = workload.spec.priority_class_ref.as_ref();
             let own = class.filter(|class| class.kind == "WorkloadPriorityClass");
@@ -325,6 +328,7 @@ fn workload_changed(change: &Change<'_, Workload>, work: &Work, caches: Option<&
             }
         }
         let Some(caches) = caches else { continue };
+        caches.wake_components(work, change, workload);
         caches.look_at_jobs(work, PREBUILT, &change.key.to_string());
         caches.pods.workload_changed(work, change.key, workload);
         // Jobs that are part of another one run only while that one's Workload may.
@@ -570,6 +574,23 @@ impl Caches {
         let owner = controller(group, kind, &key.namespace, &key.name);
         for workload in self.workloads.by(CONTROLLER, &owner) {
             work.dispatch.workload(Key::of(&*workload));
+        }
+    }
+
+    /// A Workload changed that may be one of several of its job: the others go where it is, and the first of them waits until all
+    /// are there.
+    fn wake_components(&self, work: &Work, change: &Change<'_, Workload>, workload: &Workload) {
+        let Some(whole) = component::whole(workload) else { return };
+        let held =
+            |workload: Option<&Arc<Workload>>| workload.and_then(|workload| component::holds(workload));
+        if held(change.old) != held(change.new) {
+            self.workloads.by(COMPONENTS, whole).iter().for_each(|it| work.dispatch.workload(Key::of(&**it)));
+        } else if change.old.is_some() != change.new.is_some() {
+            let all = self.workloads.by(COMPONENTS, whole);
+            let first = all.iter().min_by_key(|it| component::index(it));
+            if let Some(first) = first {
+                work.dispatch.workload(Key::of(&**first));
+            }
         }
     }
 }

@@ -18,7 +18,12 @@ use kube::{
 use reconcile::{Cache, Change, Key, Tasks};
 use rules::{
     dispatch::Adapter,
-    framework::{Kind, apps::STATEFUL_SET, batch::JOB, custom::ALL},
+    framework::{
+        Kind,
+        apps::{LEADER_WORKER_SET, STATEFUL_SET},
+        batch::JOB,
+        custom::ALL,
+    },
     provisioning::{POD_TEMPLATE, REQUEST},
     workload::state,
 };
@@ -27,7 +32,7 @@ use tracing::info;
 
 use crate::{
     Settings,
-    caches::{Cell, indexed},
+    caches::{COMPONENTS, Cell, indexed},
     provisioning,
     work::Work,
 };
@@ -67,7 +72,8 @@ struct Held {
 
 /// The kinds that matter under these settings: those that are managed, those that are dispatched, and what they refer to.
 pub(crate) fn wanted(settings: &Settings) -> Vec<Kind> {
-    let managed = ALL.iter().map(|shape| shape.kind).filter(|kind| settings.manages(kind));
+    let all = ALL.iter().map(|shape| shape.kind).chain([LEADER_WORKER_SET]);
+    let managed = all.filter(|kind| settings.manages(kind));
     let dispatched = settings.dispatch.kinds.iter().map(|adapter| kind_of(adapter));
     let mut wanted: Vec<Kind> = managed.chain(dispatched).collect();
     // Those that Kubernetes brings along are watched by themselves.
@@ -235,6 +241,10 @@ fn changed(kind: &Kind, change: &Change<'_, DynamicObject>, work: &Work, cell: &
     }
     let Some(caches) = cell.get() else { return };
     caches.wake_dispatch(work, kind.group, kind.kind, change.key);
+    let uid = change.latest().and_then(|object| object.metadata.uid.as_deref());
+    for component in caches.workloads.by(COMPONENTS, uid.unwrap_or_default()) {
+        work.dispatch.workload(Key::of(&*component));
+    }
     if kind.group == TRAINER && kind.kind != TRAIN_JOB {
         // Their pods come from it.
         let train_jobs = ALL.iter().find(|shape| shape.kind.kind == TRAIN_JOB).map(|shape| shape.kind);
@@ -256,7 +266,9 @@ fn look_at_all(kind: &Kind, work: &Work, cell: &Cell) {
         let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
         let of_kind = |owner: &&OwnerReference| {
             let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-            owner.controller == Some(true) && group == kind.group && owner.kind == kind.kind
+            // A LeaderWorkerSet is one of several owners of its Workloads.
+            let is_whole = owner.controller == Some(true) || *kind == LEADER_WORKER_SET;
+            is_whole && group == kind.group && owner.kind == kind.kind
         };
         for owner in owners.filter(of_kind) {
             work.dispatch.workload(Key::of(&*workload));

@@ -56,6 +56,8 @@ pub struct Leader {
     clock: Clock,
     leadership: Leadership,
     lease: Lease,
+    /// When it was asked for what it is now: others count from the answer at the earliest, and that may have been late.
+    renewed: Instant,
 }
 
 /// Waits until the Lease is ours. Whoever has it keeps it as long as it is renewed: by our own clock, since that of
@@ -66,9 +68,9 @@ pub async fn lead(client: Client, leadership: Leadership, clock: Clock) -> Resul
     let mut seen: Option<(LeaseSpec, Instant)> = None;
     loop {
         match attempt(&api, &leadership, &clock, &mut seen).await {
-            Ok(Some(lease)) => {
+            Ok(Some((lease, renewed))) => {
                 info!(lease = %leadership.name, identity = %leadership.identity, "leading");
-                return Ok(Leader { client, clock, leadership, lease });
+                return Ok(Leader { client, clock, leadership, lease, renewed });
             }
             Ok(None) => {}
             Err(error) if is_refusal(&error) => return Err(failed("take", &leadership)(error)),
@@ -81,13 +83,13 @@ pub async fn lead(client: Client, leadership: Leadership, clock: Clock) -> Resul
     }
 }
 
-/// Takes the Lease if it is free. `seen` is what it was before, and since when.
+/// Takes the Lease if it is free, and says when it began to. `seen` is what it was before, and since when.
 async fn attempt(
     api: &Api<Lease>,
     leadership: &Leadership,
     clock: &Clock,
     seen: &mut Option<(LeaseSpec, Instant)>,
-) -> Result<Option<Lease>, kube::Error> {
+) -> Result<Option<(Lease, Instant)>, kube::Error> {
     let found = in_time(leadership, api.get_opt(&leadership.name)).await?;
     let spec = found.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
     if seen.as_ref().is_none_or(|(before, _)| *before != spec) {
@@ -101,13 +103,14 @@ async fn attempt(
         debug!(%holder, "somebody else leads");
         return Ok(None);
     }
+    let began = Instant::now();
     let (wanted, params) = (taken(found.as_ref(), leadership, clock), PostParams::default());
     let written = match &found {
         None => in_time(leadership, api.create(&params, &wanted)).await,
         Some(_) => in_time(leadership, api.replace(&leadership.name, &params, &wanted)).await,
     };
     match written {
-        Ok(lease) => Ok(Some(lease)),
+        Ok(lease) => Ok(Some((lease, began))),
         Err(error) if crate::error::is_outdated(&error) => Ok(None),
         Err(error) => Err(error),
     }
@@ -131,16 +134,15 @@ impl Leader {
     /// Keeps the Lease, and returns when it is lost: somebody else has it, or it could not be renewed in time.
     pub async fn keep(&mut self) -> Error {
         let api = api(&self.client, &self.leadership);
-        let mut renewed = Instant::now();
         loop {
             tokio::time::sleep(self.leadership.period).await;
             // All attempts together have this long: whoever waits for the Lease counts from the last one that succeeded.
-            let until = renewed + self.leadership.deadline;
+            let until = self.renewed + self.leadership.deadline;
             let began = Instant::now();
             let error = match tokio::time::timeout_at(until, self.renew(&api)).await {
                 Ok(Ok(lease)) => {
                     self.lease = lease;
-                    renewed = began;
+                    self.renewed = began;
                     continue;
                 }
                 Ok(Err(error)) if crate::error::is_outdated(&error) => {
@@ -251,8 +253,8 @@ fn failed(doing: &'static str, leadership: &Leadership) -> impl FnOnce(kube::Err
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, OnceLock};
     use std::task::{Context, Poll};
 
     use futures::future::{BoxFuture, FutureExt as _};
@@ -262,10 +264,14 @@ mod tests {
 
     use super::*;
 
+    /// How long a cluster takes to say that the Lease is taken.
+    const SLOW: Duration = Duration::from_secs(1);
+
     /// A cluster that fails to take a few renewals, and then no longer answers; and before that fails to say a few times
-    /// who leads.
+    /// who leads, and is slow to say that it is taken.
     #[derive(Clone, Default)]
     struct Failing {
+        taken: Arc<OnceLock<Instant>>,
         renewals: Arc<AtomicUsize>,
         asked: Arc<AtomicUsize>,
     }
@@ -280,7 +286,7 @@ mod tests {
         }
 
         fn call(&mut self, request: Request<Body>) -> Self::Future {
-            let Failing { renewals, asked } = self.clone();
+            let Failing { taken, renewals, asked } = self.clone();
             async move {
                 let name = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
                 let (code, object) = match *request.method() {
@@ -294,6 +300,11 @@ mod tests {
                         (StatusCode::INTERNAL_SERVER_ERROR, serde_json::json!({"code": 500}))
                     }
                     Method::PUT => std::future::pending().await,
+                    Method::POST if name == "leases" => {
+                        taken.get_or_init(Instant::now);
+                        tokio::time::sleep(SLOW).await;
+                        (StatusCode::CREATED, serde_json::json!({"metadata": {"name": LEASE}}))
+                    }
                     _ => (StatusCode::OK, serde_json::json!({"metadata": {"name": name}})),
                 };
                 let answer =
@@ -311,7 +322,8 @@ mod tests {
         let client = Client::new(cluster.clone(), "default");
         let mut leader =
             lead(client, Leadership::new("n", "we"), Clock::system()).await.expect("nobody else leads");
-        let began = Instant::now();
+        let began = *cluster.taken.get().expect("it was taken");
+        assert!(began.elapsed() >= SLOW, "the answer was late");
         let lost = leader.keep().await;
         assert!(lost.to_string().contains(LEASE), "{lost}");
         assert_eq!(cluster.asked.load(Ordering::SeqCst), 3, "who waits asks again where nobody answers");

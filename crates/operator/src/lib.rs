@@ -2,14 +2,15 @@
 //!
 //! The way of a Job: `jobs` makes its Workload; `admission` gives that quota, in cycles over all queues;
 //! `workloads` keeps its conditions true; `jobs` starts the Job when it is admitted and stops it when it is not any
-//! more; `ungating` lets its pods go where they were placed; `queues` shows how queues stand. `pods` does for pods and
-//! StatefulSets what `jobs` does for Jobs, and `provisioning` asks for nodes. On a management cluster, [`dispatch`] sends
-//! it to a worker.
+//! more; `ungating` lets its pods go where they were placed; `queues` shows how queues stand. `pods` does for pods,
+//! StatefulSets and LeaderWorkerSets what `jobs` does for Jobs, and `provisioning` asks for nodes. On a management cluster, [`dispatch`] sends
+//! it to a worker. `visibility` tells who waits where.
 //!
 //! All that is decided is decided by [`rules`]. Here it is observed from caches and applied, through a client alone.
 
 mod admission;
 mod caches;
+mod certificate;
 mod client;
 pub mod configuration;
 pub mod definitions;
@@ -31,6 +32,7 @@ pub mod serve;
 mod settings;
 mod sharing;
 mod ungating;
+pub mod visibility;
 pub mod webhooks;
 mod work;
 mod workloads;

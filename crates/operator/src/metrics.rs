@@ -13,6 +13,7 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use reconcile::Key;
+use rules::quota::usage::Usage;
 use rules::workload::{ADMITTED, EVICTED, PODS_READY, QUOTA_RESERVED, REQUEUED, change::Eviction, state};
 use types::kueue::Workload;
 
@@ -293,6 +294,16 @@ impl Metrics {
         self.set("kueue_local_queue_admitted_active_workloads", &queue, admitted.into());
     }
 
+    /// How much a LocalQueue used, as one number.
+    pub(crate) fn usage_of_local_queue(&self, key: &Key, cluster_queue: &str, usage: Usage) {
+        let labels = [
+            ("name", key.name.as_str()),
+            ("namespace", key.namespace.as_str()),
+            ("cluster_queue", cluster_queue),
+        ];
+        self.set("kueue_local_queue_admission_fair_sharing_usage", &labels, usage.as_f64());
+    }
+
     /// An event was not told.
     pub(crate) fn event_lost(&self, why: &str) {
         self.add("ferry_events_lost_total", &[("why", why)]);
@@ -463,6 +474,9 @@ mod tests {
         let (key, other) = (Key::new("ns", "lq"), Key::new("ns", "lq2"));
         metrics.local_queue(&key, false, (0, 1), 0, 0);
         metrics.local_queue(&other, true, (1, 0), 0, 0);
+        metrics.usage_of_local_queue(&key, "cq", Usage::default());
+        let usage = r#"kueue_local_queue_admission_fair_sharing_usage{name="lq",namespace="ns",cluster_queue="cq",replica_role="leader"} 0"#;
+        assert!(metrics.text("leader").contains(usage));
         let status =
             r#"kueue_local_queue_status{name="lq",namespace="ns",active="False",replica_role="leader"} 1"#;
         assert!(metrics.text("leader").contains(status));

@@ -8,7 +8,7 @@ use rules::{
     dispatch::{Adapter, adapter},
     framework::{
         self, Kind,
-        apps::{DEPLOYMENT, STATEFUL_SET},
+        apps::{DEPLOYMENT, LEADER_WORKER_SET, STATEFUL_SET},
         pod::POD,
     },
     quota,
@@ -42,7 +42,7 @@ pub struct Settings {
     pub accounting: quota::requests::Accounting,
     /// From when a Workload counts whose pods were not ready in time.
     pub requeuing_timestamp: quota::wire::RequeuingTimestamp,
-    /// Whether metrics show quota and usage of every ClusterQueue, flavor by flavor.
+    /// Whether metrics show quota and usage of every ClusterQueue, flavor by flavor. Those of LocalQueues always do.
     pub resource_metrics: bool,
     /// What holds for all Workloads.
     pub workloads: workload::plan::Settings,
@@ -99,7 +99,7 @@ impl Settings {
 
     /// Whether pods are queued at all: by themselves, or as parts of what is made of them.
     pub(crate) fn queues_pods(&self) -> bool {
-        [POD, DEPLOYMENT, STATEFUL_SET].iter().any(|kind| self.manages(kind))
+        [POD, DEPLOYMENT, STATEFUL_SET, LEADER_WORKER_SET].iter().any(|kind| self.manages(kind))
     }
 
     /// Whether somebody else manages Jobs of a kind.

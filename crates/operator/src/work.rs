@@ -6,7 +6,7 @@ use std::{
 };
 
 use reconcile::{Key, Queue};
-use rules::framework::{Kind, batch::JOB, custom::ALL};
+use rules::framework::{Kind, apps::LEADER_WORKER_SET, batch::JOB, custom::ALL};
 use tokio::sync::Notify;
 
 use crate::{dispatch::Wake, pods::caches::Unit};
@@ -22,6 +22,8 @@ pub(crate) struct Work {
     pub(crate) pods: Queue<Unit>,
     /// StatefulSets whose pods are queued.
     pub(crate) stateful_sets: Queue<Key>,
+    /// LeaderWorkerSets whose pods are queued.
+    pub(crate) leader_worker_sets: Queue<Key>,
     /// Workloads.
     pub(crate) workloads: Queue<Key>,
     /// ClusterQueues, for their status and finalizers.
@@ -58,10 +60,13 @@ impl Default for Kinds {
 }
 
 impl Work {
-    /// The queue of a kind of Job.
+    /// The queue of a kind of Job that others define, or of batch Job.
     pub(crate) fn jobs_of(&self, group: &str, kind: &str) -> Option<&Queue<Key>> {
         if (group, kind) == (JOB.group, JOB.kind) {
             return Some(&self.jobs);
+        }
+        if (group, kind) == (LEADER_WORKER_SET.group, LEADER_WORKER_SET.kind) {
+            return Some(&self.leader_worker_sets);
         }
         let found = self.kinds.0.iter().find(|(of, _)| of.group == group && of.kind == kind);
         found.map(|(_, queue)| queue)

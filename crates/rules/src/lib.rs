@@ -12,6 +12,7 @@
 //! - [`difference`]: how two structures differ, as messages show it.
 //! - [`kind`]: what differs from kind to kind in a write.
 //! - [`pod`]: the pod template, as far as users of Jobs meet it.
+//! - [`pem`]: certificates and keys as text, the way Go reads them.
 //! - [`node_health`]: nodes that are not heard of, and when pods leave them.
 //! - [`pod_gc`]: pods that nobody will delete.
 //! - [`job`]: the Job API and the Job controller's decision.
@@ -33,6 +34,7 @@
 //! - [`provisioning`]: the check that asks a cluster autoscaler for nodes.
 //! - [`framework`]: Jobs of any kind, and the Workloads that stand for them.
 //! - [`workload`]: a Workload's life, from its queue to its end.
+//! - [`visibility`]: who waits in a queue, and where, as users are shown it.
 
 pub mod conversion;
 pub mod cron;
@@ -55,12 +57,14 @@ pub mod names;
 pub mod namespace_deletion;
 pub mod node;
 pub mod node_health;
+pub mod pem;
 pub mod pod;
 pub mod pod_gc;
 pub mod protection;
 pub mod provisioning;
 pub mod quota;
 pub mod rbac;
+pub mod repeated;
 pub mod replicas;
 pub mod resource_quota;
 pub mod revisions;
@@ -68,6 +72,7 @@ pub mod schedule;
 pub mod semantic;
 pub mod service;
 pub mod stateful_set;
+pub mod visibility;
 pub mod webhook;
 pub mod wire;
 pub mod workload;

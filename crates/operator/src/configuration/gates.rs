@@ -1,13 +1,15 @@
 //! Feature gates: what Kueue does behind them is done here as by default, or not at all.
 //!
-//! A file may say what is so, and nothing else: whoever asks for what is not here is told.
+//! A file may say what is so, and nothing else: whoever asks for what is not here is told. Only whether it is said who waits
+//! where can be chosen.
 
 use std::collections::BTreeMap;
 
 use super::reader::{Problems, Section};
 
 /// Gates that are on here: those that are by default, and the automation of quota, which a MultiKueueConfig asks for itself.
-const ON: [&str; 47] = [
+const ON: [&str; 49] = [
+    "AdmissionFairSharing",
     "AdmissionGatedBy",
     "AssignQueueLabelsForPods",
     "CleanupProvisioningRequestsOnEviction",
@@ -52,20 +54,19 @@ const ON: [&str; 47] = [
     "TASValidateWorkloadSliceSize",
     "TopologyAwareScheduling",
     "ValidateRayAndSparkJobUpdates",
+    VISIBILITY,
     "WorkloadIdentifierAnnotations",
     "WorkloadValidateResourcesAreNonNegative",
     "WorkloadValidationForPodSetMetadata",
 ];
 
 /// Gates that are on by default, behind which there is something that is not here yet.
-const ABSENT: [&str; 7] = [
-    "AdmissionFairSharing",
+const ABSENT: [&str; 5] = [
     "KueueDRAIntegration",
     "TASFailedNodeReplacement",
     "TASFailedNodeReplacementFailFast",
     "TASReplaceNodeOnNodeTaints",
     "TASReplaceNodeOnPodTermination",
-    "VisibilityOnDemand",
 ];
 
 /// Gates that are off by default.
@@ -114,10 +115,20 @@ const UNSEEN: [&str; 16] = [
     "WorkloadRequestUseMergePatch",
 ];
 
+/// The one gate that is as the file wants it.
+const VISIBILITY: &str = "VisibilityOnDemand";
+
+/// What the file says of gates that can be either.
+pub(super) struct Gates {
+    /// Whether it is said who waits where.
+    pub(super) visibility: Option<bool>,
+}
+
 /// Says which gates cannot be as the file wants them.
-pub(super) fn check(file: &mut Section, problems: &mut Problems) {
+pub(super) fn check(file: &mut Section, problems: &mut Problems) -> Gates {
     let path = file.path("featureGates");
-    let gates: BTreeMap<String, bool> = file.value("featureGates", problems).unwrap_or_default();
+    let mut gates: BTreeMap<String, bool> = file.value("featureGates", problems).unwrap_or_default();
+    let visibility = gates.remove(VISIBILITY);
     for (gate, on) in gates {
         if UNSEEN.contains(&gate.as_str()) {
             problems
@@ -137,6 +148,7 @@ pub(super) fn check(file: &mut Section, problems: &mut Problems) {
             problems.errors.push(format!("{path}.{gate}: is not supported: it is always {default} here"));
         }
     }
+    Gates { visibility }
 }
 
 #[cfg(test)]

@@ -25,6 +25,10 @@ pub struct Configuration {
     pub webhooks: Option<SocketAddr>,
     /// The Service by which the cluster reaches them.
     pub webhook_service: String,
+    /// Where it is said who waits where.
+    pub visibility: Option<SocketAddr>,
+    /// Whether that is not to be said.
+    pub hides_visibility: bool,
     /// How the Lease is taken and kept: its namespace, if it is another one, and the three times.
     pub lease: Lease,
     /// Settings that have no effect, and why.
@@ -78,6 +82,8 @@ impl Configuration {
             listen: Vec::new(),
             webhooks: None,
             webhook_service: "kueue-webhook-service".to_owned(),
+            visibility: None,
+            hides_visibility: false,
             lease: Lease::default(),
             warnings: Vec::new(),
         };
@@ -86,20 +92,16 @@ impl Configuration {
         read.jobs(&mut file, &mut problems);
         read.pods_ready(&mut file, version, &mut problems);
         read.quota(&mut file, version, &mut problems);
+        read.sharing_by_usage(&mut file, &mut problems);
         read.multikueue(&mut file, &mut problems);
         read.retention(&mut file, &mut problems);
-        gates::check(&mut file, &mut problems);
+        let gates = gates::check(&mut file, &mut problems);
+        read.visibility(&mut file, gates.visibility, &mut problems);
         let why = "a client is not held back here; the API server's own fairness is";
         file.ignore("clientConnection", why, &mut problems);
         file.ignore("controller", "how much is done at once is not set by kind here", &mut problems);
-        file.ignore("visibilityServer", "positions in queues are not served yet", &mut problems);
         file.ignore("pprofBindAddress", "there is nothing to profile in this way", &mut problems);
         file.ignore("queueVisibility", "it has none in Kueue either", &mut problems);
-        file.refuse(
-            "admissionFairSharing",
-            "remove it, and queues take turns by age and priority",
-            &mut problems,
-        );
         file.refuse("tls", "TLS 1.2 and 1.3 are served with safe defaults", &mut problems);
         file.done(&mut problems);
         read.warnings = problems.warnings;

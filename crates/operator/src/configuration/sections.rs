@@ -1,6 +1,7 @@
 //! The sections of the file, each as what it means for the operator.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -9,9 +10,11 @@ use rules::{
     dispatch::{Adapter, Dispatcher, adapter},
     framework::{self, batch::JOB, pod::POD},
     names,
-    quota::{cycle::Undeclared, fair::Strategy, requests::Transformation, wire::RequeuingTimestamp},
+    quota::{cycle::Undeclared, fair::Strategy, requests::Transformation, usage, wire::RequeuingTimestamp},
     workload::{change::BackOff, plan::PodsReady},
 };
+use serde::Deserialize as _;
+use serde_json::Value;
 use types::Quantity;
 
 use super::{
@@ -20,15 +23,18 @@ use super::{
 };
 
 /// Kinds that Kueue manages and we do not.
-const NOT_MANAGED: [&str; 2] =
-    ["leaderworkerset.x-k8s.io/leaderworkerset", "sparkoperator.k8s.io/sparkapplication"];
+const NOT_MANAGED: [&str; 1] = ["sparkoperator.k8s.io/sparkapplication"];
 const ALL_AT_ONCE: &str = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once";
 const INCREMENTAL: &str = "kueue.x-k8s.io/multikueue-dispatcher-incremental";
 /// Our own; to Kueue it would be the name of somebody else.
 const LEAST_LOADED: &str = "ferry.dev/multikueue-dispatcher-least-loaded";
 const LEASE: &str = "c1f6bfd2.kueue.x-k8s.io";
+/// Where Kueue says who waits where.
+const VISIBILITY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8082);
 /// How many clusters are asked at a time, if the file does not say.
 const STEP: i32 = 3;
+/// How often it is written down what LocalQueues used, if the file does not say.
+const SAMPLING_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
 
 impl Configuration {
     /// Where the operator is at home, and by which Lease.
@@ -102,6 +108,32 @@ impl Configuration {
             certificates.ignore("webhookSecretName", "the authority is in a Secret of its own", problems);
             certificates.done(problems);
         }
+    }
+
+    /// Where it is said who waits where (VI-1): if the file says so, or asks for it by its gate.
+    pub(super) fn visibility(&mut self, file: &mut Section, gate: Option<bool>, problems: &mut Problems) {
+        self.hides_visibility = gate == Some(false);
+        let section = file.section("visibilityServer", problems);
+        let is_wanted = section.is_some() || gate == Some(true);
+        let mut at = VISIBILITY;
+        if let Some(mut section) = section {
+            let path = section.path("bindAddress");
+            if let Some(text) = section.value::<String>("bindAddress", problems) {
+                match text.parse() {
+                    Ok(ip) => at.set_ip(ip),
+                    Err(_) => problems.errors.push(format!("{path}: {text:?}: must be a valid IP address")),
+                }
+            }
+            let path = section.path("bindPort");
+            if let Some(port) = section.value::<i64>("bindPort", problems) {
+                match u16::try_from(port).ok().filter(|port| *port != 0) {
+                    Some(port) => at.set_port(port),
+                    None => problems.errors.push(format!("{path}: {port}: must be between 1 and 65535")),
+                }
+            }
+            section.done(problems);
+        }
+        self.visibility = Some(at).filter(|_| is_wanted && !self.hides_visibility);
     }
 
     fn listen_on(&mut self, name: &str, section: &mut Section, problems: &mut Problems) {
@@ -191,7 +223,8 @@ impl Configuration {
         };
         let enabled = if off { section.value("enable", problems).unwrap_or(false) } else { true };
         let usual = if off { SignedDuration::from_mins(5) } else { SignedDuration::from_mins(30) };
-        let timeout = section.duration("timeout", problems).unwrap_or(usual);
+        // None at all is as good as not said.
+        let timeout = section.duration("timeout", problems).filter(|it| !it.is_zero()).unwrap_or(usual);
         let recovery = section.duration("recoveryTimeout", problems).unwrap_or(timeout);
         let block = section.value("blockAdmission", problems).unwrap_or(off);
         let mut back_off = BackOff::default();
@@ -282,9 +315,24 @@ impl Configuration {
         }
     }
 
+    /// How LocalQueues share a ClusterQueue by what they used (QU-20 to QU-22).
+    pub(super) fn sharing_by_usage(&mut self, file: &mut Section, problems: &mut Problems) {
+        let Some(mut section) = file.section("admissionFairSharing", problems) else { return };
+        let half_life = section.duration("usageHalfLifeTime", problems).unwrap_or_default();
+        let interval = section.duration("usageSamplingInterval", problems).unwrap_or_default();
+        let interval = if interval.is_zero() { SAMPLING_INTERVAL } else { interval };
+        let path = section.path("resourceWeights");
+        let weights: BTreeMap<String, f64> = section.value("resourceWeights", problems).unwrap_or_default();
+        for (resource, weight) in weights.iter().filter(|(_, weight)| **weight < 0.0) {
+            problems.errors.push(format!("{path}.{resource}: {weight}: must not be negative"));
+        }
+        section.done(problems);
+        self.settings.quota.by_usage = Some(usage::Settings { half_life, interval, weights });
+    }
+
     fn transformations(&mut self, resources: &mut Section, problems: &mut Problems) {
         let path = resources.path("transformations");
-        let all: Option<Vec<serde_json::Value>> = resources.value("transformations", problems);
+        let all: Option<Vec<Value>> = resources.value("transformations", problems);
         let mut inputs = BTreeSet::new();
         for (index, value) in all.into_iter().flatten().enumerate() {
             let mut here = Problems::default();
@@ -297,11 +345,12 @@ impl Configuration {
                 .choice("strategy", &[("Retain", true), ("Replace", false)], &mut here)
                 .unwrap_or(true);
             let multiply_by: Option<String> = section.value("multiplyBy", &mut here);
-            let outputs: BTreeMap<String, String> = section.value("outputs", &mut here).unwrap_or_default();
+            let outputs: BTreeMap<String, Value> = section.value("outputs", &mut here).unwrap_or_default();
             let outputs = outputs.into_iter().filter_map(|(name, amount)| {
-                let read = amount.parse::<Quantity>().ok();
+                // Numbers are quantities, too.
+                let read = Quantity::deserialize(&amount).ok();
                 if read.is_none() {
-                    here.errors.push(format!("outputs.{name}: {amount:?}: is no quantity"));
+                    here.errors.push(format!("outputs.{name}: {amount}: is no quantity"));
                 }
                 read.map(|read| (name, read))
             });

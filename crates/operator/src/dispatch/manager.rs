@@ -33,7 +33,7 @@ use super::{
     observe::decided,
     worker::resource,
 };
-use crate::{events::WORKLOADS, kinds::kind_of};
+use crate::{events::WORKLOADS, kinds::kind_of, write::difference_of};
 
 /// Under this name a job's status is written.
 const FIELD_MANAGER: &str = "kueue";
@@ -252,15 +252,9 @@ async fn patch_job(
     Ok(())
 }
 
-/// A merge patch that leaves nothing of what was there before.
+/// A merge patch that leaves nothing of what was there before, however deep it is.
 fn replacing(old: Option<&Value>, new: &Value) -> Value {
-    let mut patch = new.clone();
-    if let (Some(old), Some(patch)) = (old.and_then(Value::as_object), patch.as_object_mut()) {
-        for key in old.keys() {
-            patch.entry(key.clone()).or_insert(Value::Null);
-        }
-    }
-    patch
+    difference_of(old.unwrap_or(&Value::Null), new, None).unwrap_or_else(|| json!({}))
 }
 
 /// What was done is told where people look for it (section 9.4 of the rules).
@@ -293,4 +287,55 @@ fn tell_admission(shared: &Shared, before: &Workload, after: &Workload) {
 
 fn params_of() -> PatchParams {
     PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A JSON merge patch, as an API server applies it.
+    fn patched(mut there: Value, patch: &Value) -> Value {
+        let Some(fields) = patch.as_object() else { return patch.clone() };
+        if !there.is_object() {
+            there = json!({});
+        }
+        for (key, value) in fields {
+            match value {
+                Value::Null => drop(there.as_object_mut().expect("it is one").remove(key)),
+                value => there[key] = patched(there[key].take(), value),
+            }
+        }
+        there
+    }
+
+    /// MK-FLOW-16: the pods of a Kubeflow job that is evicted were shown for ever, and its quota was never free: a worker does
+    /// not say that there are none, it says nothing of them.
+    #[test]
+    fn what_a_worker_no_longer_says_is_shown_no_longer() {
+        let running = json!({
+            "conditions": [{"type": "Running", "status": "True"}], "startTime": "2026-01-01T00:00:00Z",
+            "replicaStatuses": {"Master": {"active": 1}, "Worker": {"active": 2, "failed": 1, "labelSelector": {"a": "b"}}},
+        });
+        let stopped = json!({
+            "conditions": [{"type": "Suspended", "status": "True"}],
+            "replicaStatuses": {"Master": {}, "Worker": {"failed": 1}},
+        });
+        for (old, new) in [
+            (&running, &stopped),
+            (&stopped, &running),
+            (&running, &json!({})),
+            (&json!({}), &running),
+            (&running, &json!({"replicaStatuses": null})),
+            (&running, &json!({"replicaStatuses": {"Worker": {"active": null}}})),
+        ] {
+            let shown = patched(old.clone(), &replacing(Some(old), new));
+            assert!(same(&shown, new), "{old} became {shown}, not {new}");
+        }
+        assert_eq!(patched(Value::Null, &replacing(None, &running)), running);
+    }
+
+    /// The same, but for what is null, which an object does not keep.
+    fn same(shown: &Value, new: &Value) -> bool {
+        patched(json!({}), shown) == patched(json!({}), new)
+    }
 }

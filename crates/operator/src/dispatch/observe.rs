@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use kube::core::DynamicObject;
 use reconcile::Key;
 use rules::dispatch::{
-    Adapter, CONTROLLER, Check, ClusterName, Link, Load, Observed, Owner, Plan, Remote, Step, check, decide,
-    group, held, local,
+    Adapter, CONTROLLER, Check, ClusterName, Link, Load, Observed, Owner, Plan, Remote, Step, check,
+    component, decide, group, held, local,
 };
 use types::kueue::Workload;
 
@@ -17,7 +17,7 @@ use super::{
     members,
 };
 use crate::{
-    caches::{ASKED, RUNS},
+    caches::{ASKED, COMPONENTS, RUNS},
     kinds::kind_of,
 };
 
@@ -84,7 +84,8 @@ fn observe(shared: &Shared, key: &Key, local: Option<Arc<Workload>>) -> Observed
     let is_kind = |adapter: &Adapter, it: &&Adapter| (it.kind, it.group) == (adapter.kind, adapter.group);
     let is_enabled =
         adapter.is_some_and(|adapter| shared.settings.kinds.iter().any(|it| is_kind(adapter, it)));
-    let seen = Observed { local, check, job, is_enabled, configured, remotes: BTreeMap::new() };
+    let others = Vec::new();
+    let seen = Observed { local, check, job, others, is_enabled, configured, remotes: BTreeMap::new() };
     let is_current = seen.is_current();
     let is_group = owner.as_ref().is_some_and(|owner| owner.is_group);
     let of_job = owner.map(|owner| Key::new(key.namespace.as_str(), owner.name));
@@ -98,7 +99,28 @@ fn observe(shared: &Shared, key: &Key, local: Option<Arc<Workload>>) -> Observed
         (name, remote)
     });
     let remotes = remotes.collect();
-    Observed { remotes, ..seen }
+    components(shared, key, Observed { remotes, ..seen })
+}
+
+/// A Workload that is one of several of its job sees the others, and of each cluster what is left for it. One that is gone is
+/// known by what is left of it.
+fn components(shared: &Shared, key: &Key, seen: Observed) -> Observed {
+    let whole = if let Some(local) = seen.local.as_deref() {
+        component::whole(local).map(str::to_owned)
+    } else {
+        let clusters = shared.clusters.all();
+        clusters.iter().find_map(|(_, connection)| connection.worker()?.whole_of(key))
+    };
+    let Some(whole) = whole else { return seen };
+    let all = shared.workloads.by(COMPONENTS, &whole);
+    let others: Vec<_> = all.into_iter().filter(|other| Key::of(&**other) != *key).collect();
+    let local = seen.local.as_deref();
+    let remotes = seen.remotes.into_iter().map(|(cluster, remote)| {
+        let remote = component::seen(remote, &cluster, local, &key.name, &whole, &others);
+        (cluster, remote)
+    });
+    let remotes = remotes.collect();
+    Observed { remotes, others, ..seen }
 }
 
 /// The job of a Workload on the manager.
@@ -158,12 +180,15 @@ fn remote(
         link,
         workload: worker.as_ref().and_then(|worker| worker.workloads.get(key)),
         job: worker.as_ref().and_then(|worker| worker.job(key, job, is_current)),
+        is_shared: false,
         read_at: connection.book.read_at(key),
         doubt_until: connection.book.doubt_until(key),
         lacks_kind: knows_kind == Some(false),
         refusal: connection.book.refusal(key),
         is_cordoned: object.as_deref().is_some_and(is_cordoned),
         load: load(shared, &connection.name),
+        identity: connection.identity(),
+        same_as: None,
     }
 }
 

@@ -232,7 +232,12 @@ fn related(
         ours.iter().filter(|local| local.spec.cluster_queue == name).map(|local| Key::of(&**local)).collect();
     let connections = config.spec.clusters.iter().filter_map(|cluster| shared.clusters.get(cluster));
     let mut found = Vec::new();
+    let mut counted = BTreeSet::new();
     for connection in connections.filter(|it| it.link() == Link::Connected) {
+        // A cluster with two names has its quota once (MK-CONN-21).
+        if connection.identity().is_some_and(|identity| !counted.insert(identity)) {
+            continue;
+        }
         let There { local_queues, cluster_queues } = known.get(&connection.name)?;
         let led_to = local_queues.iter().filter(|local| ours.contains(&Key::of(*local)));
         let led_to: BTreeSet<&str> = led_to.map(|local| local.spec.cluster_queue.as_str()).collect();

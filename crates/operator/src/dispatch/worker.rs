@@ -13,7 +13,8 @@ use kube::{
 use reconcile::{Cache, Key, Next, Queue, Tasks};
 use rules::{
     dispatch::{
-        self, Adapter, ClusterName, ORIGIN, Observed, Owner, Step, copy, group, observed, plan::Pods,
+        self, Adapter, ClusterName, ORIGIN, Observed, Owner, Step, component, copy, group, observed,
+        plan::Pods,
     },
     workload::{
         change,
@@ -79,12 +80,12 @@ impl Worker {
             let (wake, found, adapter) = (shared.wake.clone(), shared.workloads.clone(), *adapter);
             let objects = Cache::new(Api::<DynamicObject>::all_with(client.clone(), &resource(adapter)))
                 .labels(&ours)
-                .index(BY_LINK, |object: &DynamicObject| {
-                    linked(object).map(|key| key.to_string()).into_iter().collect()
+                .index(BY_LINK, move |object: &DynamicObject| {
+                    links(adapter, object).iter().map(Key::to_string).collect()
                 })
                 .on_change(move |change| {
                     let both = change.old.into_iter().chain(change.new);
-                    both.filter_map(|object| linked(object)).for_each(|key| wake.workload(key));
+                    both.flat_map(|object| links(adapter, object)).for_each(|key| wake.workload(key));
                     // A job may wait for that of an earlier one of its name to be gone.
                     let owner =
                         controller(adapter.group, adapter.kind, &change.key.namespace, &change.key.name);
@@ -143,11 +144,9 @@ impl Worker {
     pub(super) fn wake_held(&self, shared: &Shared) {
         self.workloads.all().iter().for_each(|copy| shared.wake.workload(Key::of(&**copy)));
         for kind in &self.kinds {
-            kind.objects
-                .all()
-                .iter()
-                .filter_map(|object| linked(object))
-                .for_each(|key| shared.wake.workload(key));
+            let all = kind.objects.all();
+            let keys = all.iter().flat_map(|object| links(kind.adapter, object));
+            keys.for_each(|key| shared.wake.workload(key));
         }
     }
 
@@ -159,8 +158,10 @@ impl Worker {
         job: Option<(&'static Adapter, &Key)>,
         is_current: bool,
     ) -> Option<Arc<DynamicObject>> {
-        let named = job.and_then(|(adapter, job)| self.kind(adapter)?.objects.get(job));
-        let named = named.filter(|mirror| concerns(mirror, key, is_current));
+        let named = job.and_then(|(adapter, job)| {
+            let mirror = self.kind(adapter)?.objects.get(job)?;
+            concerns(adapter, &mirror, key, is_current).then_some(mirror)
+        });
         named.or_else(|| self.linked(key).map(|(_, mirror)| mirror).next())
     }
 
@@ -170,6 +171,12 @@ impl Worker {
         self.kinds.iter().flat_map(move |kind| {
             kind.objects.by(BY_LINK, &key).into_iter().map(move |mirror| (kind, mirror))
         })
+    }
+
+    /// The uid of the job of a Workload, if that has several Workloads and a mirror here.
+    pub(super) fn whole_of(&self, key: &Key) -> Option<String> {
+        let (_, mirror) = self.linked(key).find(|(kind, _)| kind.adapter.components.is_some())?;
+        mirror.metadata.annotations.as_ref()?.get(dispatch::ORIGIN_UID).cloned()
     }
 
     /// The pods that say they belong to a Workload.
@@ -415,18 +422,25 @@ impl Lane<'_> {
         let named = self.kind().zip(self.job_name()).and_then(|(kind, name)| {
             Some((kind, kind.objects.get(&Key::new(self.key.namespace.as_str(), name))?))
         });
-        let named = named.filter(|(_, mirror)| concerns(mirror, self.key, self.seen.is_current()));
+        let is_current = self.seen.is_current();
+        let named = named.filter(|(kind, mirror)| concerns(kind.adapter, mirror, self.key, is_current));
         let mut mirrors: Vec<(&Kind, Arc<DynamicObject>)> = self.worker.linked(self.key).collect();
         if let Some((kind, mirror)) = named
             && mirrors.iter().all(|(_, other)| other.metadata.uid != mirror.metadata.uid)
         {
             mirrors.push((kind, mirror));
         }
+        // Pods of a group take their time to go, all at once.
+        let mut all_gone = true;
+        if pods == Pods::OfOthers {
+            mirrors.clear();
+        }
         for (kind, mirror) in mirrors {
-            if !self.delete_mirror(kind, &mirror, pods).await? {
-                // Its end wakes.
-                return Ok(());
-            }
+            all_gone &= self.delete_mirror(kind, &mirror, pods).await?;
+        }
+        if !all_gone {
+            // Their end wakes.
+            return Ok(());
         }
         let Some(copy) = self.worker.workloads.get(self.key) else { return Ok(()) };
         self.delete_copy(&copy).await
@@ -583,7 +597,7 @@ fn propagation(adapter: &Adapter, pods: Pods) -> Option<PropagationPolicy> {
     match pods {
         Pods::Before => Some(PropagationPolicy::Foreground),
         Pods::After if adapter.deletes_in_background => Some(PropagationPolicy::Background),
-        Pods::After => None,
+        Pods::After | Pods::OfOthers => None,
     }
 }
 
@@ -600,7 +614,14 @@ fn is_ours(metadata: &kube::core::ObjectMeta, origin: &str) -> bool {
     metadata.labels.as_ref().and_then(|labels| labels.get(dispatch::ORIGIN)).is_some_and(|of| of == origin)
 }
 
-/// The Workload that a mirror belongs to.
+/// The Workloads that a mirror belongs to: the one that it names, or those that are named after it (MK-LWS-01).
+fn links(adapter: &Adapter, object: &DynamicObject) -> Vec<Key> {
+    let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+    let components = component::links(adapter, object).into_iter().map(|name| Key::new(namespace, name));
+    components.chain(linked(object)).collect()
+}
+
+/// The Workload that a mirror names.
 fn linked(object: &DynamicObject) -> Option<Key> {
     let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
     observed::link(&object.metadata).map(|name| Key::new(namespace, name))
@@ -608,8 +629,9 @@ fn linked(object: &DynamicObject) -> Option<Key> {
 
 /// Whether a mirror that has the name of a Workload's job is that Workload's concern. Whoever has the name now clears away
 /// what an earlier job has left there; an earlier one leaves alone what a later one has put there.
-fn concerns(mirror: &DynamicObject, workload: &Key, is_current: bool) -> bool {
-    is_current || linked(mirror).is_none_or(|of| of == *workload)
+fn concerns(adapter: &Adapter, mirror: &DynamicObject, workload: &Key, is_current: bool) -> bool {
+    let links = links(adapter, mirror);
+    is_current || links.is_empty() || links.contains(workload)
 }
 
 /// How a kind is asked for.
@@ -628,13 +650,13 @@ mod tests {
         let kind = dispatch::adapter::ALL.iter().find(|it| it.kind == "Job").expect("a known kind");
         let mut mirror = DynamicObject::new("a", &resource(kind)).within("team");
         let (earlier, later) = (Key::new("team", "job-a-1"), Key::new("team", "job-a-2"));
-        assert!(concerns(&mirror, &earlier, false), "one that belongs to nobody");
+        assert!(concerns(kind, &mirror, &earlier, false), "one that belongs to nobody");
         let link = (dispatch::PREBUILT_WORKLOAD.to_owned(), "job-a-2".to_owned());
         mirror.metadata.annotations = Some([link].into());
         for (workload, is_current, expected) in
             [(&later, true, true), (&later, false, true), (&earlier, true, true), (&earlier, false, false)]
         {
-            assert_eq!(concerns(&mirror, workload, is_current), expected, "{workload} {is_current}");
+            assert_eq!(concerns(kind, &mirror, workload, is_current), expected, "{workload} {is_current}");
         }
     }
 

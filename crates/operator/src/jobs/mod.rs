@@ -15,7 +15,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, Resource,
     api::{DeleteParams, ListParams, Patch, PatchParams},
@@ -31,7 +31,6 @@ use rules::{
         priority::Classes,
         queue_name,
     },
-    job::CONTROLLER_UID_LABEL,
     meta::selector,
     workload::{ELASTIC_JOB, plan::Event, state},
 };
@@ -167,7 +166,7 @@ impl<F: Framework> Controller<F> {
         }
         let prebuilt = prebuilt_workload(metadata)
             .and_then(|name| caches.workloads.get(&Key::new(key.namespace.as_str(), name)));
-        let pods = if job.may_be_gated() { self.pods_of(key, metadata).await? } else { Vec::new() };
+        let pods = if job.may_be_gated() { self.pods_of(key, &*job).await? } else { Vec::new() };
         let pod_classes = caches.pod_classes.all();
         let default = pod_classes.iter().filter(|class| class.global_default == Some(true));
         let default = default.min_by_key(|class| class.value);
@@ -189,10 +188,10 @@ impl<F: Framework> Controller<F> {
 
     /// The pods of a Job. Few Jobs have pods that wait for a slice, and all that have are asked about when they change: so
     /// nobody watches the pods of a cluster for it.
-    async fn pods_of(&self, key: &Key, job: &ObjectMeta) -> Result<Vec<Pod>, Error> {
+    async fn pods_of(&self, key: &Key, job: &dyn Observed) -> Result<Vec<Pod>, Error> {
         let api: Api<Pod> = Api::namespaced(self.context.client.clone(), &key.namespace);
-        let uid = job.uid.as_deref().unwrap_or_default();
-        let own = ListParams::default().labels(&format!("{CONTROLLER_UID_LABEL}={uid}"));
+        let (label, value) = job.pod_label();
+        let own = ListParams::default().labels(&format!("{label}={value}"));
         let listed = api.list(&own).await;
         let failed = |source| {
             let source = Box::new(source);

@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use reconcile::{Cache, Change, Key, Tasks};
 use rules::framework::{
     QUEUE_NAME_LABEL, annotation,
-    apps::{STATEFUL_SET, stateful_set},
+    apps::{STATEFUL_SET, leader_worker_set, stateful_set},
     pod::{self, IS_GROUP_WORKLOAD, POD},
 };
 use types::kueue::Workload;
@@ -24,6 +24,9 @@ use crate::{
 
 /// Pods by their group.
 pub(crate) const GROUP: &str = "group";
+
+/// Pods by the LeaderWorkerSet that they are part of.
+pub(crate) const SET: &str = "set";
 
 /// What is decided about at once: a pod, or a group of them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -167,8 +170,15 @@ fn queued(client: &Client, work: &Arc<Work>, cell: &Cell, tasks: &mut Tasks) -> 
             Unit::Group(key) => vec![key.to_string()],
             Unit::Pod(_) => Vec::new(),
         })
+        .index(SET, |pod| set_of(pod).map(|set| set.to_string()).into_iter().collect())
         .on_change(move |change| pod_changed(change, &work, &cell))
         .start(tasks)
+}
+
+/// The LeaderWorkerSet that a pod is part of.
+fn set_of(pod: &Pod) -> Option<Key> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    leader_worker_set::of_part(&pod.metadata).map(|set| Key::new(namespace, set))
 }
 
 fn pod_changed(change: &Change<'_, Pod>, work: &Work, cell: &Cell) {
@@ -181,6 +191,9 @@ fn pod_changed(change: &Change<'_, Pod>, work: &Work, cell: &Cell) {
             if let Some(set) = set {
                 work.stateful_sets.add(Key::new(change.key.namespace.as_str(), set.name.as_str()));
             }
+        }
+        if let Some(set) = set_of(pod) {
+            work.leader_worker_sets.add(set);
         }
         match (&unit, cell.get()) {
             (Unit::Group(key), _) => work.dispatch.workload(key.clone()),

@@ -1,8 +1,11 @@
 //! The controller of pods that are queued, one by one or as groups: observes them with their Workloads, lets
-//! [`rules::framework::pod`] decide, and does what comes of it. `stateful_sets` makes groups of the pods of StatefulSets.
+//! [`rules::framework::pod`] decide, and does what comes of it. `wholes` makes groups of the pods of StatefulSets and
+//! LeaderWorkerSets.
 
 pub(crate) mod caches;
-pub(crate) mod stateful_sets;
+mod leader_worker_sets;
+mod stateful_sets;
+mod wholes;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,10 +18,10 @@ use kube::{
 };
 use reconcile::{Cache, Key, Next, Tasks};
 use rules::{
-    dispatch::JOB_OWNER_NAME,
+    dispatch::{self, JOB_OWNER_NAME, component},
     framework::{
         self, Observed as _, Write, annotation,
-        apps::stateful_set,
+        apps::{LEADER_WORKER_SET, is_grouped},
         plan::WORKLOAD_DELETED,
         pod::{
             self, MANAGED, POD, SUSPENDING_PARENT, TERMINATION_TARGET,
@@ -61,7 +64,8 @@ pub(crate) fn start(context: &Arc<Context>, tasks: &mut Tasks) {
         let queue = controller.context.work.pods.clone();
         queue.run(AT_ONCE, |unit| Arc::clone(&controller).reconcile(unit)).await;
     });
-    stateful_sets::start(context, tasks);
+    wholes::start(stateful_sets::StatefulSets, context, tasks);
+    wholes::start(leader_worker_sets::LeaderWorkerSets, context, tasks);
 }
 
 struct Controller {
@@ -174,12 +178,12 @@ impl Controller {
         }))
     }
 
-    /// Whether a pod is ours to decide about. One that leaves is let go wherever it is; one that is about to join the group of its
-    /// StatefulSet is not decided about alone.
+    /// Whether a pod is ours to decide about. One that leaves is let go wherever it is; one that is about to join a group of what
+    /// it is part of is not decided about alone.
     fn is_ours(&self, pod: &ObjectMeta) -> bool {
         let settings = &self.context.settings;
         let is_part = annotation(pod, SUSPENDING_PARENT).is_some();
-        let joins = stateful_set::is_part(pod) && pod::group_name(pod).is_none();
+        let joins = is_grouped(pod) && pod::group_name(pod).is_none();
         let is_queued = queue_name(pod).is_some() || settings.manage_jobs_without_queue_name;
         let leaves = pod.deletion_timestamp.is_some();
         let namespace = pod.namespace.as_deref().unwrap_or_default();
@@ -188,13 +192,23 @@ impl Controller {
             && (leaves || is_queued && self.context.manages_in(namespace))
     }
 
-    /// Whether somebody is about to make pods for a Workload.
+    /// Whether somebody is about to make pods for a Workload, or waits for what another cluster still has of it.
     fn is_expected(&self, workload: &Workload) -> bool {
-        let sets = self.context.caches.pods.stateful_sets.as_ref();
-        let name = annotation(&workload.metadata, JOB_OWNER_NAME);
-        let namespace = workload.metadata.namespace.as_deref().unwrap_or_default();
-        let set = sets.zip(name).and_then(|(sets, name)| sets.get(&Key::new(namespace, name)));
-        set.is_some_and(|set| set.metadata.deletion_timestamp.is_none())
+        let leaves = workload.metadata.deletion_timestamp.is_some();
+        if leaves && dispatch::held(workload).is_none() {
+            return false;
+        }
+        let Some(name) = annotation(&workload.metadata, JOB_OWNER_NAME) else { return false };
+        let key = Key::new(workload.metadata.namespace.as_deref().unwrap_or_default(), name);
+        let caches = &self.context.caches;
+        let whole = if component::whole(workload).is_some() {
+            let sets = caches.kinds.seen(&LEADER_WORKER_SET);
+            sets.and_then(|sets| sets.get(&key)).map(|set| set.metadata.clone())
+        } else {
+            let sets = caches.pods.stateful_sets.as_ref();
+            sets.and_then(|sets| sets.get(&key)).map(|set| set.metadata.clone())
+        };
+        whole.is_some_and(|whole| whole.deletion_timestamp.is_none())
     }
 
     async fn apply(

@@ -16,7 +16,7 @@ use kube::{
     runtime::{WatchStreamExt as _, watcher},
 };
 use operator::{
-    Settings,
+    Operator, Settings,
     definitions::{Conversion, install},
 };
 use reconcile::{Clock, Tasks};
@@ -36,6 +36,8 @@ pub(crate) struct World {
     pub(crate) namespace: String,
     /// Ends the operator when it is dropped.
     pub(crate) operator: Option<Tasks>,
+    /// What it counts.
+    counts: Option<Operator>,
     settings: Settings,
     /// Whether it is not us who acts here.
     judge: bool,
@@ -74,7 +76,8 @@ impl World {
     pub(crate) async fn by_way(client: Client, way: Client, settings: Settings) -> anyhow::Result<World> {
         install(&client, &Conversion::Embedded).await?;
         let namespace = String::new();
-        let mut world = World { client, way, namespace, operator: None, settings, judge: false };
+        let mut world =
+            World { client, way, namespace, operator: None, counts: None, settings, judge: false };
         world.start().await;
         Ok(world)
     }
@@ -94,8 +97,8 @@ impl World {
         let client = plane.client();
         install(&client, &Conversion::Embedded).await?;
         let (namespace, way) = ("kueue-system".to_owned(), client.clone());
-        let mut world =
-            World { client, way, namespace, operator: None, settings: Settings::default(), judge: true };
+        let settings = Settings::default();
+        let mut world = World { client, way, namespace, operator: None, counts: None, settings, judge: true };
         // It looks once whether nodes can be asked for.
         define_requests(&world.client).await?;
         world.begin("kueue-system").await?;
@@ -131,7 +134,12 @@ impl World {
         let mut tasks = Tasks::new();
         let operator = operator::start(self.way.clone(), self.settings.clone(), Clock::system(), &mut tasks);
         operator.ready().await;
-        self.operator = Some(tasks);
+        (self.operator, self.counts) = (Some(tasks), Some(operator));
+    }
+
+    /// Whether our operator counts this of something of the scenario. What others count is theirs to say.
+    pub(crate) fn counts(&self, line: &str) -> bool {
+        self.counts.as_ref().is_none_or(|operator| operator.metrics().lines().any(|it| it.starts_with(line)))
     }
 
     /// Ends the operator, wherever it is.
@@ -203,12 +211,24 @@ impl World {
     /// A ClusterQueue with so much cpu, and a LocalQueue that leads there. Returns the name of the former.
     pub(crate) async fn queue(&self, name: &str, cpu: &str, more: Value) -> anyhow::Result<String> {
         let cluster_queue = self.cluster_queue(name, cpu, more).await?;
-        self.create(json!({
+        self.local_queue(name, &cluster_queue, json!({})).await?;
+        Ok(cluster_queue)
+    }
+
+    /// A LocalQueue that leads to a ClusterQueue.
+    pub(crate) async fn local_queue(
+        &self,
+        name: &str,
+        cluster_queue: &str,
+        more: Value,
+    ) -> anyhow::Result<()> {
+        let mut queue = json!({
             "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": { "name": name },
             "spec": { "clusterQueue": cluster_queue },
-        }))
-        .await?;
-        Ok(cluster_queue)
+        });
+        json_patch::merge(&mut queue["spec"], &more);
+        self.create(queue).await?;
+        Ok(())
     }
 
     /// A ClusterQueue with so much cpu of the flavor `default`, which is made if need be.
@@ -646,6 +666,7 @@ fn of_kind(kind: &str) -> Value {
     let version = match kind {
         "Job" => "batch/v1",
         "StatefulSet" => "apps/v1",
+        "LeaderWorkerSet" => "leaderworkerset.x-k8s.io/v1",
         "Namespace" | "Node" | "Pod" | "PodTemplate" | "LimitRange" | "ServiceAccount" => "v1",
         "ProvisioningRequest" => "autoscaling.x-k8s.io/v1",
         "PriorityClass" => "scheduling.k8s.io/v1",

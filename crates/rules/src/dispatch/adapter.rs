@@ -34,6 +34,8 @@ pub struct Adapter {
     pub strip: &'static [&'static str],
     /// Items of lists that its mirror does not have: the list, and a field of the item with its value.
     pub strip_items: &'static [(&'static str, &'static str, &'static str)],
+    /// Fields that have another value in its mirror: the field, its value, and the other one.
+    pub replace: &'static [(&'static str, &'static str, &'static str)],
     /// Annotations that its mirror does not have.
     pub strip_annotations: &'static [&'static str],
     /// What comes back of a mirror's status.
@@ -42,6 +44,8 @@ pub struct Adapter {
     pub forward: Forward,
     /// How the end is told.
     pub end: End,
+    /// Where an object says how many Workloads it has, one for each of its replicas; `None` if it has one.
+    pub components: Option<&'static str>,
     /// Whether its mirrors are deleted in the background by request, or as the API server likes.
     pub deletes_in_background: bool,
 }
@@ -102,10 +106,12 @@ const PLAIN: Adapter = Adapter {
     suspend: Some("/spec/suspend"),
     strip: &["/spec/managedBy", "/spec/ttlSecondsAfterFinished"],
     strip_items: &[],
+    replace: &[],
     strip_annotations: &[],
     back: Back::Whole,
     forward: Forward::Nothing,
     end: COMPLETE_OR_FAILED,
+    components: None,
     deletes_in_background: false,
 };
 
@@ -123,7 +129,7 @@ const KUBEFLOW: Adapter = Adapter {
 const RAY: Adapter = Adapter { group: "ray.io", strip: &["/spec/managedBy"], end: End::Never, ..PLAIN };
 
 /// Every kind that is known without being configured, batch Job first.
-pub static ALL: [Adapter; 16] = [
+pub static ALL: [Adapter; 17] = [
     Adapter {
         group: "batch",
         kind: "Job",
@@ -179,6 +185,12 @@ pub static ALL: [Adapter; 16] = [
         plural: "rayjobs",
         integration: "ray.io/rayjob",
         strip: &["/spec/managedBy", "/spec/ttlSecondsAfterFinished"],
+        // Nor may it delete itself when it has ended. The older fields are valid only together, so one of them cannot go alone.
+        strip_items: &[("/spec/deletionStrategy/deletionRules", "policy", "DeleteSelf")],
+        replace: &[
+            ("/spec/deletionStrategy/onSuccess/policy", "DeleteSelf", "DeleteCluster"),
+            ("/spec/deletionStrategy/onFailure/policy", "DeleteSelf", "DeleteCluster"),
+        ],
         end: End::Field("/status/jobDeploymentStatus", &["Complete", "Failed"]),
         ..RAY
     },
@@ -230,6 +242,20 @@ pub static ALL: [Adapter; 16] = [
         strip: &[],
         back: Back::Nothing,
         end: End::Never,
+        ..PLAIN
+    },
+    Adapter {
+        group: "leaderworkerset.x-k8s.io",
+        kind: "LeaderWorkerSet",
+        plural: "leaderworkersets",
+        integration: "leaderworkerset.x-k8s.io/leaderworkerset",
+        managed_by: None,
+        suspend: None,
+        strip: &[],
+        back: Back::Nothing,
+        forward: Forward::Field("/spec/replicas"),
+        end: End::Never,
+        components: Some("/spec/replicas"),
         ..PLAIN
     },
     Adapter { end: End::Field("/status/phase", &["Succeeded", "Failed"]), back: Back::Pod, ..POD },

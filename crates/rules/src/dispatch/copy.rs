@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use types::kueue::Workload;
 
 use super::{Adapter, JOB_UID, ORIGIN, ORIGIN_UID, PREBUILT_WORKLOAD, adapter::Back};
+use crate::framework::batch;
 
 /// The longest value that a label may have.
 const LONGEST_LABEL: usize = 63;
@@ -26,7 +27,7 @@ pub fn workload(local: &Workload, origin: &str) -> Workload {
 pub fn mirror(adapter: &Adapter, job: &DynamicObject, workload: &Workload, origin: &str) -> DynamicObject {
     let mut data = json!({"spec": job.data.get("spec").cloned().unwrap_or_else(|| json!({}))});
     if adapter.back == Back::Job && !adapter.is_suspended(&job.data) {
-        restore(&mut data, workload);
+        restore(&mut data, &job.metadata, workload);
     }
     for path in adapter.strip {
         remove(&mut data, path);
@@ -34,6 +35,14 @@ pub fn mirror(adapter: &Adapter, job: &DynamicObject, workload: &Workload, origi
     for (path, field, value) in adapter.strip_items {
         if let Some(items) = data.pointer_mut(path).and_then(Value::as_array_mut) {
             items.retain(|item| item[*field] != **value);
+            if items.is_empty() {
+                remove_with_parent(&mut data, path);
+            }
+        }
+    }
+    for (path, value, instead) in adapter.replace {
+        if let Some(there) = data.pointer_mut(path).filter(|there| **there == **value) {
+            *there = json!(instead);
         }
     }
     if let Some(path) = adapter.suspend {
@@ -44,7 +53,10 @@ pub fn mirror(adapter: &Adapter, job: &DynamicObject, workload: &Workload, origi
         metadata.annotations.get_or_insert_default().remove(*key);
     }
     mark(&mut metadata, &job.metadata, origin);
-    bind(&mut metadata, workload.metadata.name.as_deref().unwrap_or_default());
+    // One that has several Workloads is bound to them by their names.
+    if adapter.components.is_none() {
+        bind(&mut metadata, workload.metadata.name.as_deref().unwrap_or_default());
+    }
     let types = TypeMeta { api_version: adapter.api_version(), kind: adapter.kind.to_owned() };
     DynamicObject { types: Some(types), metadata, data }
 }
@@ -82,7 +94,7 @@ fn mark(copy: &mut ObjectMeta, of: &ObjectMeta, origin: &str) {
 
 /// A Job that was started on the manager has what the manager's flavors added to its pods, and the number of pods that
 /// the manager admitted. The Workload has what the user wrote, and the worker compares the mirror with that (MK-FLOW-28).
-fn restore(data: &mut Value, workload: &Workload) {
+fn restore(data: &mut Value, metadata: &ObjectMeta, workload: &Workload) {
     let Some(pods) = workload.spec.pod_sets.first() else { return };
     let Ok(original) = serde_json::to_value(&pods.template) else { return };
     for path in [
@@ -99,6 +111,18 @@ fn restore(data: &mut Value, workload: &Workload) {
         }
     }
     insert(data, "/spec/parallelism", json!(pods.count));
+    if batch::scales_completions(metadata) {
+        insert(data, "/spec/completions", json!(pods.count));
+    }
+}
+
+/// Removes a field, and what it was in if there is nothing left of that.
+fn remove_with_parent(data: &mut Value, path: &str) {
+    remove(data, path);
+    let Some((parent, _)) = path.rsplit_once('/').filter(|(parent, _)| *parent != "/spec") else { return };
+    if data.pointer(parent).and_then(Value::as_object).is_some_and(serde_json::Map::is_empty) {
+        remove(data, parent);
+    }
 }
 
 /// Removes a field, if it is there.

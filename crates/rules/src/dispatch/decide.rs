@@ -12,8 +12,9 @@ use super::{
     local::admitted_on,
     mirror,
     nominate::can_be_asked,
-    observed::{annotation, has_quota, held, is_elastic, is_evicted, is_finished, link},
+    observed::{annotation, has_quota, held, held_identity, is_elastic, is_evicted, is_finished, link},
     plan::Pods,
+    same,
 };
 use crate::workload::slice::REPLACED;
 
@@ -32,13 +33,20 @@ pub struct Policy {
 const PATIENCE: SignedDuration = SignedDuration::from_mins(1);
 
 /// How soon to read again what should have been told by a watch.
-const SOON: SignedDuration = SignedDuration::from_secs(5);
+pub(super) const SOON: SignedDuration = SignedDuration::from_secs(5);
 
 /// Reasons for which a worker ends a copy that never ran: a refusal, not an end (MK-FLOW-12, MK-FLOW-15).
-const OUT_OF_SYNC: [&str; 2] = ["OutOfSync", "OwnerNotFound"];
+pub(super) const OUT_OF_SYNC: [&str; 2] = ["OutOfSync", "OwnerNotFound"];
 
 /// What to do now.
 pub fn decide(seen: &Observed, policy: &Policy, now: Timestamp) -> Plan {
+    match same::each_once(seen) {
+        Some(seen) => decide_on(&seen, policy, now),
+        None => decide_on(seen, policy, now),
+    }
+}
+
+fn decide_on(seen: &Observed, policy: &Policy, now: Timestamp) -> Plan {
     let Some(local) = seen.local.as_deref() else { return remove_all(seen, Because::Gone, now) };
     if local.metadata.deletion_timestamp.is_some() {
         return deleted(seen, local, policy, now);
@@ -93,7 +101,7 @@ fn remove_all(seen: &Observed, because: Because, now: Timestamp) -> Plan {
     let mut plan = Plan::wait(because);
     for (cluster, remote) in seen.connected().filter(|(_, remote)| remote.holds_anything()) {
         match remote.kept_until(adapter, now) {
-            None => plan.steps.push(Step::Delete(cluster.clone(), Pods::After)),
+            None => plan.steps.push(Step::Delete(cluster.clone(), remote.leaves(Pods::After))),
             until => plan = plan.again_at(until),
         }
     }
@@ -262,12 +270,14 @@ impl Case<'_> {
     /// A cluster may hold a job of it: that cluster and no other (MK-FLOW-21).
     fn held(&self, holder: &ClusterName) -> Plan {
         let mut others = Vec::new();
+        let there = self.seen.remotes.get(holder);
         for (cluster, remote) in self.seen.connected() {
-            if cluster != holder && remote.holds_anything() {
+            let is_another = cluster != holder && !same::may_be(there, held_identity(self.local), remote);
+            if is_another && remote.holds_anything() {
                 others.push(self.delete(cluster, remote));
             }
         }
-        let mut plan = match self.seen.remotes.get(holder) {
+        let mut plan = match there {
             Some(remote) if remote.link == Link::Connected => self.at_holder(holder, remote),
             remote => self.lost(holder, self.given_up_at(remote)),
         };
@@ -359,61 +369,6 @@ impl Case<'_> {
         self.admitted(holder, remote, copy, mirror)
     }
 
-    /// The mirror has ended, or the worker says so of the copy (MK-FLOW-14). `None` if neither.
-    pub(super) fn ended(
-        &self,
-        holder: &ClusterName,
-        remote: &Remote,
-        copy: Option<&Workload>,
-        mirror: Option<&DynamicObject>,
-    ) -> Option<Plan> {
-        let job = self.seen.job.as_deref()?;
-        let end = copy.and_then(|copy| condition::of(copy, FINISHED)).filter(|end| end.status == "True");
-        let end = end.filter(|end| !OUT_OF_SYNC.contains(&end.reason.as_str()) && end.reason != REPLACED);
-        let mirror_ended = mirror
-            .is_some_and(|mirror| self.adapter.is_finished(&mirror.data) && !self.adapter.is_killed(mirror));
-        if !mirror_ended && end.is_none() {
-            return None;
-        }
-        let mut plan = Plan::wait(Because::Ended(holder.clone()));
-        let recorded = self.adapter.is_finished(&job.data);
-        match mirror {
-            Some(mirror) if mirror_ended || self.adapter.end == adapter::End::Never => {
-                if let Some(status) = mirror::status(self.adapter, job, mirror, self.now) {
-                    plan.steps.push(Step::Mirror { cluster: holder.clone(), status });
-                    // The end is recorded first, and the Workload follows it.
-                    if self.adapter.end != adapter::End::Never {
-                        return Some(plan);
-                    }
-                }
-            }
-            // The two are watched apart: the end of the mirror is still to come.
-            Some(_) => {
-                plan.steps.push(Step::Look(holder.clone()));
-                return Some(plan.again_at(Some(self.soon())));
-            }
-            None if remote.read_at.is_none() => {
-                plan.steps.push(Step::Look(holder.clone()));
-                return Some(plan.again_at(Some(self.soon())));
-            }
-            None if !recorded => {
-                if let Some(status) = end.and_then(|end| mirror::ended(self.adapter, job, end)) {
-                    plan.steps.push(Step::Mirror { cluster: holder.clone(), status });
-                    return Some(plan);
-                }
-            }
-            None => {}
-        }
-        let Some(end) = end else { return Some(plan) };
-        // Whoever made the Workload for its job ends it with its job; two would write the same. If it does not, we do.
-        let its_turn = end.last_transition_time.0.saturating_add(SOON).unwrap_or(self.now);
-        if recorded && self.adapter.is_queued_here() && its_turn > self.now {
-            return Some(plan.again_at(Some(its_turn)));
-        }
-        plan.steps.push(Step::Finish { reason: end.reason.clone(), message: end.message.clone() });
-        Some(plan)
-    }
-
     /// The manager takes it back: the worker is asked to stop it, and its pods are shown until they are gone
     /// (MK-FLOW-16, MK-FLOW-25, MK-EVI-01).
     fn evicted(
@@ -430,16 +385,16 @@ impl Case<'_> {
         let Some(copy) = copy.filter(|copy| !is_out_of_sync(copy) && is_its_job) else {
             return self.evicted_without_copy(plan, holder, remote);
         };
-        if remote.job.is_none() {
-            // Its pods are gone with it, and nobody else can say so.
-            match self.seen.job.as_deref().and_then(|job| mirror::settled(self.adapter, job, self.now)) {
-                Some(status) if remote.read_at.is_some() => plan.steps.push(Step::Settle(status)),
-                Some(_) => {
-                    plan.steps.push(Step::Look(holder.clone()));
-                    plan = plan.again_at(Some(self.soon()));
-                }
-                None => {}
+        // Its pods are gone with it, and nobody else can say so.
+        let there = remote.job.as_deref();
+        let settled = |job| mirror::settled_without(self.adapter, job, there, self.now);
+        match self.seen.job.as_deref().and_then(settled) {
+            Some(status) if remote.read_at.is_some() => plan.steps.push(Step::Settle(status)),
+            Some(_) => {
+                plan.steps.push(Step::Look(holder.clone()));
+                plan = plan.again_at(Some(self.soon()));
             }
+            None => {}
         }
         let stops = is_evicted(copy) || copy.spec.active == Some(false) || asked_to_stop(copy);
         if !stops {
@@ -520,6 +475,9 @@ impl Case<'_> {
         plan.steps.extend(self.mirrored(holder, Some(mirror)));
         if self.check.state == CheckState::Pending || self.says() != Some(&admitted_on(holder)) {
             plan.steps.push(Step::Ready(holder.clone()));
+        } else if held(self.local).is_none() {
+            // Another manager has chosen, and keeps no record of that: an eviction would take back all that says where it runs.
+            plan.steps.push(Step::Hold(holder.clone()));
         }
         plan.steps.extend(self.placed(copy));
         plan.steps.extend(self.forwarded(holder, mirror));
@@ -645,10 +603,17 @@ impl Case<'_> {
     }
 
     /// The mirror goes, and then the copy. If the Workload may run again elsewhere, the pods go before the mirror does, so
-    /// that what is seen to be gone is gone. That a mirror has no pods is no reason to do otherwise: by now it may.
+    /// that what is seen to be gone is gone. That a mirror has no pods is no reason to do otherwise: by now it may. Pods of a
+    /// group that have ended are recorded first, so that they do not run again with the others.
     pub(super) fn delete(&self, cluster: &ClusterName, remote: &Remote) -> Step {
+        let (job, mirror) = (self.seen.job.as_deref(), remote.job.as_deref());
+        if let Some(status) =
+            job.zip(mirror).and_then(|(job, mirror)| mirror::ends(self.adapter, job, mirror))
+        {
+            return Step::Mirror { cluster: cluster.clone(), status };
+        }
         let may_run = remote.job.as_deref().is_some_and(|mirror| !self.adapter.is_finished(&mirror.data));
-        Step::Delete(cluster.clone(), if may_run { Pods::Before } else { Pods::After })
+        Step::Delete(cluster.clone(), remote.leaves(if may_run { Pods::Before } else { Pods::After }))
     }
 
     pub(super) fn retry(&self, why: &str) -> Step {
@@ -663,7 +628,7 @@ impl Case<'_> {
         remote.and_then(|remote| remote.link.given_up_at(self.policy.worker_lost_timeout))
     }
 
-    fn soon(&self) -> Timestamp {
+    pub(super) fn soon(&self) -> Timestamp {
         self.now.saturating_add(SOON).unwrap_or(self.now)
     }
 }

@@ -2,7 +2,7 @@
 //! pods runs where the others do not (MK-POD-02).
 //!
 //! What stands for a group has the status of each of its pods, by their names. On a worker it also says which of its pods are
-//! there, and which are there that are none of the group's on the manager, or not any more.
+//! there, and which are there that are none of the group's on the manager, or not any more, or that have ended already.
 
 use kube_core::{DynamicObject, ObjectMeta};
 use serde_json::{Map, Value, json};
@@ -51,7 +51,10 @@ pub fn mirror<'a>(
         let is_member = member.is_some_and(|member| {
             is_of(&mirror.metadata, member["uid"].as_str()) && member["leaves"] != Value::Bool(true)
         });
-        if !is_member {
+        // Created late, or twice: its end is recorded, and it does not run again.
+        let shown = local.map(|local| &local.data["status"][MEMBERS][name.as_str()]);
+        let runs_again = shown.is_some_and(is_over) && !is_over(&mirror.data["status"]);
+        if !is_member || runs_again {
             surplus.push((name, mirror.metadata.deletion_timestamp.is_some()));
             continue;
         }
@@ -71,6 +74,21 @@ pub fn mirror<'a>(
     Some(DynamicObject { types: None, metadata, data })
 }
 
+/// Whether all pods of a group that a worker has have ended, and not because they were deleted.
+pub(super) fn has_ended(mirror: &DynamicObject) -> bool {
+    let there = mirror.data["there"].as_array();
+    there
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .all(|name| reported(mirror, name).is_some_and(is_over))
+}
+
+/// Whether a pod of this status has ended.
+pub(super) fn is_over(status: &Value) -> bool {
+    status["phase"] == "Succeeded" || status["phase"] == "Failed"
+}
+
 /// The pods of a group on the manager that a worker should have and has not. What has ended is not started again.
 pub fn missing(local: &DynamicObject, mirror: Option<&DynamicObject>) -> Vec<String> {
     let there: Vec<&str> = mirror
@@ -79,8 +97,7 @@ pub fn missing(local: &DynamicObject, mirror: Option<&DynamicObject>) -> Vec<Str
         .unwrap_or_default();
     let members = local.data[MEMBERS].as_object();
     let is_wanted = |(name, member): &(&String, &Value)| {
-        let phase = &local.data["status"][MEMBERS][name.as_str()]["phase"];
-        let has_ended = phase == "Succeeded" || phase == "Failed";
+        let has_ended = is_over(&local.data["status"][MEMBERS][name.as_str()]);
         !there.contains(&name.as_str()) && member["leaves"] != Value::Bool(true) && !has_ended
     };
     members.into_iter().flatten().filter(is_wanted).map(|(name, _)| name.clone()).collect()

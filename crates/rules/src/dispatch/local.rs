@@ -32,6 +32,7 @@ pub fn apply(workload: &Workload, check: &str, steps: &[&Step], now: Timestamp) 
                 status.nominated_cluster_names.clear();
                 hold(status, cluster, generation, now);
             }
+            Step::Hold(cluster) => hold(status, cluster, generation, now),
             Step::Unassign => {
                 status.cluster_name = None;
                 forget(status);
@@ -139,6 +140,15 @@ fn set_check(status: &mut WorkloadStatus, check: &str, state: CheckState, messag
     }
     there.state = state;
     there.message = message;
+}
+
+/// Nobody chooses any more where a Workload runs, and until the cluster that was chosen holds nothing of it, that is on
+/// record, also if the choice was that of a manager that keeps no record (MK-SM-04).
+pub(crate) fn let_go(status: &mut WorkloadStatus, generation: Option<i64>, now: Timestamp) {
+    let Some(cluster) = status.cluster_name.take() else { return };
+    if observed::record(&status.conditions).is_none() {
+        hold(status, &ClusterName::from(cluster), generation, now);
+    }
 }
 
 /// Records the cluster. A record that names it already stays as it is: it may say more.

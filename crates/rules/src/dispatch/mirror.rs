@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use super::{Adapter, STOPPING, adapter::Back, condition, group, observed::annotation};
 use crate::framework::custom::{self, Shape};
 use crate::job::{
-    self, COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED, is_finished, is_indexed,
-    is_suspended, is_true,
+    self, COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED, indexes::IndexSet, is_finished,
+    is_indexed, is_suspended, is_true,
 };
 
 /// The status that the manager's job gets when a worker reports this one; `None` if it has it already, or if it must
@@ -78,16 +78,48 @@ pub fn settled(adapter: &Adapter, local: &DynamicObject, now: Timestamp) -> Opti
     serde_json::to_value(status).ok()
 }
 
-/// The status of the manager's job when a worker says of the Workload that it has ended, and the mirror is not there to
-/// tell more. `None` for kinds other than batch Job and Pod, and if the manager's job has ended already.
-pub fn ended(adapter: &Adapter, local: &DynamicObject, end: &Condition) -> Option<Value> {
-    if adapter.back == Back::Pod {
-        let mut status = local.data.get("status").cloned().unwrap_or_else(|| json!({}));
-        status["phase"] = json!(if end.reason == "Failed" { "Failed" } else { "Succeeded" });
-        return Some(status);
+/// The same when a cluster has no pods of it except those of the mirror, which may be some of a group.
+pub fn settled_without(
+    adapter: &Adapter,
+    local: &DynamicObject,
+    mirror: Option<&DynamicObject>,
+    now: Timestamp,
+) -> Option<Value> {
+    match mirror {
+        None => settled(adapter, local, now),
+        Some(mirror) if adapter.back == Back::Group => {
+            let missing = group::missing(local, Some(mirror));
+            let is_missing = |name: &str| missing.iter().any(|it| it == name);
+            group::statuses(local, |name, shown| is_missing(name).then(|| settled_pod(shown))?)
+        }
+        Some(_) => None,
     }
-    if adapter.back != Back::Job {
+}
+
+/// The statuses of a group's pods on the manager with the ends that a worker reports; `None` if all of them are recorded,
+/// and for all that is no group.
+pub fn ends(adapter: &Adapter, local: &DynamicObject, mirror: &DynamicObject) -> Option<Value> {
+    if adapter.back != Back::Group {
         return None;
+    }
+    group::statuses(local, |name, shown| {
+        let reported = group::reported(mirror, name).filter(|reported| group::is_over(reported))?;
+        (!group::is_over(shown)).then(|| pod_status(shown, reported))
+    })
+}
+
+/// The status of the manager's job when a worker says of the Workload that it has ended, and the mirror is not there to
+/// tell more. `None` for kinds other than batch Job, Pod and groups of pods, and if the manager's job has ended already.
+pub fn ended(adapter: &Adapter, local: &DynamicObject, end: &Condition) -> Option<Value> {
+    match adapter.back {
+        Back::Job => {}
+        Back::Pod => return ended_pod(local.data.get("status").unwrap_or(&Value::Null), end),
+        // Who is not known to have started may have joined the group when it had ended.
+        Back::Group => {
+            let started = |shown: &&Value| shown["phase"] == "Running";
+            return group::statuses(local, |_, shown| ended_pod(Some(shown).filter(started)?, end));
+        }
+        Back::Nothing | Back::Whole => return None,
     }
     let job = typed(local)?;
     if is_finished(&job) {
@@ -146,9 +178,28 @@ fn job_status(local: &Job, remote: &Job, now: Timestamp) -> JobStatus {
             });
         });
     }
+    follow_indexes(&mut status, local);
     follow_counters(&mut status, local);
     follow_times(&mut status, local, remote);
     status
+}
+
+/// With partial admission the worker may run more indexes than the Job has here, and what is said of those is not valid
+/// here (MK-JOB-07).
+fn follow_indexes(status: &mut JobStatus, local: &Job) {
+    let spec = job::spec(local);
+    let Some(completions) = spec.completions.filter(|_| is_indexed(spec)) else { return };
+    let cut = |list: &mut Option<String>| {
+        let beyond = list.as_deref().is_some_and(|list| IndexSet::parse(list, completions).is_err());
+        let within = beyond.then(|| IndexSet::read(list.as_deref().unwrap_or_default(), completions));
+        *list = within.as_ref().map(ToString::to_string).or_else(|| list.take());
+        within
+    };
+    cut(&mut status.failed_indexes);
+    if let Some(completed) = cut(&mut status.completed_indexes) {
+        let count = i32::try_from(completed.len()).unwrap_or(i32::MAX);
+        status.succeeded = status.succeeded.map(|succeeded| succeeded.min(count));
+    }
 }
 
 /// Counters only count up, also when the Job starts again elsewhere.
@@ -203,8 +254,11 @@ fn is_held_back(job: &Job) -> bool {
 }
 
 /// The status of a pod (MK-POD-04): while the manager's pod is held back and the worker's is not scheduled, the
-/// manager's says that it is held back, so that nobody adds a node for it.
+/// manager's says that it is held back, so that nobody adds a node for it. Ends are final.
 fn pod_status(shown: &Value, reported: &Value) -> Value {
+    if group::is_over(shown) && shown["phase"] != reported["phase"] {
+        return shown.clone();
+    }
     let find = |status: &Value| {
         let conditions = status["conditions"].as_array();
         conditions.and_then(|all| all.iter().find(|condition| condition["type"] == "PodScheduled")).cloned()
@@ -224,6 +278,14 @@ fn pod_status(shown: &Value, reported: &Value) -> Value {
     next
 }
 
+/// The status of a pod whose worker says that it has ended, and does not show it any more; `None` if its end is shown.
+fn ended_pod(shown: &Value, end: &Condition) -> Option<Value> {
+    let phase = if end.reason == "Failed" { "Failed" } else { "Succeeded" };
+    let mut status = if shown.is_object() { shown.clone() } else { json!({}) };
+    status["phase"] = json!(phase);
+    (!group::is_over(shown)).then_some(status)
+}
+
 /// The status of a pod that no cluster has any more, and that has not ended (MK-POD-06): it waits again behind its gate. `None`
 /// if that is what it shows.
 fn settled_pod(shown: &Value) -> Option<Value> {
@@ -231,7 +293,7 @@ fn settled_pod(shown: &Value) -> Option<Value> {
     let conditions = shown["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let is_gated = |condition: &Value| condition["reason"] == "SchedulingGated";
     let rests = phase == "Pending" && conditions.iter().all(is_gated);
-    if rests || matches!(phase, "Succeeded" | "Failed") {
+    if rests || group::is_over(shown) {
         return None;
     }
     let gated = json!({

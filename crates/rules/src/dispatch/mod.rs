@@ -11,22 +11,25 @@
 //! when that cluster was read and held nothing any more, or when the cluster was given up.
 //!
 //! - [`observed`]: what was seen.
-//! - [`mod@decide`]: what to do, with [`nominate`] for the choice of clusters to offer a Workload to.
+//! - [`mod@decide`]: what to do, with [`nominate`] for the choice of clusters to offer a Workload to, and `end` for how a
+//!   job ends, and `same` for clusters that are there under several names.
 //! - [`plan`]: steps, reason, and when to look again, as one line.
 //! - [`local`]: what steps do to the Workload on the manager.
 //! - [`copy`]: what is created on workers.
 //! - [`mirror`]: a worker's status of a job as the manager may show it.
-//! - [`adapter`]: the kinds of jobs, and [`group`] of pods as one of them.
+//! - [`adapter`]: the kinds of jobs, and [`group`] of pods as one of them; [`component`] for kinds with several Workloads.
 //! - [`check`], [`kubeconfig`]: what is said about checks and clusters that are not set up well.
 //!
 //! Nothing here knows how a cluster is reached.
 
 pub mod adapter;
 pub mod check;
+pub mod component;
 mod condition;
 pub mod copy;
 pub mod decide;
 mod drift;
+mod end;
 mod forward;
 pub mod group;
 pub mod kubeconfig;
@@ -38,6 +41,7 @@ pub mod observed;
 mod open;
 pub mod plan;
 pub mod quota;
+mod same;
 
 pub use adapter::Adapter;
 pub use decide::{Policy, decide};
@@ -64,6 +68,8 @@ pub const JOB_UID: &str = "kueue.x-k8s.io/job-uid";
 pub const JOB_OWNER_GVK: &str = "kueue.x-k8s.io/job-owner-gvk";
 /// See [`JOB_OWNER_GVK`].
 pub const JOB_OWNER_NAME: &str = "kueue.x-k8s.io/job-owner-name";
+/// The annotation of a Workload that is one of several of its job: its number among them.
+pub const COMPONENT_INDEX: &str = "kueue.x-k8s.io/component-workload-index";
 /// The annotation of Workloads that stand for groups of pods.
 pub const IS_GROUP: &str = crate::framework::pod::IS_GROUP_WORKLOAD;
 /// The annotation of jobs that may grow and shrink while they run.

@@ -119,6 +119,7 @@ pub(super) fn takes_new(remote: &Remote, now: Timestamp) -> bool {
 /// Whether a cluster can be asked to run the Workload.
 pub(super) fn can_be_asked(remote: &Remote, now: Timestamp) -> bool {
     remote.link == Link::Connected
+        && remote.same_as.is_none()
         && !remote.lacks_kind
         && remote.refusal.as_ref().is_none_or(|refusal| refusal.until <= now)
 }
@@ -139,6 +140,7 @@ pub(super) fn obstacles(seen: &Observed, now: Timestamp) -> String {
     }
     let why = |cluster: &ClusterName| match seen.remotes.get(cluster) {
         None => format!("{cluster} does not exist"),
+        Some(Remote { same_as: Some(other), .. }) => format!("{cluster} is the same cluster as {other}"),
         Some(remote) if remote.link == Link::Connecting => format!("{cluster} was not seen in full yet"),
         Some(remote) if remote.link != Link::Connected => format!("{cluster} is not connected"),
         Some(remote) if remote.is_cordoned => format!("{cluster} is cordoned"),

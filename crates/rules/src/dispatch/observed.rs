@@ -10,6 +10,7 @@ use types::kueue::{CheckState, Workload};
 use super::{
     Adapter, ClusterName, ELASTIC, EVICTED, FINISHED, HELD, IS_GROUP, JOB_OWNER_GVK, JOB_OWNER_NAME,
     ORIGIN_UID, PREBUILT_WORKLOAD, QUOTA_RESERVED, REPLACEMENT_FOR, adapter, condition, nominate::nominated,
+    plan::Pods,
 };
 
 /// Everything that one decision may depend on.
@@ -21,6 +22,8 @@ pub struct Observed {
     pub check: Option<Check>,
     /// Its job on the manager; `None` if it was not seen.
     pub job: Option<Arc<DynamicObject>>,
+    /// The other Workloads of its job, if that has several.
+    pub others: Vec<Arc<Workload>>,
     /// Whether jobs of its kind are run on workers here (MK-FLOW-05).
     pub is_enabled: bool,
     /// The clusters that it may be offered to, in the order of their configuration; none if that cannot be read.
@@ -47,6 +50,8 @@ pub struct Remote {
     pub workload: Option<Arc<Workload>>,
     /// The mirror of the job.
     pub job: Option<Arc<DynamicObject>>,
+    /// Whether the mirror is also that of other Workloads, and stays for them.
+    pub is_shared: bool,
     /// When both were last asked for, after every write to them whose answer was lost can no longer arrive.
     pub read_at: Option<Timestamp>,
     /// Until when something may still arrive that was sent there and not answered.
@@ -59,6 +64,10 @@ pub struct Remote {
     pub is_cordoned: bool,
     /// What it has to do for this manager.
     pub load: Load,
+    /// What tells it from all other clusters, if that is known.
+    pub identity: Option<String>,
+    /// The name by which it is looked at instead, if it has several: nothing is done by this one.
+    pub same_as: Option<ClusterName>,
 }
 
 /// What a cluster has to do for a manager, by the Workloads of that. The fewer of them wait for it, the more room it has;
@@ -183,7 +192,7 @@ impl Observed {
 
     /// Clusters that can be reached, with what they hold.
     pub fn connected(&self) -> impl Iterator<Item = (&ClusterName, &Remote)> {
-        self.remotes.iter().filter(|(_, remote)| remote.link == Link::Connected)
+        self.remotes.iter().filter(|(_, remote)| remote.link == Link::Connected && remote.same_as.is_none())
     }
 }
 
@@ -214,6 +223,11 @@ impl Remote {
         let said = || mirror.types.as_ref().and_then(|it| Adapter::of(&it.api_version, &it.kind));
         let adapter = adapter.or_else(said)?;
         self.doubt_until.filter(|until| *until > now && adapter.is_finished(&mirror.data))
+    }
+
+    /// How something is deleted there, if it is: a mirror that is also that of others stays.
+    pub(super) fn leaves(&self, pods: Pods) -> Pods {
+        if self.is_shared { Pods::OfOthers } else { pods }
     }
 
     /// Whether it is certain that nothing of ours is there.
@@ -261,7 +275,7 @@ fn record_of(workload: &Workload) -> Option<Record<'_>> {
 }
 
 /// The cluster on which a job of a Workload may exist.
-fn holder(workload: &Workload) -> Option<ClusterName> {
+pub(super) fn holder(workload: &Workload) -> Option<ClusterName> {
     held(workload).or_else(|| workload.status.as_ref()?.cluster_name.as_deref().map(ClusterName::from))
 }
 

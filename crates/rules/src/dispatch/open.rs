@@ -3,7 +3,9 @@
 use types::kueue::CheckState;
 
 use super::{
-    ADMITTED, Because, ClusterName, Dispatcher, FINISHED, Link, Plan, Remote, Step, condition,
+    ADMITTED, Because, ClusterName, Dispatcher, FINISHED, Link, Plan, Remote, Step,
+    component::{self, Place},
+    condition,
     decide::Case,
     drift::Drift,
     nominate::{nominate, nominated, obstacles, takes_new},
@@ -22,7 +24,7 @@ impl Case<'_> {
             CheckState::Pending => {}
         }
         if is_evicted(self.local) {
-            return Plan::wait(Because::Evicted);
+            return self.evicted_elsewhere();
         }
         if let Some(plan) = self.returned() {
             return plan;
@@ -31,12 +33,47 @@ impl Case<'_> {
         if !others.is_empty() {
             return Plan::wait(Because::OtherChecks(others));
         }
-        let (wanted, more_at) = nominate(self.policy.dispatcher, self.seen, self.local, self.now);
         let offered: Vec<ClusterName> = nominated(self.local).collect();
+        let (wanted, more_at) = match self.place() {
+            Place::First => nominate(self.policy.dispatcher, self.seen, self.local, self.now),
+            Place::Beside(cluster) => return self.beside(cluster, &offered),
+            Place::Waits(because) => return Plan::wait(because),
+            Place::Nowhere(why) => return self.nowhere(&why),
+        };
         if let Some(winner) = self.winner(&offered) {
             return Plan::of(vec![Step::Assign(winner.clone())], Because::Admitted(winner.clone()));
         }
-        self.offer(wanted, &offered).again_at(more_at)
+        let by_others = self.policy.dispatcher == Dispatcher::External;
+        self.offer(wanted, &offered, by_others).again_at(more_at)
+    }
+
+    /// Another Workload of its job is on a cluster: it goes there and nowhere else (MK-LWS-04, MK-DISP-06).
+    fn beside(&self, cluster: ClusterName, offered: &[ClusterName]) -> Plan {
+        let there: Vec<ClusterName> = offered.iter().filter(|it| **it == cluster).cloned().collect();
+        match self.winner(&there) {
+            Some(winner) => Plan::of(vec![Step::Assign(winner.clone())], Because::Admitted(cluster)),
+            None => self.offer(vec![cluster], offered, false),
+        }
+    }
+
+    /// What it does next to other Workloads of its job.
+    fn place(&self) -> Place {
+        component::place(self.adapter, self.seen.job.as_deref(), self.local, &self.seen.others)
+    }
+
+    fn nowhere(&self, why: &str) -> Plan {
+        let says = format!("Waiting for a worker cluster: {why}");
+        let step = (self.says() != Some(&says)).then_some(Step::Say(says));
+        Plan::of(step.into_iter().collect(), Because::NoCluster)
+    }
+
+    /// A manager that keeps no record evicted it, and did not see the end of that: the job is where it is.
+    fn evicted_elsewhere(&self) -> Plan {
+        let job = self.seen.job.as_deref();
+        let holds = |remote: &Remote| remote.mirror_of(self.local, job).is_some();
+        let there = self.seen.connected().find(|(_, remote)| holds(remote));
+        let steps = there.map(|(cluster, _)| Step::Hold(cluster.clone())).into_iter().collect();
+        Plan::of(steps, Because::Evicted)
     }
 
     /// A cluster that was given up came back with the job, before another one was chosen: what it did counts.
@@ -92,11 +129,10 @@ impl Case<'_> {
     }
 
     /// Copies where they are wanted, and nowhere else (MK-DISP-03).
-    fn offer(&self, wanted: Vec<ClusterName>, offered: &[ClusterName]) -> Plan {
+    fn offer(&self, wanted: Vec<ClusterName>, offered: &[ClusterName], by_others: bool) -> Plan {
         let mut plan = Plan::wait(if wanted.is_empty() { Because::NoCluster } else { Because::Nominated });
         let is_same = wanted.len() == offered.len() && wanted.iter().all(|cluster| offered.contains(cluster));
-        let external = self.policy.dispatcher == Dispatcher::External;
-        if !is_same && !external {
+        if !is_same && !by_others {
             plan.steps.push(Step::Nominate(wanted.clone()));
         }
         let mut asked = false;
@@ -124,7 +160,7 @@ impl Case<'_> {
         is_wanted: bool,
         is_offered: bool,
     ) -> Vec<Step> {
-        let there = remote.link == Link::Connected;
+        let there = remote.link == Link::Connected && remote.same_as.is_none();
         match remote.copy_of(self.local) {
             _ if !there => Vec::new(),
             None if remote.holds_anything() => vec![self.delete(cluster, remote)],

@@ -39,6 +39,8 @@ pub enum Step {
     Say(String),
     /// On the manager: record the chosen cluster, before a job exists there.
     Assign(ClusterName),
+    /// On the manager: record where the job is that a manager has started which keeps no such record.
+    Hold(ClusterName),
     /// On the manager: take the choice back; no job exists.
     Unassign,
     /// On the manager: forget the record; no job exists any more.
@@ -90,6 +92,8 @@ pub enum Pods {
     After,
     /// They go before it, so that its absence means theirs.
     Before,
+    /// The mirror stays, and so do the pods of others: what goes is the copy, and its pods after it.
+    OfOthers,
 }
 
 /// Why.
@@ -123,6 +127,15 @@ pub enum Because {
     Nominated,
     /// No cluster can be asked.
     NoCluster,
+    /// Not all Workloads of its job are there.
+    Components {
+        /// How many are.
+        there: usize,
+        /// How many there should be.
+        expected: i32,
+    },
+    /// Another Workload of its job chooses the cluster.
+    NotFirst,
     /// A cluster admitted it.
     Admitted(ClusterName),
     /// The mirror has ended.
@@ -182,6 +195,7 @@ impl Step {
             | Step::Nominate(_)
             | Step::Say(_)
             | Step::Assign(_)
+            | Step::Hold(_)
             | Step::Unassign
             | Step::Forget
             | Step::Ready(_)
@@ -229,6 +243,7 @@ impl fmt::Display for Step {
             }
             Step::Say(message) => write!(f, "say ({message})"),
             Step::Assign(cluster) => write!(f, "assign {cluster}"),
+            Step::Hold(cluster) => write!(f, "hold {cluster}"),
             Step::Unassign => write!(f, "unassign"),
             Step::Forget => write!(f, "forget"),
             Step::Ready(cluster) => write!(f, "ready {cluster}"),
@@ -242,6 +257,7 @@ impl fmt::Display for Step {
             Step::Forward(cluster, _) => write!(f, "forward {cluster}"),
             Step::Deactivate(cluster, _) => write!(f, "deactivate {cluster}"),
             Step::Delete(cluster, Pods::After) => write!(f, "delete {cluster}"),
+            Step::Delete(cluster, Pods::OfOthers) => write!(f, "delete {cluster} beside others"),
             Step::Delete(cluster, Pods::Before) => write!(f, "stop and delete {cluster}"),
             Step::Prune(cluster) => write!(f, "prune {cluster}"),
             Step::Look(cluster) => write!(f, "look at {cluster}"),
@@ -266,6 +282,10 @@ impl fmt::Display for Because {
             Because::Retrying => write!(f, "about to be evicted"),
             Because::OtherChecks(names) => write!(f, "other checks: {}", names.join(" ")),
             Because::Nominated => write!(f, "nominated"),
+            Because::Components { there, expected } => {
+                write!(f, "{there} of {expected} components are there")
+            }
+            Because::NotFirst => write!(f, "another component chooses"),
             Because::NoCluster => write!(f, "no cluster can be asked"),
             Because::Admitted(cluster) => write!(f, "admitted on {cluster}"),
             Because::Ended(cluster) => write!(f, "ended on {cluster}"),

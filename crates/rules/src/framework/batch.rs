@@ -200,13 +200,26 @@ fn pods_count(spec: &JobSpec) -> i32 {
 }
 
 fn min_count(job: &Job) -> Option<i32> {
-    annotation(&job.metadata, MIN_PARALLELISM)?.parse().ok()
+    min_parallelism(&job.metadata)
+}
+
+fn min_parallelism(metadata: &ObjectMeta) -> Option<i32> {
+    annotation(metadata, MIN_PARALLELISM)?.parse().ok()
+}
+
+/// Whether a Job that is admitted in part has so many completions, too, as it has pods then.
+pub(crate) fn scales_completions(metadata: &ObjectMeta) -> bool {
+    min_parallelism(metadata).is_some() && follows(metadata)
 }
 
 fn completions_follow(job: &Job) -> bool {
+    follows(&job.metadata)
+}
+
+fn follows(metadata: &ObjectMeta) -> bool {
     // As Go reads truth.
     matches!(
-        annotation(&job.metadata, COMPLETIONS_EQUAL_PARALLELISM),
+        annotation(metadata, COMPLETIONS_EQUAL_PARALLELISM),
         Some("1" | "t" | "T" | "true" | "TRUE" | "True")
     )
 }

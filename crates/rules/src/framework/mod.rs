@@ -16,6 +16,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use types::kueue::{PodSet, ReclaimablePod};
 
+use crate::job::CONTROLLER_UID_LABEL;
+
 pub mod apps;
 pub mod batch;
 pub mod build;
@@ -85,7 +87,7 @@ impl Kind {
 
 /// Every kind of Job that can be queued, the one of Kubernetes first. Those at the end are pods, and what is made of pods.
 pub fn kinds() -> impl Iterator<Item = Kind> {
-    let of_pods = [pod::POD, apps::DEPLOYMENT, apps::STATEFUL_SET];
+    let of_pods = [pod::POD, apps::DEPLOYMENT, apps::STATEFUL_SET, apps::LEADER_WORKER_SET];
     std::iter::once(batch::JOB).chain(custom::ALL.iter().map(|shape| shape.kind)).chain(of_pods)
 }
 
@@ -138,6 +140,10 @@ pub trait Observed: Send + Sync {
     /// Whether pods of it may wait here for a slice.
     fn may_be_gated(&self) -> bool {
         false
+    }
+    /// The label that its pods have, and no others.
+    fn pod_label(&self) -> (&'static str, String) {
+        (CONTROLLER_UID_LABEL, self.metadata().uid.clone().unwrap_or_default())
     }
     /// Whether it is none of ours, although it is in a queue: it runs on what another Job has.
     fn is_elsewhere(&self) -> bool {

@@ -155,6 +155,11 @@ pub enum What {
 }
 
 impl Plan {
+    /// Nothing now, but again soon: something is not as it should be.
+    pub fn retry(why: impl Into<String>) -> Plan {
+        Plan::step(Step::Retry(why.into()))
+    }
+
     pub(super) fn step(step: Step) -> Plan {
         Plan { step, events: Vec::new(), again_at: None }
     }

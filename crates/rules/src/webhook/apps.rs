@@ -85,14 +85,14 @@ fn parent(object: &Value) -> Option<&str> {
     object.pointer("/spec/template/metadata/annotations")?.get(SUSPENDING_PARENT)?.as_str()
 }
 
-fn is_managed(metadata: &ObjectMeta, review: &Review<'_>) -> bool {
+pub(super) fn is_managed(metadata: &ObjectMeta, review: &Review<'_>) -> bool {
     let around = &review.around;
     let queued = label(metadata, QUEUE_NAME_LABEL).is_some();
     metadata.deletion_timestamp.is_none()
         && (queued || around.manages_without_queue_name && around.in_managed_namespace)
 }
 
-fn same_queue(new: &ObjectMeta, old: &ObjectMeta, suspended: bool) -> Errors {
+pub(super) fn same_queue(new: &ObjectMeta, old: &ObjectMeta, suspended: bool) -> Errors {
     let queue = |of| label(of, QUEUE_NAME_LABEL).unwrap_or_default();
     let (new, old) = (queue(new), queue(old));
     if new == old || suspended && !new.is_empty() {
@@ -107,7 +107,8 @@ fn same_size(review: &Review<'_>, old: &Value) -> Result<Errors, Unreadable> {
     let (new, old) = (read(review.object)?, read(old)?);
     let spec =
         |of: &StatefulSet| of.spec.as_ref().and_then(|spec| spec.template.spec.clone()).unwrap_or_default();
-    let mut errors = same_shape(&spec(&new), &spec(&old));
+    let path = Path::new("spec").child("template").child("spec");
+    let mut errors = same_shape(&spec(&new), &spec(&old), &path);
     let replicas = |of: &StatefulSet| of.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let (now, before) = (replicas(&new), replicas(&old));
     let path = Path::new("spec").child("replicas");
@@ -126,11 +127,10 @@ fn same_size(review: &Review<'_>, old: &Value) -> Result<Errors, Unreadable> {
 }
 
 /// What decides where pods can be stays, field by field.
-fn same_shape(new: &PodSpec, old: &PodSpec) -> Errors {
+pub(super) fn same_shape(new: &PodSpec, old: &PodSpec, path: &Path) -> Errors {
     let read = |spec: &PodSpec| -> Value { serde_json::from_str(&role::shape(spec)).unwrap_or_default() };
     let mut errors = Errors::new();
-    let path = Path::new("spec").child("template").child("spec");
-    differences(&read(new), &read(old), &path, &mut errors);
+    differences(&read(new), &read(old), path, &mut errors);
     errors
 }
 

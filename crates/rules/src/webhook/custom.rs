@@ -45,7 +45,30 @@ pub(super) fn default(shape: &Shape, review: &Review<'_>) -> Result<Value, Unrea
     if shape.pods == Pods::Runtime {
         keep_a_patch(&mut object);
     }
+    if shape.is_resized() && is_elastic(&metadata) {
+        for at in templates(&object) {
+            let gates = format!("{at}/spec/schedulingGates");
+            if !is_gated(&object, &gates) {
+                let mut all = object.pointer(&gates).and_then(Value::as_array).cloned().unwrap_or_default();
+                all.push(json!({ "name": ELASTIC_JOB }));
+                set(&mut object, &gates, json!(all));
+            }
+        }
+    }
     Ok(object)
+}
+
+/// Where the pod templates of a RayCluster are, those of its workers first.
+fn templates(object: &Value) -> Vec<String> {
+    let groups = object.pointer("/spec/workerGroupSpecs").and_then(Value::as_array).map_or(0, Vec::len);
+    let workers = (0..groups).map(|index| format!("/spec/workerGroupSpecs/{index}/template"));
+    workers.chain(["/spec/headGroupSpec/template".to_owned()]).collect()
+}
+
+/// Whether pods wait for a slice, by the list of their gates.
+fn is_gated(object: &Value, gates: &str) -> bool {
+    let gates = object.pointer(gates).and_then(Value::as_array);
+    gates.is_some_and(|gates| gates.iter().any(|gate| gate["name"] == ELASTIC_JOB))
 }
 
 /// Trainer lets a patch change later, but not appear: there is one of ours from the beginning.
@@ -121,6 +144,9 @@ fn ray(shape: &Shape, at: &str, object: &Value, metadata: &ObjectMeta) -> Errors
         }
     }
     let Some(spec) = spec else { return errors };
+    if shape.is_resized() && is_elastic(metadata) {
+        errors.extend(ungated(object));
+    }
     if spec.get("enableInTreeAutoscaling") == Some(&Value::Bool(true)) && !is_elastic(metadata) {
         let why = "a kueue managed job should only use autoscaling when workload slicing is enabled";
         errors.push(path.child("enableInTreeAutoscaling").invalid(true, why));
@@ -145,6 +171,21 @@ fn ray(shape: &Shape, at: &str, object: &Value, metadata: &ObjectMeta) -> Errors
         errors.push(path.forbidden("\"head\" is reserved for the head group"));
     }
     errors
+}
+
+/// The pods of a RayCluster that may grow wait for the slice that they belong to.
+fn ungated(object: &Value) -> Errors {
+    let missing = templates(object).into_iter().map(|at| format!("{at}/spec/schedulingGates"));
+    let missing = missing.filter(|gates| !is_gated(object, gates)).map(|gates| {
+        let mut path = Path::new("spec");
+        for part in gates.split('/').skip(2) {
+            path = part.parse().map_or_else(|_| path.child(part), |index| path.index(index));
+        }
+        let there = object.pointer(&gates).filter(|gates| !gates.is_null());
+        let there = there.map_or_else(|| field::Value::json(&Value::Null), field::Value::json);
+        path.invalid(there, "an elastic job must have the ElasticJobSchedulingGate")
+    });
+    missing.collect()
 }
 
 fn metadata_of(object: &Value) -> Result<ObjectMeta, Unreadable> {

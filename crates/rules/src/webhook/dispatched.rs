@@ -115,7 +115,10 @@ fn mk_wh_09_few_kinds_grow_and_shrink() {
     );
     let cluster = |managed_by: &str, scales: bool| {
         let spec = json!({"managedBy": managed_by, "enableInTreeAutoscaling": scales});
-        said(Kind::Custom(shape("RayCluster")), &custom(&elastic, &spec), None)
+        let kind = Kind::Custom(shape("RayCluster"));
+        let review =
+            Review { kind, object: &custom(&elastic, &spec), old: None, around: Surroundings::default() };
+        said(kind, &default(&review).expect("an object"), None)
     };
     assert_eq!(cluster(MULTIKUEUE, false), Vec::<String>::new());
     assert_eq!(cluster("ray.io/kuberay-operator", true), Vec::<String>::new());
@@ -173,4 +176,35 @@ fn mk_wl_04_a_check_that_was_passed_keeps_its_word() {
     assert!(changed[0].ends_with("field is immutable"), "{changed:?}");
     assert_eq!(said(Kind::Workload, &of("Retry", "b"), Some(&of("Ready", "a"))), Vec::<String>::new());
     assert_eq!(said(Kind::Workload, &of("Ready", "b"), Some(&of("Pending", "a"))), Vec::<String>::new());
+}
+
+/// MK-ELA-07: the pods of a RayCluster that may grow wait for the slice that they belong to; those of others do not.
+#[test]
+fn mk_ela_07_pods_of_an_elastic_cluster_wait() {
+    let kind = Kind::Custom(shape("RayCluster"));
+    let template = || json!({"spec": {"containers": []}});
+    let spec = json!({
+        "headGroupSpec": {"template": template()}, "workerGroupSpecs": [{"groupName": "a", "template": template()}],
+    });
+    let made = |annotations: Value| {
+        let object = custom(&annotations, &spec);
+        let around = Surroundings { in_managed_namespace: true, ..Surroundings::default() };
+        default(&Review { kind, object: &object, old: None, around }).expect("an object")
+    };
+    let gates = ["/spec/headGroupSpec/template", "/spec/workerGroupSpecs/0/template"]
+        .map(|at| format!("{at}/spec/schedulingGates"));
+    let elastic = made(json!({ELASTIC: "true"}));
+    for gates in &gates {
+        assert_eq!(elastic.pointer(gates), Some(&json!([{"name": ELASTIC}])));
+        assert_eq!(made(json!({})).pointer(gates), None);
+    }
+    assert_eq!(said(kind, &elastic, None), Vec::<String>::new());
+    let why = "schedulingGates: Invalid value: null: an elastic job must have the ElasticJobSchedulingGate";
+    assert_eq!(
+        said(kind, &custom(&json!({ELASTIC: "true"}), &spec), None),
+        [
+            format!("spec.workerGroupSpecs[0].template.spec.{why}"),
+            format!("spec.headGroupSpec.template.spec.{why}")
+        ]
+    );
 }

@@ -8,6 +8,7 @@ mod apps;
 mod custom;
 mod gates;
 pub mod job;
+mod leader_worker_set;
 mod pod;
 pub mod queues;
 mod sparse;
@@ -50,6 +51,8 @@ pub enum Kind {
     Deployment,
     /// `apps/v1`, whose pods are queued together.
     StatefulSet,
+    /// Groups of pods, each of which is queued.
+    LeaderWorkerSet,
     /// Kueue's, as are all that follow.
     ClusterQueue,
     /// A node in the tree of queues.
@@ -69,6 +72,7 @@ impl Kind {
             | Kind::Pod
             | Kind::Deployment
             | Kind::StatefulSet
+            | Kind::LeaderWorkerSet
             | Kind::ClusterQueue
             | Kind::ResourceFlavor => true,
             Kind::Cohort | Kind::Workload => false,
@@ -77,13 +81,18 @@ impl Kind {
 
     /// Whether objects that change may get something, too: what is passed on to pods is passed on whenever it is said.
     pub fn has_later_defaults(self) -> bool {
-        matches!(self, Kind::Deployment | Kind::StatefulSet)
+        matches!(self, Kind::Deployment | Kind::StatefulSet | Kind::LeaderWorkerSet)
     }
 
     /// Whether objects of it are queued, or are made of what is.
     pub fn is_queued(self) -> bool {
         match self {
-            Kind::Job | Kind::Custom(_) | Kind::Pod | Kind::Deployment | Kind::StatefulSet => true,
+            Kind::Job
+            | Kind::Custom(_)
+            | Kind::Pod
+            | Kind::Deployment
+            | Kind::StatefulSet
+            | Kind::LeaderWorkerSet => true,
             Kind::ClusterQueue | Kind::Cohort | Kind::ResourceFlavor | Kind::Workload => false,
         }
     }
@@ -120,6 +129,7 @@ pub fn default(review: &Review<'_>) -> Result<Value, Unreadable> {
         Kind::Pod => pod::default(review),
         Kind::Deployment => apps::default(&DEPLOYMENT, review),
         Kind::StatefulSet => apps::default(&STATEFUL_SET, review),
+        Kind::LeaderWorkerSet => leader_worker_set::default(review),
         Kind::ClusterQueue | Kind::ResourceFlavor => {
             let mut object = review.object.clone();
             let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
@@ -154,6 +164,7 @@ pub fn validate(review: &Review<'_>) -> Result<(Errors, Vec<String>), Unreadable
         Kind::Pod => return pod::validate(review),
         Kind::Deployment => apps::validate(&DEPLOYMENT, review)?,
         Kind::StatefulSet => apps::validate(&STATEFUL_SET, review)?,
+        Kind::LeaderWorkerSet => leader_worker_set::validate(review)?,
         Kind::ClusterQueue => {
             let old: Option<ClusterQueue> = review.old.map(read).transpose()?;
             queues::cluster_queue(&read(review.object)?, old.as_ref())

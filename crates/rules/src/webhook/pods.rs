@@ -1,4 +1,4 @@
-//! What webhooks say to pods, Deployments and StatefulSets.
+//! What webhooks say to pods, Deployments, StatefulSets and LeaderWorkerSets.
 
 use serde_json::{Value, json};
 
@@ -223,4 +223,135 @@ fn mk_sts_02_what_may_change() {
     let mut other_image = of("a", 1, 0);
     other_image["spec"]["template"]["spec"]["containers"][0]["image"] = json!("j");
     assert_eq!(changed(other_image, of("a", 1, 0)), Vec::<String>::new());
+}
+
+const SERVING: &str = "kueue.x-k8s.io/pod-group-serving";
+const OFFSET: &str = "kueue.x-k8s.io/pod-index-offset";
+
+/// A LeaderWorkerSet with two replicas of a leader and two workers.
+fn leader_worker_set(labels: Value, more: Value) -> Value {
+    let template = |cpu: &str| {
+        json!({ "spec": { "containers": [
+            { "name": "c", "image": "i", "resources": { "requests": { "cpu": cpu } } },
+        ] } })
+    };
+    let mut set = json!({
+        "apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
+        "metadata": { "name": "llm", "labels": labels },
+        "spec": { "replicas": 2, "leaderWorkerTemplate": {
+            "size": 3, "leaderTemplate": template("2"), "workerTemplate": template("1"),
+        } },
+    });
+    for (at, value) in more.as_object().expect("places") {
+        crate::framework::custom::set(&mut set, at, value.clone());
+    }
+    set
+}
+
+/// MK-LWS-01: both templates say of what their pods are part, where they wait, and that they never end.
+#[test]
+fn mk_lws_01_pods_of_a_leader_worker_set_wait() {
+    let templates = |set: &Value| {
+        ["leaderTemplate", "workerTemplate"]
+            .map(|name| set["spec"]["leaderWorkerTemplate"][name]["metadata"].clone())
+    };
+    let queued = leader_worker_set(json!({ QUEUE: "q", "kueue.x-k8s.io/priority-class": "high" }), json!({}));
+    let after = made(Kind::LeaderWorkerSet, &queued, usual());
+    let parent = "leaderworkerset.x-k8s.io/leaderworkerset";
+    let labels = json!({ QUEUE: "q", "kueue.x-k8s.io/priority-class": "high" });
+    let [leader, worker] = templates(&after);
+    assert_eq!(leader, json!({ "labels": labels, "annotations": { PARENT: parent, SERVING: "true" } }));
+    let annotations = json!({ PARENT: parent, SERVING: "true", OFFSET: "1" });
+    assert_eq!(worker, json!({ "labels": labels, "annotations": annotations }));
+    assert_eq!(made(Kind::LeaderWorkerSet, &after, usual()), after, "once is enough");
+    let unqueued = leader_worker_set(json!({}), json!({}));
+    assert_eq!(made(Kind::LeaderWorkerSet, &unqueued, usual()), unqueued);
+    let by_default = Surroundings { has_default_queue: true, ..usual() };
+    let after = made(Kind::LeaderWorkerSet, &unqueued, by_default);
+    assert_eq!(after["metadata"]["labels"][QUEUE], "default");
+    assert_eq!(templates(&after)[0]["labels"][QUEUE], "default");
+    let alike = leader_worker_set(
+        json!({ QUEUE: "q" }),
+        json!({ "/spec/leaderWorkerTemplate/leaderTemplate": null }),
+    );
+    let [leader, worker] = templates(&made(Kind::LeaderWorkerSet, &alike, usual()));
+    assert_eq!((leader, worker["annotations"].get(OFFSET)), (Value::Null, None));
+    let at =
+        "/spec/leaderWorkerTemplate/workerTemplate/metadata/annotations/kueue.x-k8s.io~1podset-group-name";
+    let as_one = leader_worker_set(json!({ QUEUE: "q" }), json!({ at: "g" }));
+    assert_eq!(templates(&made(Kind::LeaderWorkerSet, &as_one, usual()))[1]["annotations"].get(OFFSET), None);
+}
+
+#[test]
+fn mk_lws_01_what_is_refused_of_leader_worker_sets() {
+    let immutable = "field is immutable";
+    let of = |queue: &str, more: Value| leader_worker_set(json!({ QUEUE: queue }), more);
+    let new = |more: Value| said(Kind::LeaderWorkerSet, &of("q", more), None);
+    assert_eq!(new(json!({})), Vec::<String>::new());
+    assert_eq!(
+        new(json!({ "/spec/replicas": -1 })),
+        ["spec.replicas: Invalid value: -1: invalid LeaderWorkerSet replicas: must be >= 0, got -1"]
+    );
+    let changed = |new: Value, old: Value| said(Kind::LeaderWorkerSet, &new, Some(&old));
+    let ready = json!({ "/status/readyReplicas": 1 });
+    assert_eq!(changed(of("b", json!({})), of("a", json!({}))), Vec::<String>::new());
+    assert_eq!(
+        changed(of("b", ready.clone()), of("a", ready)),
+        [format!("metadata.labels[{QUEUE}]: Invalid value: \"b\": {immutable}")]
+    );
+    assert_eq!(changed(of("a", json!({ "/spec/replicas": 5 })), of("a", json!({}))), Vec::<String>::new());
+    let path = "spec.leaderWorkerTemplate";
+    assert_eq!(
+        changed(of("a", json!({ "/spec/leaderWorkerTemplate/size": 4 })), of("a", json!({}))),
+        [format!("{path}.size: Invalid value: 4: {immutable}")]
+    );
+    let cpu = "/spec/leaderWorkerTemplate/workerTemplate/spec/containers/0/resources/requests/cpu";
+    let mut larger = of("a", json!({}));
+    *larger.pointer_mut(cpu).expect("a request") = json!("7");
+    let refused = changed(larger, of("a", json!({})));
+    let expected = format!("{path}.workerTemplate.spec.containers[0].resources.requests: Invalid value: ");
+    assert!(refused.len() == 1 && refused[0].starts_with(&expected), "{refused:?}");
+    let without = of("a", json!({ "/spec/leaderWorkerTemplate/leaderTemplate": null }));
+    assert_eq!(
+        changed(without.clone(), of("a", json!({}))),
+        [format!("{path}.leaderTemplate: Invalid value: null: {immutable}")]
+    );
+    assert!(!changed(of("a", json!({})), without).is_empty());
+    let image = "/spec/leaderWorkerTemplate/workerTemplate/spec/containers/0/image";
+    let mut other = of("a", json!({}));
+    *other.pointer_mut(image).expect("an image") = json!("j");
+    assert_eq!(changed(other, of("a", json!({}))), Vec::<String>::new());
+}
+
+/// TA-9: a leader and its workers are placed as one, or each by itself.
+#[test]
+fn ta_9_leader_and_workers_as_one() {
+    let at = |template: &str, key: &str| {
+        let template = format!("/spec/leaderWorkerTemplate/{template}/metadata/annotations");
+        format!("{template}/kueue.x-k8s.io~1podset-{key}")
+    };
+    let new = |more: &[(String, &str)]| {
+        let more: serde_json::Map<String, Value> =
+            more.iter().map(|(at, value)| (at.clone(), json!(value))).collect();
+        said(Kind::LeaderWorkerSet, &leader_worker_set(json!({ QUEUE: "q" }), Value::Object(more)), None)
+    };
+    let (leader, worker) = ("leaderTemplate", "workerTemplate");
+    let both = |level: &'static str| {
+        vec![
+            (at(leader, "group-name"), "g"),
+            (at(leader, "required-topology"), "rack"),
+            (at(worker, "group-name"), "g"),
+            (at(worker, "required-topology"), level),
+        ]
+    };
+    assert_eq!(new(&both("rack")), Vec::<String>::new());
+    let refused = new(&both("block"));
+    assert_eq!(refused.len(), 2, "{refused:?}");
+    assert!(refused[0].contains("topology consistent with"), "{refused:?}");
+    let alone = new(&[(at(worker, "group-name"), "g"), (at(worker, "required-topology"), "rack")]);
+    assert_eq!(alone.len(), 1, "{alone:?}");
+    assert!(
+        alone[0].ends_with("can only define groups of exactly 2 pod sets, got: 1 pod set(s)"),
+        "{alone:?}"
+    );
 }

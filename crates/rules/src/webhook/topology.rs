@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use types::go;
-use types::kueue::PodsetSliceRequiredTopologyConstraint as Constraint;
+use types::kueue::{PodSet, PodSetTopologyRequest, PodsetSliceRequiredTopologyConstraint as Constraint};
 
 use crate::field::{Errors, Path, Value};
 use crate::framework::annotation;
@@ -38,6 +38,49 @@ pub(super) fn validate(template: &PodTemplateSpec, path: &Path, count: i32, elas
         }
     }
     asked.larger_than(count)
+}
+
+/// What is wrong with pod sets that are to be placed as one: a leader and the others, who ask for the same. `path` is where the
+/// annotations of a pod set are.
+pub(super) fn grouped(pod_sets: &[PodSet], path: &dyn Fn(&str) -> Path) -> Errors {
+    let mut groups: Vec<(&str, Vec<(&PodSet, &PodSetTopologyRequest)>)> = Vec::new();
+    for pod_set in pod_sets {
+        let Some(request) = &pod_set.topology_request else { continue };
+        let Some(name) = request.pod_set_group_name.as_deref() else { continue };
+        match groups.iter_mut().find(|(group, _)| *group == name) {
+            Some((_, members)) => members.push((pod_set, request)),
+            None => groups.push((name, vec![(pod_set, request)])),
+        }
+    }
+    groups.iter().flat_map(|(name, members)| group(name, members, path)).collect()
+}
+
+fn group(name: &str, members: &[(&PodSet, &PodSetTopologyRequest)], path: &dyn Fn(&str) -> Path) -> Errors {
+    let said = |why: &str| -> Errors {
+        members.iter().map(|(pod_set, _)| path(pod_set.name()).key(GROUP).invalid(name, why)).collect()
+    };
+    let [(a, first), (b, second)] = members else {
+        let count = members.len();
+        return said(&format!("can only define groups of exactly 2 pod sets, got: {count} pod set(s)"));
+    };
+    let mut errors = Errors::new();
+    if a.count != 1 && b.count != 1 {
+        errors.extend(said(&format!(
+            "can only define groups where at least one pod set has only 1 replica, got: {} replica(s) and {} replica(s) in the group",
+            a.count, b.count
+        )));
+    }
+    let asks = |request: &PodSetTopologyRequest| (request.required.clone(), request.preferred.clone());
+    if asks(first) == (None, None) || asks(first) != asks(second) {
+        for (one, other) in [(a, b), (b, a)] {
+            let why = format!(
+                "must specify '{REQUIRED}' or '{PREFERRED}' topology consistent with '{}' in group '{name}'",
+                path(other.name())
+            );
+            errors.push(path(one.name()).invalid(Value::OMITTED, why));
+        }
+    }
+    errors
 }
 
 /// The annotations of a template.

@@ -10,6 +10,7 @@ use super::{
     ADMITTED, BLOCKED_ON_PREEMPTION_GATES, DEACTIVATION_TARGET, EVICTED, FINISHED, PODS_READY, PREEMPTED,
     QUOTA_RESERVED, REQUEUED, condition, reason, state,
 };
+use crate::dispatch::local;
 
 /// What is said of pods before they are ready for the first time.
 pub const NOT_STARTED: &str = "Not all pods are ready or succeeded";
@@ -127,8 +128,9 @@ pub fn evict(workload: &mut Workload, eviction: &Eviction, now: Timestamp) -> bo
     if condition::is_true(state::conditions(workload), BLOCKED_ON_PREEMPTION_GATES) {
         set(workload, BLOCKED_ON_PREEMPTION_GATES, false, &condition_reason, &eviction.message, now);
     }
+    let generation = workload.metadata.generation;
     let status = status(workload);
-    status.cluster_name = None;
+    local::let_go(status, generation, now);
     status.nominated_cluster_names.clear();
     status.unhealthy_nodes.clear();
     status.admission_checks.iter_mut().for_each(|check| reset(check, now));

@@ -11,6 +11,7 @@ use super::{
     patch::{self, Manner},
     reason, state,
 };
+use crate::dispatch;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).expect("a time")
@@ -66,6 +67,25 @@ fn mk_sm_04_an_eviction_starts_all_over() {
     assert_eq!((is("Evicted"), is("BlockedOnPreemptionGates")), (Some(true), Some(false)));
     assert_eq!(is("QuotaReserved"), Some(true), "until nothing of it runs (MK-SM-05)");
     assert_eq!(is("ferry.dev/Held"), Some(true), "until nothing of it is there");
+}
+
+/// MK-SM-04: a manager that keeps no record chose the cluster, and took the last word of it with it. What ran there was
+/// forgotten, and still ran when the Job was started elsewhere.
+#[test]
+fn mk_sm_04_an_eviction_keeps_on_record_what_was_chosen() {
+    let mut workload = dispatched();
+    workload.status.as_mut().expect("a status").conditions.retain(|it| it.type_ != dispatch::HELD);
+    change::evict(&mut workload, &eviction(), at(0));
+    assert_eq!(dispatch::held(&workload), Some("east".into()));
+    assert_eq!(workload.status.as_ref().and_then(|status| status.cluster_name.as_deref()), None);
+    // What is on record stays, and what was never chosen is not.
+    change::evict(&mut workload, &eviction(), at(1));
+    assert_eq!(dispatch::held(&workload), Some("east".into()));
+    let mut waits = dispatched();
+    let status = waits.status.as_mut().expect("a status");
+    (status.cluster_name, status.conditions) = (None, Vec::new());
+    change::evict(&mut waits, &eviction(), at(0));
+    assert_eq!(state::find(&waits, dispatch::HELD), None);
 }
 
 /// MK-WRK-07: quota that is reserved anew makes history of what was said before.

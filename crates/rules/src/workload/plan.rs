@@ -173,7 +173,10 @@ const FIRST_CHANCE: SignedDuration = SignedDuration::from_secs(2);
 pub fn decide(seen: &Seen<'_>, settings: &Settings, now: Timestamp) -> Plan {
     let workload = seen.workload;
     if is_orphan(workload) {
-        return finalize_orphan(workload, now);
+        let plan = finalize_orphan(workload, now);
+        if plan.step != Step::Wait || workload.metadata.deletion_timestamp.is_some() {
+            return plan;
+        }
     }
     if let Some(finished) = state::find(workload, FINISHED).filter(|finished| finished.status == "True") {
         return retain(finished.last_transition_time.0, settings, now);

@@ -87,6 +87,41 @@ pub(super) async fn a_name_is_given_to_another_cluster(fleet: &mut Fleet) -> any
     fleet.clean().await
 }
 
+/// MK-CONN-21: a worker that is there under a second name keeps what it runs, whoever starts first, and is one worker to who
+/// knows it by the second only.
+pub(super) async fn a_cluster_has_two_names(fleet: &mut Fleet) -> anyhow::Result<()> {
+    fleet.submit("doubled", json!({"seconds": "forever"})).await?;
+    let name = fleet.running("doubled").await?;
+    let mirror = fleet.workers[name.as_str()].job("doubled").await?.expect("a mirror").metadata.uid;
+    let mut second = cluster("a-second-name");
+    second["spec"] = json!({"clusterSource": {"kubeConfig": {"location": name}}});
+    fleet.manager.create(second.clone()).await?;
+    says(fleet, "MultiKueueCluster", "a-second-name", "True Active: Connected").await?;
+    for _ in 0..2 {
+        // Whatever is decided now is decided with both in view.
+        fleet.submit("besides", json!({})).await?;
+        fleet.done("besides").await?;
+        delete_job(&fleet.manager.client, "besides").await?;
+        let after = fleet.workers[name.as_str()].job("doubled").await?.and_then(|job| job.metadata.uid);
+        assert_eq!(after, mirror, "it was left alone");
+        fleet.kill().await;
+        fleet.start().await;
+        says(fleet, "MultiKueueCluster", "a-second-name", "True Active: Connected").await?;
+    }
+    delete_job(&fleet.manager.client, "doubled").await?;
+    fleet.clean().await?;
+    let config = json!({"apiVersion": KUEUE, "kind": "MultiKueueConfig", "metadata": {"name": "all"}});
+    let clusters = |names: &[&str]| json!({"spec": {"clusters": names}});
+    fleet.manager.patch(config.clone(), clusters(&["a-second-name"])).await?;
+    fleet.submit("theirs", json!({})).await?;
+    fleet.done("theirs").await?;
+    assert_eq!(fleet.cluster_of("theirs").await?.as_deref(), Some("a-second-name"));
+    delete_job(&fleet.manager.client, "theirs").await?;
+    fleet.manager.patch(config, clusters(&WORKERS)).await?;
+    delete(fleet, &second).await?;
+    fleet.clean().await
+}
+
 /// MK-CONN-08, MK-CONN-09, MK-CONN-11, MK-CONN-12: a kubeconfig in a file, which may change or be missing, and a profile,
 /// which is nothing that we use.
 pub(super) async fn a_kubeconfig_is_in_a_file(fleet: &mut Fleet) -> anyhow::Result<()> {

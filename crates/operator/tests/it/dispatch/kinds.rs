@@ -55,7 +55,68 @@ async fn every_kind_runs_on_a_worker() -> anyhow::Result<()> {
         Box::pin(plays(&fleet, &case)).await.with_context(|| case.kind.to_owned())?;
         println!("{} ok in {:?}", case.kind, began.elapsed());
     }
+    let cases = cases();
+    let case = cases.iter().find(|case| case.kind == "PyTorchJob").expect("one of them");
+    Box::pin(is_taken_back(&fleet, case)).await.context("an eviction")?;
+    Box::pin(an_elastic_cluster_grows_and_shrinks(&fleet)).await.context("an elastic RayCluster")?;
     Box::pin(somebody_else_queues_it(&fleet)).await.context("PipelineRun")
+}
+
+/// MK-ELA-07, "Should scale an elastic RayCluster on worker if admitted": it grows and shrinks where it is, by the same mirror.
+async fn an_elastic_cluster_grows_and_shrinks(fleet: &Fleet) -> anyhow::Result<()> {
+    let name = "a-growing-cluster";
+    let mut template = pod("1");
+    template["spec"]["schedulingGates"] = json!([{ "name": "kueue.x-k8s.io/elastic-job" }]);
+    let group = |replicas: i32| json!({ "groupName": "small", "replicas": replicas, "template": template });
+    let object = json!({
+        "apiVersion": "ray.io/v1", "kind": "RayCluster",
+        "metadata": {
+            "name": name, "namespace": NAMESPACE, "labels": { "kueue.x-k8s.io/queue-name": "team" },
+            "annotations": { "kueue.x-k8s.io/elastic-job": "true" },
+        },
+        "spec": {
+            "suspend": true, "managedBy": "kueue.x-k8s.io/multikueue",
+            "headGroupSpec": { "rayStartParams": {}, "template": template },
+            "workerGroupSpecs": [group(1)],
+        },
+    });
+    fleet.manager.create(object.clone()).await?;
+    let mut first = None;
+    for replicas in [1, 3, 2] {
+        fleet
+            .manager
+            .patch(object.clone(), json!({ "spec": { "workerGroupSpecs": [group(replicas)] } }))
+            .await?;
+        let mirror = eventually(&format!("{replicas} workers are wanted there"), async || {
+            let holds = |it: &Workload| {
+                it.metadata.name.as_deref().is_some_and(|it| it.contains(name))
+                    && rules::workload::has_quota(it)
+                    && !rules::workload::is_finished(it)
+                    && it.spec.pod_sets.iter().map(|it| it.count).eq([1, replicas])
+            };
+            let workload = fleet.manager.workloads().await?.into_iter().find(holds);
+            let Some(cluster) = workload.and_then(|it| it.status?.cluster_name) else { return Ok(None) };
+            let worker = &fleet.workers[cluster.as_str()];
+            let there = worker.workloads().await?.iter().any(holds);
+            let mirror = worker.api(&object)?.get_opt(name).await?.filter(|_| there);
+            let wanted = |mirror: &DynamicObject| {
+                let spec = &mirror.data["spec"];
+                spec["workerGroupSpecs"][0]["replicas"] == replicas && spec["suspend"] != json!(true)
+            };
+            Ok(mirror.filter(wanted).and_then(|mirror| mirror.metadata.uid))
+        })
+        .await?;
+        assert_eq!(first.get_or_insert(mirror.clone()), &mirror, "it goes on");
+    }
+    fleet.manager.api(&object)?.delete(name, &DeleteParams::background()).await?;
+    for site in fleet.workers.values().chain([&fleet.manager]) {
+        eventually("nothing is left of it", async || {
+            let left = site.api(&object)?.get_opt(name).await?;
+            Ok((left.is_none() && of(site, name).await?.is_none()).then_some(()))
+        })
+        .await?;
+    }
+    Ok(())
 }
 
 async fn define(site: &Site, tools: &Tools) -> anyhow::Result<()> {
@@ -82,8 +143,8 @@ fn read(path: &Path) -> anyhow::Result<Vec<Value>> {
     documents.map(|document| Ok(serde_saphyr::from_str(document)?)).collect()
 }
 
-async fn plays(fleet: &Fleet, case: &Case) -> anyhow::Result<()> {
-    let name = format!("a-{}", case.kind.to_lowercase());
+/// An object of a kind that is to run elsewhere.
+fn of_case(case: &Case, name: &str) -> Value {
     let mut object = json!({
         "apiVersion": case.version, "kind": case.kind,
         "metadata": { "name": name, "namespace": NAMESPACE, "labels": { "kueue.x-k8s.io/queue-name": "team" } },
@@ -91,6 +152,56 @@ async fn plays(fleet: &Fleet, case: &Case) -> anyhow::Result<()> {
     });
     rules::framework::custom::set(&mut object, case.managed_by, json!("kueue.x-k8s.io/multikueue"));
     rules::framework::custom::set(&mut object, case.suspend, json!(true));
+    object
+}
+
+/// MK-FLOW-16, MK-SM-05: once a worker says nothing of pods any more, none are shown, and the quota is free.
+async fn is_taken_back(fleet: &Fleet, case: &Case) -> anyhow::Result<()> {
+    let name = "taken-back";
+    let object = of_case(case, name);
+    fleet.manager.create(object.clone()).await?;
+    let worker = eventually("it runs on a worker", async || {
+        let workload = of(&fleet.manager, name).await?;
+        let Some(cluster) = workload.and_then(|it| it.status?.cluster_name) else { return Ok(None) };
+        let worker = &fleet.workers[cluster.as_str()];
+        let mirror = worker.api(&object)?.get_opt(name).await?;
+        Ok(mirror.filter(|it| it.data.pointer(case.suspend) != Some(&json!(true))).map(|_| worker))
+    })
+    .await?;
+    worker.patch_status(object.clone(), json!({ "status": case.running })).await?;
+    eventually("the manager shows how it runs", async || {
+        let shown = fleet.manager.api(&object)?.get(name).await?;
+        Ok(covers(&shown.data["status"], &case.running).then_some(()))
+    })
+    .await?;
+    let queue = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": { "name": "team" },
+    });
+    fleet.manager.patch(queue.clone(), json!({ "spec": { "stopPolicy": "HoldAndDrain" } })).await?;
+    eventually("it is stopped there", async || {
+        let mirror = worker.api(&object)?.get_opt(name).await?;
+        let suspended = |it: &DynamicObject| it.data.pointer(case.suspend) == Some(&json!(true));
+        anyhow::ensure!(mirror.is_some(), "it is gone");
+        Ok(mirror.filter(suspended).map(|_| ()))
+    })
+    .await?;
+    let stopped = json!({ "status": { "replicaStatuses": { "Worker": { "active": null } } } });
+    worker.patch_status(object.clone(), stopped).await?;
+    eventually("its quota is free", async || {
+        let status = of(&fleet.manager, name).await?.and_then(|it| it.status).context("a Workload")?;
+        let free = status.conditions.iter().any(|it| it.type_ == "QuotaReserved" && it.status == "False");
+        let shown = fleet.manager.api(&object)?.get(name).await?.data["status"].clone();
+        if free { Ok(Some(())) } else { anyhow::bail!("{shown}") }
+    })
+    .await?;
+    fleet.manager.api(&object)?.delete(name, &DeleteParams::background()).await?;
+    fleet.manager.patch(queue, json!({ "spec": { "stopPolicy": "None" } })).await?;
+    fleet.clean().await
+}
+
+async fn plays(fleet: &Fleet, case: &Case) -> anyhow::Result<()> {
+    let name = format!("a-{}", case.kind.to_lowercase());
+    let object = of_case(case, &name);
     eventually("the kind is served", async || Ok(Some(fleet.manager.create(object.clone()).await?))).await?;
 
     let workload = eventually("it has a Workload", async || of(&fleet.manager, &name).await).await?;

@@ -13,6 +13,7 @@ mod parts;
 mod pods;
 mod refusals;
 mod scenarios;
+mod sets;
 mod sharing;
 mod wire;
 mod writes;

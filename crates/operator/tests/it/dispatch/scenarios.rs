@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     connections::{
-        a_cluster_is_forgotten_and_known_again, a_kubeconfig_is_in_a_file,
+        a_cluster_has_two_names, a_cluster_is_forgotten_and_known_again, a_kubeconfig_is_in_a_file,
         a_name_is_given_to_another_cluster, a_secret_goes_and_comes_back, nobody_gets_quota_without_a_worker,
     },
     elastic::{elastic_jobs_grow_and_shrink_where_they_run, other_jobs_are_started_anew},
@@ -48,6 +48,7 @@ async fn all(mut fleet: Fleet) -> anyhow::Result<()> {
         a_kubeconfig_is_in_a_file,
         a_cluster_is_forgotten_and_known_again,
         a_name_is_given_to_another_cluster,
+        a_cluster_has_two_names,
         nobody_gets_quota_without_a_worker,
         what_workers_hold,
         completes,

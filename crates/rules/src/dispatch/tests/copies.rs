@@ -89,6 +89,25 @@ fn a_started_job_is_mirrored_as_it_was() {
     assert_eq!(mirror.data["spec"]["suspend"], true);
 }
 
+/// MK-JOB-07: the same where completions follow the number of pods.
+#[test]
+fn what_was_admitted_in_part_is_mirrored_whole() {
+    let mirrored = |completions_follow: &str| {
+        let mut started = job();
+        started.metadata.annotations = Some(
+            [("job-min-parallelism", "1"), ("job-completions-equal-parallelism", completions_follow)]
+                .map(|(key, value)| (format!("kueue.x-k8s.io/{key}"), value.to_owned()))
+                .into(),
+        );
+        let spec = &mut started.data["spec"];
+        (spec["suspend"], spec["parallelism"], spec["completions"]) = (json!(false), json!(1), json!(1));
+        let mirror = copy::mirror(adapter::job(), &started, &workload(), ORIGIN);
+        (mirror.data["spec"]["parallelism"].clone(), mirror.data["spec"]["completions"].clone())
+    };
+    assert_eq!(mirrored("true"), (json!(2), json!(2)));
+    assert_eq!(mirrored("false"), (json!(2), json!(1)));
+}
+
 /// MK-CRD-01, MK-CRD-03, MK-ADP-05, MK-ADP-06, MK-RAY-01: every kind, who says that it is ours, what its mirror lacks, and how its end is told.
 #[test]
 fn kinds() {
@@ -156,6 +175,32 @@ fn some_kinds_lose_more() {
     let job = object(json!({"metadata": {"name": "a", "annotations": {annotation: "1s"}}, "spec": {}}));
     let mirror = copy::mirror(wrapper, &job, &workload(), ORIGIN);
     assert!(!mirror.metadata.annotations.expect("annotations").contains_key(annotation));
+}
+
+/// MK-ADP-09: a RayJob that deletes itself when it has ended was gone before its end was recorded, and ran again.
+#[test]
+fn mk_adp_09_a_mirror_does_not_delete_itself() {
+    let ray = Adapter::of("ray.io/v1", "RayJob").expect("a known kind");
+    let rule =
+        |policy: &str| json!({"policy": policy, "condition": {"jobStatus": "SUCCEEDED", "ttlSeconds": 5}});
+    let legacy = |success: &str, failure: &str| json!({"onSuccess": {"policy": success}, "onFailure": {"policy": failure}});
+    for (strategy, expected) in [
+        (json!({"deletionRules": [rule("DeleteSelf")]}), json!(null)),
+        (
+            json!({"deletionRules": [rule("DeleteWorkers"), rule("DeleteSelf")]}),
+            json!({"deletionRules": [rule("DeleteWorkers")]}),
+        ),
+        (legacy("DeleteSelf", "DeleteNone"), legacy("DeleteCluster", "DeleteNone")),
+        (legacy("DeleteWorkers", "DeleteSelf"), legacy("DeleteWorkers", "DeleteCluster")),
+        (legacy("DeleteCluster", "DeleteNone"), legacy("DeleteCluster", "DeleteNone")),
+    ] {
+        let spec = json!({"entrypoint": "e", "deletionStrategy": strategy});
+        let job = object(json!({"metadata": {"name": "r"}, "spec": spec}));
+        let mirror = copy::mirror(ray, &job, &workload(), ORIGIN);
+        assert_eq!(mirror.data["spec"]["entrypoint"], "e");
+        let left = mirror.data["spec"].get("deletionStrategy").cloned().unwrap_or_default();
+        assert_eq!(left, expected, "{strategy}");
+    }
 }
 
 /// MK-FLOW-03.

@@ -286,6 +286,127 @@ fn the_recorded_cluster_is_the_only_one() {
     check(both.mirror("east", running()), "stop and delete east, because admitted on west");
 }
 
+/// A cluster with two names is one, and nothing of it goes by one name because the job is there by the other. It was emptied
+/// and started again, for as long as both names were there.
+#[test]
+fn a_cluster_has_two_names() {
+    let named = |mut seen: Seen, name: &str| {
+        let east = seen.0.remotes[&ClusterName::from("east")].clone();
+        seen.0.remotes.insert(name.into(), east);
+        seen
+    };
+    let known = |seen: Seen| seen.remote("east", |east| east.identity = Some("uid-of-east".into()));
+    let recorded = |seen: Seen| {
+        seen.local(|local| {
+            *local = local::identified(std::mem::take(local), |_| Some("uid-of-east".into()));
+        })
+    };
+    let seen_there = |seen: Seen| {
+        seen.remote("east", |east| {
+            Arc::make_mut(east.workload.as_mut().expect("a copy")).metadata.uid = Some("copy".into());
+        })
+    };
+    let runs = || seen().quota().copy("east", &["Admitted"]).mirror("east", running()).ready("east");
+    // Whichever comes first by name, whether the cluster says who it is or an object there does.
+    for name in ["a-east", "z-east"] {
+        check(named(known(runs()), name), "mirror east, because admitted on east");
+        check(named(seen_there(runs()), name), "mirror east, because admitted on east");
+        check(named(known(runs().evicted()), name), "mirror east, deactivate east, because evicted");
+        let taken_back = known(runs()).local(|local| {
+            let conditions = &mut local.status.as_mut().expect("a status").conditions;
+            conditions.retain(|condition| condition.type_ != "QuotaReserved");
+        });
+        check(named(taken_back, name), "stop and delete east, because no quota");
+        let mut gone = known(runs());
+        gone.0.local = None;
+        gone.0.configured.clear();
+        check(named(gone, name), &format!("delete {}, because gone", "east".min(name)));
+        // By the name of the record it cannot be reached, or is not there any more.
+        check(named(recorded(known(runs())), name).lost("east", 5), "wait, because east is lost");
+        let unreached = named(recorded(known(runs())), name).remote("east", |east| {
+            (east.link, east.identity, east.workload, east.job) = (Link::Connecting, None, None, None);
+        });
+        check(unreached, "wait, because east is lost");
+        let mut forgotten = named(recorded(known(runs())), name);
+        forgotten.0.remotes.remove("east");
+        let says = "say (The workload was admitted on \"east\", whose MultiKueueCluster is gone), because east is lost";
+        check(forgotten, says);
+        // Nobody says who it is, and it may be.
+        let unknown = named(runs(), name).remote("east", |east| {
+            (east.link, east.workload, east.job) = (Link::Connecting, None, None);
+        });
+        check(unknown, "wait, because east is lost");
+    }
+    // Another team has it under another name.
+    let mut theirs = named(known(seen().quota()), "a-east");
+    theirs.0.configured = vec!["a-east".into()];
+    check(theirs.clone(), "nominate a-east, because nominated");
+    let offered = theirs.nominated(&["a-east"]);
+    check(offered.clone(), "create a-east, because nominated");
+    let offered = offered.copy("east", &["Admitted"]).copy("a-east", &["Admitted"]);
+    check(offered.clone(), "assign a-east, because admitted on a-east");
+    let theirs = offered.assigned("a-east").mirror("east", json!({})).mirror("a-east", json!({}));
+    check(theirs.clone(), "ready a-east, because admitted on a-east");
+    check(theirs.ready("a-east"), "wait, because admitted on a-east");
+    // One team has it twice.
+    let mut twice = named(known(seen().quota()), "a-east");
+    twice.0.configured.push("a-east".into());
+    check(twice.clone(), "nominate east west, because nominated");
+    let says =
+        "Waiting for a worker cluster: east: full; west is not connected; a-east is the same cluster as east";
+    let none = twice.refuses("east", "full").lost("west", 5);
+    check(none, &format!("say ({says}), because no cluster can be asked"));
+    // Two clusters are two, also if one of them cannot be reached.
+    let other = |seen: Seen| {
+        named(known(seen), "other").remote("other", |it| it.identity = Some("uid-of-other".into()))
+    };
+    check(other(runs()), "stop and delete other, mirror east, because admitted on east");
+    check(other(recorded(runs())).lost("east", 5), "stop and delete other, because east is lost");
+}
+
+/// What may still arrive by one name of a cluster may arrive there.
+#[test]
+fn what_was_sent_by_one_name_counts_for_the_other() {
+    let until = now() + SignedDuration::from_secs(30);
+    let mut gone = seen().copy("east", &[]).mirror("east", complete());
+    gone.0.local = None;
+    let east = gone.0.remotes[&ClusterName::from("east")].clone();
+    gone.0.remotes.insert("east-new".into(), east);
+    for name in ["east", "east-new"] {
+        gone = gone.remote(name, |remote| remote.identity = Some("uid-of-east".into()));
+    }
+    check(gone.clone(), "delete east, because gone");
+    let doubted = gone.remote("east-new", |remote| remote.doubt_until = Some(until));
+    check(doubted, "wait, because gone");
+}
+
+/// MK-SM-04: a manager that keeps no record has chosen. What runs is on record before anybody can take it back, and what was
+/// taken back is where it is.
+#[test]
+fn what_another_manager_chose_is_on_record() {
+    let unrecorded = |seen: Seen| {
+        seen.local(|local| {
+            let status = local.status.as_mut().expect("a status");
+            status.conditions.retain(|condition| condition.type_ != "ferry.dev/Held");
+        })
+    };
+    let pods = |seen: Seen| {
+        seen.job(|job| (job.data["spec"]["suspend"], job.data["status"]) = (json!(false), running()))
+    };
+    let runs = pods(seen().quota().copy("east", &["Admitted"]).mirror("east", running()).ready("east"));
+    check(runs.clone(), "wait, because admitted on east");
+    let taken_over = unrecorded(runs.clone());
+    check(taken_over.clone(), "hold east, because admitted on east");
+    let held = taken_over.wrote(&[Step::Hold("east".into())]);
+    assert_eq!(crate::dispatch::held(held.0.local.as_deref().expect("a Workload")), Some("east".into()));
+    check(held, "wait, because admitted on east");
+    // It was evicted by then, and nobody saw the end of that.
+    let evicted = unrecorded(runs.evicted());
+    check(evicted.clone(), "hold east, because evicted");
+    let held = evicted.wrote(&[Step::Hold("east".into())]);
+    check(held, "deactivate east, because evicted");
+}
+
 /// A cluster that was given up comes back before another one was chosen.
 #[test]
 fn what_a_returning_cluster_did_counts() {

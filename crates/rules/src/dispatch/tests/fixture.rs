@@ -86,6 +86,7 @@ pub(super) fn seen() -> Seen {
         local: Some(Arc::new(workload())),
         check: Some(Check { name: CHECK.to_owned(), state: CheckState::Pending }),
         job: Some(Arc::new(job())),
+        others: Vec::new(),
         is_enabled: true,
         configured: vec!["east".into(), "west".into()],
         remotes: remotes.into(),

@@ -186,6 +186,42 @@ fn reported() -> impl Strategy<Value = (bool, Value)> {
     })
 }
 
+/// What a worker may report of an Indexed Job of five indexes, of which the manager has fewer.
+fn reported_indexes() -> impl Strategy<Value = Value> {
+    let list = |indexes: Vec<u8>| indexes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    prop::collection::vec(0..3_u8, 5).prop_map(move |ends| {
+        let of = |end: u8| -> Vec<u8> { (0..5_u8).filter(|index| ends[usize::from(*index)] == end).collect() };
+        let (completed, failed) = (of(1), of(2));
+        json!({
+            "active": of(0).len(), "ready": 0, "succeeded": completed.len(), "failed": failed.len(),
+            "completedIndexes": list(completed), "failedIndexes": list(failed), "startTime": start().to_string(),
+        })
+    })
+}
+
+fn indexed(status: Value, pods: i32) -> DynamicObject {
+    let mut job = with(job(), false, status);
+    let spec = &mut job.data["spec"];
+    (spec["completionMode"], spec["backoffLimitPerIndex"]) = (json!("Indexed"), json!(1));
+    (spec["parallelism"], spec["completions"]) = (json!(pods), json!(pods));
+    job
+}
+
+/// MK-JOB-07: the worker runs all of a Job that the manager has admitted in part. Its end was refused for ever.
+#[test]
+fn mk_job_07_the_end_of_what_was_admitted_in_part_is_recorded() {
+    let mut status = complete();
+    (status["succeeded"], status["completedIndexes"]) = (json!(5), json!("0-4"));
+    let local = indexed(json!({"active": 3, "startTime": "2026-01-02T09:30:00Z"}), 3);
+    let end = shown(&local, &indexed(status.clone(), 5)).expect("it has ended");
+    assert_valid(&local, &end);
+    assert_eq!((&end["succeeded"], &end["completedIndexes"]), (&json!(3), &json!("0-2")));
+    assert!(adapter::job().is_finished(&indexed(end, 3).data));
+    // Where there is room for all of them, all of them are shown.
+    let whole = shown(&indexed(json!({}), 5), &indexed(status, 5)).expect("it has ended");
+    assert_eq!((&whole["succeeded"], &whole["completedIndexes"]), (&json!(5), &json!("0-4")));
+}
+
 fn start() -> Timestamp {
     now() - SignedDuration::from_hours(2)
 }
@@ -207,6 +243,21 @@ proptest! {
             prop_assert_eq!(shown(&local, &remote), None);
             let ends = adapter::job().is_finished(&remote.data);
             prop_assert_eq!(adapter::job().is_finished(&local.data), ended || ends);
+        }
+    }
+
+    /// The same for indexes, however many of them there are here.
+    #[test]
+    fn mirrored_indexes_are_always_valid(history in prop::collection::vec((reported_indexes(), 1..8_i32), 1..6)) {
+        let mut local = indexed(json!({}), 1);
+        for (status, pods) in history {
+            local.data["spec"] = indexed(json!({}), pods).data["spec"].take();
+            let remote = indexed(status, 5);
+            if let Some(next) = shown(&local, &remote) {
+                assert_valid(&local, &next);
+                local.data["status"] = next;
+            }
+            prop_assert_eq!(shown(&local, &remote), None);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Tables beside the rules, and a small world in which plans are carried out at random.
 
+mod components;
 mod copies;
 mod decisions;
 mod fixture;

@@ -127,6 +127,18 @@ fn mk_pod_06_who_was_killed_has_not_ended() {
     assert!(!of_pod().is_killed(&pod("a", json!({ "status": { "phase": "Failed" } }))));
 }
 
+/// Ends are final, whatever comes from a worker that was asked twice.
+#[test]
+fn mk_pod_04_a_pod_that_has_ended_does_not_live_again() {
+    let status = |shown: &str, reported: &str| {
+        let of = |phase: &str| pod("a", json!({ "status": { "phase": phase, "conditions": [] } }));
+        mirror::status(of_pod(), &of(shown), &of(reported), now()).map(|status| status["phase"].clone())
+    };
+    assert_eq!(status("Succeeded", "Pending"), None);
+    assert_eq!(status("Failed", "Running"), None);
+    assert_eq!(status("Running", "Failed"), Some(json!("Failed")));
+}
+
 /// MK-POD-06: what no cluster has any more waits again behind its gate.
 #[test]
 fn mk_pod_06_who_is_nowhere_waits_again() {
@@ -159,6 +171,9 @@ fn mk_pod_02_a_group_is_what_its_pods_are() {
     let there = group::mirror(Some(&here), "g", [&a, &stranger, &c, &e]).expect("something is there");
     assert_eq!(group::missing(&here, Some(&there)), ["b"]);
     assert_eq!(group::surplus(&there), ["b", "c", "e"]);
+    let late = [mirrored("d", "Pending"), mirrored("a", "Pending")];
+    let late = group::mirror(Some(&here), "g", &late).expect("something is there");
+    assert_eq!(group::surplus(&late), ["d"], "who has ended does not run again");
     let status = mirror::status(&GROUP, &here, &there, now()).expect("something is new");
     let changes: Vec<(&str, &Value)> =
         group::changes(&here, &status).map(|(name, _, _, next)| (name, &next["phase"])).collect();
@@ -194,7 +209,63 @@ fn mk_pod_02_where_a_group_runs() {
         &[mirrored("a", "Pending"), mirrored("b", "Pending"), mirrored("c", "Running")],
     );
     check(whole, "prune east, because admitted on east");
-    let over = both().ready("east").copy("east", &["QuotaReserved", "Admitted", "Finished"]);
-    let over = with(over, &[mirrored("a", "Succeeded"), mirrored("b", "Succeeded")]);
-    check(over, "mirror east, finish Because, because ended on east");
+}
+
+/// MK-POD-06: the end of each pod is recorded, and then the end of the group. That the worker says that a group has ended may be
+/// heard before the ends of its pods are.
+#[test]
+fn mk_pod_06_the_ends_of_its_pods_come_before_the_end_of_a_group() {
+    let done = || json!({ "status": { "phase": "Succeeded" } });
+    let over = |a: Value, b: Value| {
+        let seen = of_pods(&[pod("a", a), pod("b", b)]).quota().ready("east");
+        seen.copy("east", &["QuotaReserved", "Admitted", "Finished"])
+    };
+    let (a, b) = (mirrored("a", "Succeeded"), mirrored("b", "Succeeded"));
+    let unheard = with(over(done(), json!({})), &[a.clone(), mirrored("b", "Running")]);
+    check(unheard, "look at east, because ended on east");
+    let unrecorded = with(over(done(), json!({})), &[a.clone(), b.clone()]);
+    check(unrecorded, "mirror east, because ended on east");
+    check(with(over(done(), done()), &[a.clone(), b]), "finish Because, because ended on east");
+
+    let running = || json!({ "status": { "phase": "Running" } });
+    let one_gone = || with(over(done(), running()), std::slice::from_ref(&a));
+    check(one_gone(), "look at east, because ended on east");
+    check(one_gone().read("east"), "mirror east, because ended on east");
+    let one_unheard = with(over(done(), json!({})), std::slice::from_ref(&a));
+    check(one_unheard, "look at east, because ended on east");
+    let all_gone = |b: Value| with(over(done(), b), &[]).read("east");
+    check(all_gone(running()), "mirror east, because ended on east");
+    check(all_gone(json!({})), "finish Because, because ended on east"); // it came too late
+}
+
+/// MK-POD-06: a pod that has ended is recorded before its group is taken back, so that it does not run again with the others.
+#[test]
+fn mk_pod_06_ends_are_recorded_before_a_group_is_taken_back() {
+    let mirrors = [mirrored("a", "Succeeded"), mirrored("b", "Running")];
+    let withdrawn = |a: Value| {
+        let seen = of_pods(&[pod("a", a), pod("b", json!({}))]).quota().assigned("east");
+        let seen = seen.copy("east", &["QuotaReserved", "Admitted"]);
+        let quota = |local: &mut Workload| {
+            let status = local.status.as_mut().expect("a status");
+            status.conditions.retain(|it| it.type_ != "QuotaReserved");
+        };
+        with(seen.local(quota), &mirrors)
+    };
+    check(withdrawn(json!({})), "mirror east, because no quota");
+    check(withdrawn(json!({ "status": { "phase": "Succeeded" } })), "stop and delete east, because no quota");
+}
+
+/// MK-POD-06: a pod that the worker has deleted waits again, whatever is left of its group there; the manager waits for all of
+/// them before it gives quota back.
+#[test]
+fn mk_pod_06_a_pod_that_is_gone_waits_again_while_others_are_there() {
+    let running = json!({ "status": { "phase": "Running", "conditions": [] } });
+    let failed = json!({ "status": { "phase": "Failed" } });
+    let seen = || {
+        let seen = of_pods(&[pod("a", failed.clone()), pod("b", running.clone())]).quota().ready("east");
+        let seen = seen.evicted().copy("east", &["QuotaReserved", "Evicted"]);
+        with(seen, &[mirrored("a", "Failed")])
+    };
+    check(seen(), "look at east, because evicted");
+    check(seen().read("east"), "settle, because evicted");
 }

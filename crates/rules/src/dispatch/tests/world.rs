@@ -60,6 +60,7 @@ impl World {
             local: Some(self.seen.0.clone()),
             check: Some(Check { name: CHECK.to_owned(), state: status.admission_checks[0].state }),
             job: Some(self.seen.1.clone()),
+            others: Vec::new(),
             is_enabled: true,
             configured: CLUSTERS.map(ClusterName::from).to_vec(),
             remotes: remotes.collect(),

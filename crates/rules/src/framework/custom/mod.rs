@@ -19,13 +19,17 @@ use kube_core::DynamicObject;
 use serde_json::{Value, json};
 use types::kueue::{PodSet, ReclaimablePod};
 
-use super::{Finished, Kind, Observed, PodSetInfo, Write, pod_set::Conflict, topology};
+use super::{Finished, Kind, Observed, PodSetInfo, Write, annotation, pod_set::Conflict, topology};
+use crate::workload::ELASTIC_JOB;
 use json::{condition, condition_message, number, text};
 use places::Place;
 
 pub use json::set;
 pub use shapes::{ALL, Active, End, Pods, Ready, Shape};
 pub use train_job::{PATCH_MANAGER, runtime_reference};
+
+/// The label of the pods of a RayCluster, with its name.
+const RAY_CLUSTER_LABEL: &str = "ray.io/cluster";
 
 /// A Job of such a kind, as it was read.
 #[derive(Debug, Clone)]
@@ -184,6 +188,21 @@ impl Observed for Custom<'_> {
         let Pods::Roles { .. } = self.shape.pods else { return None };
         let class = text(self.data, "/spec/runPolicy/schedulingPolicy/priorityClass");
         (!class.is_empty()).then(|| class.to_owned())
+    }
+
+    /// Of the kinds that can grow and shrink, one does so by its own spec. Ray's others do it by themselves, which is not here.
+    fn is_elastic(&self) -> bool {
+        self.shape.is_resized() && annotation(self.metadata, ELASTIC_JOB) == Some("true")
+    }
+
+    fn may_be_gated(&self) -> bool {
+        let here = text(self.data, self.shape.managed_by);
+        let is_here = here.is_empty() || here == self.shape.controller;
+        self.is_elastic() && !self.is_suspended() && is_here
+    }
+
+    fn pod_label(&self) -> (&'static str, String) {
+        (RAY_CLUSTER_LABEL, self.metadata.name.clone().unwrap_or_default())
     }
 
     fn is_elsewhere(&self) -> bool {

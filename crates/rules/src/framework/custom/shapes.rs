@@ -103,6 +103,11 @@ impl Shape {
         object.pointer(self.suspend) == Some(&Value::Bool(true))
     }
 
+    /// Whether an object can grow and shrink while it runs, by its own spec (MK-ELA-07).
+    pub fn is_resized(&self) -> bool {
+        matches!(self.pods, Pods::Ray { .. }) && self.kind.kind == "RayCluster"
+    }
+
     /// The name of the definition that the kind comes with.
     pub fn definition(&self) -> String {
         format!("{}.{}", self.kind.plural, self.kind.group)

@@ -277,3 +277,24 @@ fn a_train_job_says_how_many_nodes_and_what_they_run() {
     let lost = Custom::new(shape("TrainJob"), &object, None).pod_sets();
     assert_eq!(lost, Err("runtime 'r' not found".to_owned()));
 }
+
+/// MK-ELA-07: a RayCluster may grow and shrink, if it says so; its pods wait where it runs.
+#[test]
+fn mk_ela_07_a_ray_cluster_may_be_elastic() {
+    let of = |kind: &'static str, annotated: &str, more: &[(&str, Value)]| {
+        let mut object = object(kind, ray(), json!({}));
+        let annotation = ("kueue.x-k8s.io/elastic-job".to_owned(), annotated.to_owned());
+        object.metadata.annotations = Some([annotation].into());
+        for (at, value) in more {
+            set(&mut object.data, at, value.clone());
+        }
+        let custom = Custom::new(shape(kind), &object, None);
+        (custom.is_elastic(), custom.may_be_gated(), custom.pod_label().1)
+    };
+    assert_eq!(of("RayCluster", "true", &[]), (true, true, "x".to_owned()));
+    assert!(!of("RayCluster", "false", &[]).0);
+    assert!(!of("RayJob", "true", &[]).0);
+    let held = [("/spec/suspend", json!(true))];
+    let elsewhere = [("/spec/managedBy", json!("kueue.x-k8s.io/multikueue"))];
+    assert!(!of("RayCluster", "true", &held).1 && !of("RayCluster", "true", &elsewhere).1);
+}

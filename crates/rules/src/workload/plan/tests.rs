@@ -485,6 +485,18 @@ fn jf_67_finished_workloads_are_kept_for_a_while() {
     life.expect(&["delete"]);
 }
 
+/// JF-67, SM-40: also those of which the Job was deleted, and they were not.
+#[test]
+fn jf_67_orphans_are_kept_no_longer_than_others() {
+    let mut life = life();
+    life.settings.retention = Some(SignedDuration::from_secs(60));
+    life.workload.metadata.owner_references = None;
+    life.workload.metadata.labels = Some([(JOB_UID_LABEL.into(), "2".into())].into());
+    life.expect(&["write finished, because OwnerNotFound", "wait until 2026-01-01T00:01:10Z"]);
+    life.wait(60);
+    life.expect(&["delete"]);
+}
+
 #[test]
 fn qm_28_devices_that_are_not_counted_are_not_given() {
     let mut life = life();
