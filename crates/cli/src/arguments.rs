@@ -158,9 +158,14 @@ pub(crate) struct Cluster {
     #[arg(long)]
     pub(crate) ephemeral: bool,
 
-    /// Where to write the kubeconfig [default: in the data directory, or a temporary file].
+    /// Where to write the kubeconfig [default: in the data directory, or a temporary file]. A file with contexts of other
+    /// clusters is not touched, unless --merge is given.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// Add the context to those that the kubeconfig has, which stay, as does the current one.
+    #[arg(long, requires = "kubeconfig")]
+    pub(crate) merge: bool,
 
     /// How many nodes it has.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -236,8 +241,8 @@ pub(crate) enum ReservedManagedBy {
 ///
 /// Reconciles Kueue's objects: Jobs that name a queue wait for quota, run when it is their turn, here or on a worker
 /// cluster, and stop when they have to. Installs Kueue's definitions where they are missing. Only one acts at a time:
-/// it takes the Lease that Kueue takes; while somebody else has it, it waits and answers webhooks. Prints one line when it
-/// begins to act; ends on SIGTERM and SIGINT, and when it loses the Lease.
+/// it takes the Lease that Kueue takes; while somebody else has it, it waits, answers webhooks and says who waits where. Prints
+/// one line when it begins to act; ends on SIGTERM and SIGINT, and when it loses the Lease.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  ferry operator --kubeconfig ~/.kube/config --context manager\n  ferry operator --listen 127.0.0.1:8080"
@@ -273,6 +278,21 @@ pub(crate) struct Operator {
     /// cluster.
     #[arg(long, value_name = "NAME", requires = "webhook_listen")]
     pub(crate) webhook_service: Option<String>,
+
+    /// The Service by which the cluster asks how to get from one version of an object to the other, which has to lead to pods
+    /// that are not ready, too (publishNotReadyAddresses) [default: that of the webhooks].
+    #[arg(long, value_name = "NAME", requires = "webhook_service")]
+    pub(crate) conversion_service: Option<String>,
+
+    /// Where to serve visibility.kueue.x-k8s.io, which says who waits where, to the API server of the cluster; port 0 is any
+    /// free one [default: nowhere].
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) visibility_listen: Option<std::net::SocketAddr>,
+
+    /// The Service by which the cluster reaches it, in the operator's namespace; APIServices that name it are kept right
+    /// [default: kueue-visibility-server].
+    #[arg(long, value_name = "NAME", requires = "visibility_listen")]
+    pub(crate) visibility_service: Option<String>,
 }
 
 /// Look for ways in which dispatch could go wrong.

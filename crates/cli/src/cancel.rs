@@ -73,7 +73,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             }
         }
         if arguments.no_wait {
-            named.iter().try_for_each(|(title, _)| output::line(format!("{title} is being deleted")))?;
+            for (title, _) in &named {
+                output::announce(format!("{title} is being deleted"));
+            }
             return Ok(refused.unwrap_or(ExitCode::SUCCESS));
         }
         let is_named = |pods: &&Elsewhere| named.iter().any(|(_, uid)| *uid == pods.view.uid);

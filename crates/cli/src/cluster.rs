@@ -1,5 +1,6 @@
 //! `ferry cluster`: one embedded cluster, until it is told to stop.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -9,6 +10,7 @@ use rules::node::image::Images;
 
 use crate::arguments::{self, PodNetwork, PodRuntime, ReservedManagedBy};
 use crate::failure::Hint as _;
+use crate::kubeconfig;
 use crate::output;
 use crate::place::Place;
 use crate::process;
@@ -19,28 +21,35 @@ pub(crate) fn run(arguments: &arguments::Cluster) -> anyhow::Result<ExitCode> {
     process::serve(async {
         let stopped = process::stopped()?;
         let place = Place::of(arguments.data.as_deref())?;
-        let cluster = up::advised(fleet::Cluster::start(settings(arguments, &place)?).await, "--port")?;
-        let kubeconfig = arguments.kubeconfig.clone().unwrap_or_else(|| place.kubeconfig());
-        let kubeconfig = std::path::absolute(&kubeconfig).unwrap_or(kubeconfig);
-        let told = apiserver::credentials::write_kubeconfig(&kubeconfig, &cluster.kubeconfig(cluster.name()));
+        let path = arguments.kubeconfig.clone().unwrap_or_else(|| place.kubeconfig());
+        let path = std::path::absolute(&path).unwrap_or(path);
+        if arguments.kubeconfig.is_some() {
+            kubeconfig::expect_writable(&path, std::slice::from_ref(&arguments.name), arguments.merge)?;
+        }
+        let settings = settings(arguments, &place, &path)?;
+        let cluster = up::advised(fleet::Cluster::start(settings).await, "--port")?;
+        let told = kubeconfig::write(&path, &cluster.kubeconfig(cluster.name()), arguments.merge);
         if told.is_ok() {
             output::announce(format!(
                 "cluster {} is ready at {}: export KUBECONFIG={}",
                 cluster.name(),
                 cluster.url(),
-                kubeconfig.display()
+                path.display()
             ));
             stopped.await;
         }
         cluster.stop().await;
         place.leave()?;
-        told.context("failed to tell how to reach the cluster")
-            .hint("--kubeconfig FILE says where to write it")?;
+        told.hint("--kubeconfig FILE says where to write it")?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-fn settings(arguments: &arguments::Cluster, place: &Place) -> anyhow::Result<ClusterSettings> {
+fn settings(
+    arguments: &arguments::Cluster,
+    place: &Place,
+    kubeconfig: &Path,
+) -> anyhow::Result<ClusterSettings> {
     Ok(ClusterSettings {
         name: arguments.name.clone(),
         port: arguments.port,
@@ -52,7 +61,7 @@ fn settings(arguments: &arguments::Cluster, place: &Place) -> anyhow::Result<Clu
             ..rules::job::Settings::default()
         },
         controllers: arguments.controllers.clone(),
-        nodes: nodes(arguments, place)?,
+        nodes: nodes(arguments, place, kubeconfig)?,
         operator: None,
         front_proxies: front_proxies(arguments)?,
     })
@@ -68,7 +77,11 @@ fn front_proxies(arguments: &arguments::Cluster) -> anyhow::Result<Option<FrontP
     Ok(Some(FrontProxies::signed_by(&pem, names).with_context(failed).hint(hint)?))
 }
 
-fn nodes(arguments: &arguments::Cluster, place: &Place) -> anyhow::Result<Vec<runner::Settings>> {
+fn nodes(
+    arguments: &arguments::Cluster,
+    place: &Place,
+    kubeconfig: &Path,
+) -> anyhow::Result<Vec<runner::Settings>> {
     let images = images(arguments)?;
     let named = (0..arguments.nodes).map(|i| format!("{}-node-{i}", arguments.name));
     let node = |name: String| match arguments.runtime {
@@ -77,6 +90,7 @@ fn nodes(arguments: &arguments::Cluster, place: &Place) -> anyhow::Result<Vec<ru
             let mut node = runner::Settings::process(&name, place.nodes().join(&name));
             if let runner::Runtime::Process(process) = &mut node.runtime {
                 process.images = images.clone();
+                process.hidden = vec![place.directory().to_owned(), kubeconfig.to_owned()];
                 process.network = match arguments.network {
                     PodNetwork::Host => runner::PodNetwork::Host,
                     PodNetwork::Pods => runner::PodNetwork::Pods,

@@ -149,8 +149,15 @@ impl Options {
             }
             return home.map(|path| read_from(&path)).transpose();
         }
-        let read = Kubeconfig::from_env().context("failed to read what KUBECONFIG names").hint(WHICH_FILE)?;
-        Ok(read.map(|kubeconfig| (kubeconfig, named)))
+        // Those that are not there are passed over, as kubectl does, unless there is none at all.
+        let there: Vec<PathBuf> = named.iter().filter(|path| path.exists()).cloned().collect();
+        let there = if there.is_empty() { named } else { there };
+        let mut whole = Kubeconfig::default();
+        for path in &there {
+            let (next, _) = read_from(path)?;
+            whole = whole.merge(next).context("failed to read what KUBECONFIG names").hint(WHICH_FILE)?;
+        }
+        Ok(Some((whole, there)))
     }
 
     /// What `ferry up` wrote, unless a context is asked for that is elsewhere.

@@ -172,12 +172,13 @@ impl Site<'_> {
             let hint = "if it is to take them all the same, set spec.stopPolicy of the queue there to None";
             return Err(Failure::new(Code::No, message).hint(hint).into());
         }
-        output::line(match policy {
+        output::announce(match policy {
             Some("Hold") => format!("{name} {} no new Jobs; those that run there go on", takes(which)),
             Some(_) if which.dry_run => format!("{name} would take no new Jobs"),
             Some(_) => format!("{name} takes no new Jobs; those that run there are stopped and queue again"),
             None => format!("{name} {} new Jobs", takes(which)),
-        })
+        });
+        Ok(())
     }
 
     /// Says on the management cluster that the worker is to get nothing new.
@@ -187,7 +188,8 @@ impl Site<'_> {
         let given_up = annotation(self.cluster()?, GIVEN_UP).map(str::to_owned);
         self.say(given_up, true).await?;
         let would = if self.which.dry_run { "would be" } else { "is" };
-        output::line(format!("{} {would} offered no new Jobs, also when it is back", self.which.cluster))
+        output::announce(format!("{} {would} offered no new Jobs, also when it is back", self.which.cluster));
+        Ok(())
     }
 
     /// Takes back what was said of the worker on the management cluster.

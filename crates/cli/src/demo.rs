@@ -41,6 +41,7 @@ pub(crate) fn run(arguments: &arguments::Demo) -> anyhow::Result<ExitCode> {
             data: Some(place.directory().join("data")),
             port_base: 0,
             runtime: Runtime::Processes(place.nodes()),
+            hidden: vec![place.directory().to_owned()],
             quota: up::quota(),
             kept_logs: fleet::KEPT_LOGS,
         };

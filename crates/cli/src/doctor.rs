@@ -21,7 +21,7 @@ use crate::process;
 
 /// Say what is wrong with the management cluster, its workers and its queues, and what to do about it.
 ///
-/// Looks at definitions, the Lease of the operator, webhooks, checks, queues and the clock; at the credentials, permissions,
+/// Looks at definitions, the Lease of the operator, webhooks, API services, checks, queues and the clock; at the credentials, permissions,
 /// queues and clock of every worker; and at Jobs that nobody will run. Nothing is changed.
 ///
 /// Exit status: 0 if nothing is wrong, 1 if something is.
@@ -120,6 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             let now = clock.map_or(now, |clock| clock.at(now));
             manager::leases(&manager, now, &mut found).await?;
             manager::webhooks(&manager, &layout, &mut found).await?;
+            manager::visibility(&manager, &mut found).await;
             queues::of_manager(&layout, &mut found);
             let looks = layout.clusters.iter().map(|it| worker::examine(&manager, &layout, it, clock, now));
             for worker in futures::future::join_all(looks).await {

@@ -24,7 +24,7 @@ use types::kueue::{
 use crate::clusters::layout::{active, annotation};
 use crate::connect::{Manager, Options, within};
 use crate::events::HERE;
-use crate::failure::{Code, Failure};
+use crate::failure::{self, Code, Failure};
 use crate::jobs::{self, Found, cluster_objects, objects};
 use crate::output::{self, Cell, Structure, Table, Tone};
 use crate::process;
@@ -130,7 +130,7 @@ async fn at_worker(
     };
     match asked.await {
         Ok((answer, hole, unread)) => Line { hole, unread, ..said(Ok(answer)) },
-        Err(error) => said(Err(crate::failure::text(&error))),
+        Err(error) => said(Err(failure::text(&error))),
     }
 }
 
@@ -167,7 +167,7 @@ fn if_allowed<T>(
     unread: &mut Vec<&'static str>,
 ) -> anyhow::Result<Option<T>> {
     match read {
-        Err(error) if crate::failure::is_forbidden(&error) => {
+        Err(error) if failure::is_forbidden(&error) => {
             unread.push(what);
             Ok(None)
         }
@@ -207,11 +207,14 @@ async fn hole(
         within(cluster, "list pods", pods.list(&params)),
     );
     // Whatever the reason is, the quota is told without it.
-    let (Ok(nodes), Ok(pods)) = (nodes, pods) else {
-        unread.push("nodes");
-        return None;
-    };
-    holes::largest(&nodes.items, &pods.items, pod)
+    match (nodes, pods) {
+        (Ok(nodes), Ok(pods)) => return holes::largest(&nodes.items, &pods.items, pod),
+        (Err(error), _) | (_, Err(error)) if failure::is_forbidden(&error) => unread.push("nodes"),
+        (Err(error), _) | (_, Err(error)) => {
+            output::note(format!("note: holes of {cluster} are not known: {}", failure::text(&error)));
+        }
+    }
+    None
 }
 
 /// The clusters that a queue sends its Jobs to.

@@ -70,7 +70,7 @@ fn set(arguments: &Arguments, active: bool) -> anyhow::Result<ExitCode> {
         for found in &all {
             let title = found.view.title();
             write(&manager, found, active).await?;
-            output::line(format!("{title} is {}", if active { "released" } else { "held" }))?;
+            output::announce(format!("{title} is {}", if active { "released" } else { "held" }));
         }
         Ok(ExitCode::SUCCESS)
     })

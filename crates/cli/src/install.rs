@@ -4,24 +4,27 @@ pub(crate) mod apply;
 
 use std::process::ExitCode;
 
-use ::operator::definitions::{self, Conversion};
+use ::operator::definitions::{self, Conversion, State};
 use ::operator::deploy::{self, Deployment};
 use anyhow::Context as _;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::api::apps::v1 as apps;
 use kube::Api;
-use serde_json::Value;
 
 use crate::actors::{self, KUEUE};
 use crate::connect::{Manager, Options};
-use crate::failure::{Code, Failure};
+use crate::failure::{Code, Failure, Hint as _};
 use crate::{doctor, output, process};
 use apply::Target;
+
+/// What to do about definitions that are too old.
+pub(crate) const UPDATE_KUEUE: &str =
+    "they are of a Kueue before v0.15: bring Kueue up to date first, by its own manifests";
 
 /// Install the operator on a cluster: definitions, namespace, permissions and Deployment.
 ///
 /// On a management cluster and on its workers alike. Everything is written by server-side apply, so it can be repeated;
-/// definitions that Kueue installed are left as they are. Where somebody acts on queues from another namespace, nothing is
+/// definitions that Kueue installed are left as they are, and so is how many replicas of the operator there are and which
+/// configuration it reads. Where somebody acts on queues from another namespace, nothing is
 /// installed: operators take turns by a Lease in their namespace. The permissions are those that the operator asks for and no
 /// more; `deploy/` has the same as manifests and as a Helm chart.
 #[derive(clap::Args)]
@@ -66,12 +69,25 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         if let Some(image) = &arguments.image {
             wanted.image.clone_from(image);
         }
+        wanted.further_arguments = configured(&manager).await?;
         for object in deploy::operator(&wanted) {
             target.apply(&object).await?;
+        }
+        for object in deploy::configurations() {
+            target.apply_unless_others(&object).await?;
         }
         warn_of_kueue(&manager).await?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Where the operator that is there reads its configuration: it goes on to read it, from a volume that whoever told it so
+/// brought along.
+async fn configured(manager: &Manager) -> anyhow::Result<Vec<String>> {
+    let api: Api<apps::Deployment> = Api::namespaced(manager.client.clone(), &manager.operator_namespace);
+    let there = api.get_opt(deploy::NAME).await;
+    let there = there.with_context(|| format!("failed to read the Deployment {}", deploy::NAME))?;
+    Ok(deploy::configured(&serde_json::to_value(there)?))
 }
 
 /// The management cluster, as something to be written to.
@@ -80,20 +96,13 @@ pub(crate) fn target(manager: &Manager, is_dry_run: bool) -> Target {
 }
 
 async fn install_definitions(target: &Target) -> anyhow::Result<()> {
-    let api: Api<CustomResourceDefinition> = Api::all(target.client.clone());
-    let (mut missing, mut older) = (0, 0);
-    for definition in definitions::all(&Conversion::Embedded) {
-        let name = definition["metadata"]["name"].as_str().unwrap_or_default();
-        let there = api.get_metadata_opt(name).await;
-        match there.with_context(|| format!("failed to read the definition of {name}"))? {
-            None => missing += 1,
-            Some(there) if is_older(&there.metadata, &definition) => older += 1,
-            Some(_) => {}
-        }
-    }
+    let states = definitions::states(&target.client).await?;
+    definitions::expect_usable(&states).hint(UPDATE_KUEUE)?;
     if !target.is_dry_run {
-        definitions::install(&target.client, &Conversion::Embedded).await?;
+        definitions::install(&target.client, &Conversion::without_us(&target.client).await?).await?;
     }
+    let count = |wanted: State| states.iter().filter(|(_, state)| *state == wanted).count();
+    let (missing, older) = (count(State::Missing), count(State::Older));
     let what = "CustomResourceDefinitions of kueue.x-k8s.io";
     let would = if target.is_dry_run { "would be " } else { "" };
     if (missing, older) == (0, 0) {
@@ -105,16 +114,6 @@ async fn install_definitions(target: &Target) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Whether a definition is one of ours, of an earlier release: the number in its annotation grows.
-fn is_older(there: &ObjectMeta, ours: &Value) -> bool {
-    let release = |text: Option<&str>| text.and_then(|text| text.parse::<u32>().ok());
-    let marks = ours["metadata"]["annotations"].as_object().into_iter().flatten();
-    marks.into_iter().any(|(key, value)| {
-        let found = there.annotations.as_ref().and_then(|annotations| annotations.get(key));
-        release(found.map(String::as_str)).is_some_and(|found| Some(found) < release(value.as_str()))
-    })
 }
 
 /// Two that wait for the same Lease are no danger, but in two namespaces they have one each, and both act.
@@ -144,25 +143,4 @@ async fn warn_of_kueue(manager: &Manager) -> anyhow::Result<()> {
         ))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn only_our_own_definitions_of_earlier_releases_are_changed() {
-        let ours = definitions::all(&Conversion::Embedded).remove(0);
-        let marks = ours["metadata"]["annotations"].as_object().expect("a mark");
-        let (key, release) = marks.iter().next().expect("a mark");
-        let release: u32 = release.as_str().and_then(|text| text.parse().ok()).expect("a number");
-        let judged = |annotations: Value| {
-            let there = serde_json::from_value(json!({ "annotations": annotations })).expect("metadata");
-            is_older(&there, &ours)
-        };
-        assert!(judged(json!({ key: (release - 1).to_string() })));
-        assert!(!judged(json!({ key: release.to_string() })));
-        assert!(!judged(json!({})), "Kueue's own are left as they are");
-    }
 }

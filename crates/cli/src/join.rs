@@ -331,10 +331,11 @@ async fn ensure_check(here: &Target, config: &str) -> anyhow::Result<()> {
     let parameters = json!({ "apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": config });
     let spec = json!({ "controllerName": rules::dispatch::CONTROLLER, "parameters": parameters });
     here.apply(&kueue("AdmissionCheck", config, spec)).await?;
-    output::line(format!(
+    output::announce(format!(
         "next: name the check in a ClusterQueue, so that its Jobs run on workers: \
          spec.admissionChecksStrategy.admissionChecks: [{{name: {config}}}]"
-    ))
+    ));
+    Ok(())
 }
 
 /// The checks that lead to a configuration.

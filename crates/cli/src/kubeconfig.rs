@@ -40,7 +40,7 @@ pub(crate) fn expect_writable(path: &Path, ours: &[String], merge: bool) -> anyh
     }
     let message = format!("{} has contexts of other clusters: {}", path.display(), others.join(", "));
     Err(Failure::new(Code::Error, message)
-        .hint("--merge adds those of the fleet and keeps the rest; another --kubeconfig FILE is written anew")
+        .hint("--merge adds what is new and keeps the rest; another --kubeconfig FILE is written anew")
         .into())
 }
 

@@ -48,16 +48,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             output::line(format!("{name} is no worker"))?;
             return Ok(ExitCode::SUCCESS);
         };
-        let running = layout.on(name).count();
-        if running > 0 && !arguments.force {
-            let message = format!("{name} still has {}", output::count(running, "Job"));
-            return Err(Failure::new(Code::No, message).hint(format!("ferry drain {name}")).into());
-        }
+        let running = expect_empty(arguments, &layout)?;
         for config in layout.configs.iter().filter(|config| config.spec.clusters.contains(name)) {
             take_from_config(&here, &layout, config, name).await?;
         }
         if running == 0 && !which.dry_run {
             wait_until_clean(&manager, name).await;
+            // One that waited for it may have started there before it was offered nothing any more.
+            expect_empty(arguments, &Layout::read(&manager.client).await?)?;
         }
         revoke(arguments, &manager, cluster).await?;
         let metadata = json!({ "name": secret(name), "namespace": manager.operator_namespace });
@@ -66,6 +64,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         here.remove(&kueue("MultiKueueCluster", name)).await?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// That no Jobs are there that nobody would look after any more; how many there are if that does not matter.
+fn expect_empty(arguments: &Arguments, layout: &Layout) -> anyhow::Result<usize> {
+    let name = &arguments.which.cluster;
+    let running = layout.on(name).count();
+    if running > 0 && !arguments.force {
+        let message = format!("{name} still has {}", output::count(running, "Job"));
+        return Err(Failure::new(Code::No, message).hint(format!("ferry drain {name}")).into());
+    }
+    Ok(running)
 }
 
 /// Takes away what the manager is on the worker: its token has no end. Who cannot has to say that it does not matter.
@@ -126,8 +135,8 @@ async fn take_from_config(
     Ok(())
 }
 
-/// Copies of Workloads that wait are taken from the worker by the operator, while it still can reach it. What is left
-/// does no harm, so nothing depends on it.
+/// Copies of Workloads that wait are taken from the worker by the operator, while it still can reach it. What is left may
+/// be another manager's, so nothing depends on it.
 async fn wait_until_clean(manager: &Manager, cluster: &str) {
     let Ok(worker) = manager.worker(cluster).await else { return };
     let api: Api<Workload> = Api::all(worker.client);
@@ -138,6 +147,10 @@ async fn wait_until_clean(manager: &Manager, cluster: &str) {
         }
     };
     if tokio::time::timeout(CLEANED, clean).await.is_err() {
-        output::note(format!("note: copies of Workloads are left on {cluster}"));
+        output::note(format!(
+            "note: copies of Workloads are left on {cluster}; those of this manager may get quota there, and keep it until \
+             they are deleted: kubectl get workloads -A -l {}",
+            rules::dispatch::ORIGIN
+        ));
     }
 }

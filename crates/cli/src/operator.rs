@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use ::operator::Settings;
 use ::operator::configuration::{Configuration, Lease};
-use ::operator::definitions::{Conversion, install};
+use ::operator::definitions::{Conversion, expect_usable, install, states};
 use ::operator::leader::{Leadership, ensure_namespace, lead};
+use ::operator::visibility;
 use ::operator::webhooks::server::{Reach, Webhooks};
 use anyhow::Context as _;
 use kube::Config;
@@ -16,11 +17,15 @@ use reconcile::{Clock, Tasks};
 use tokio::net::TcpListener;
 
 use crate::failure::Hint as _;
+use crate::install::UPDATE_KUEUE;
 use crate::{arguments, connect, failure, output, process};
 
 /// What helps whose kubeconfig leads nowhere.
 const WHICH_CONTEXT: &str =
     "--context NAME chooses one of the contexts of the kubeconfig; kubectl config get-contexts lists them";
+
+/// The Service of Kueue's manifests.
+const VISIBILITY_SERVICE: &str = "kueue-visibility-server";
 
 /// Acts until SIGTERM or SIGINT, or until somebody else does. Prints one line when it begins.
 pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
@@ -40,19 +45,17 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
             let bound = bound.with_context(|| format!("failed to listen on {address}"));
             listeners.push(bound.hint("--listen ADDRESS chooses another one; or stop who listens there")?);
         }
-        // Whoever does not lead yet sees what there is and answers webhooks all the same.
+        // Whoever does not lead yet sees what there is, answers webhooks and says who waits all the same.
         let mut tasks = Tasks::new();
         let operator =
             ::operator::observe(client.clone(), wanted.settings.clone(), clock.clone(), &mut tasks);
-        let mut served = None;
-        for listener in listeners {
-            let serve = ::operator::serve::serve(operator.clone(), listener, &mut tasks);
-            served = served.or(Some(serve.context("failed to serve")?));
-        }
         let leadership = wanted.leadership();
+        let (mut webhooks, mut served) = (None, None);
         let begin = async {
             ensure_namespace(&client, &leadership).await?;
-            let webhooks = match wanted.webhooks.clone() {
+            // Where nothing can be read, it does not help to wait for one's turn.
+            expect_usable(&states(&client).await?).hint(UPDATE_KUEUE)?;
+            webhooks = match wanted.webhooks.clone() {
                 Some((address, reach)) => {
                     let listens = Webhooks::listen(operator.clone(), address, reach, &mut tasks).await;
                     let hint = "--webhook-listen ADDRESS chooses another one; or stop who listens there";
@@ -60,12 +63,27 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
                 }
                 None => None,
             };
-            anyhow::Ok((webhooks, lead(client.clone(), leadership.clone(), clock).await?))
+            if let Some((address, service)) = &wanted.visibility {
+                let serves = visibility::server::serve(operator.clone(), *address, service, &mut tasks).await;
+                let hint = "--visibility-listen ADDRESS chooses another one; or stop who listens there";
+                serves.hint_if(|error| !failure::is_answer(error), hint)?;
+            }
+            // Last: who is said to be ready is asked.
+            for listener in listeners {
+                let serve = ::operator::serve::serve(operator.clone(), listener, &mut tasks);
+                served = served.or(Some(serve.context("failed to serve")?));
+            }
+            anyhow::Ok(lead(client.clone(), leadership.clone(), clock).await?)
         };
-        let (mut webhooks, mut leader) = tokio::select! {
+        let leader = tokio::select! {
             biased;
-            () = &mut stopped => return Ok(ExitCode::SUCCESS),
-            begun = begin => begun?,
+            () = &mut stopped => None,
+            begun = begin => Some(begun?),
+        };
+        let Some(mut leader) = leader else {
+            // Who does not act answers all the same.
+            end(webhooks).await;
+            return Ok(ExitCode::SUCCESS);
         };
         let mut leads = true;
         // The Lease is kept from the first moment on, however long it takes to begin.
@@ -87,6 +105,7 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
             Some(webhooks) if ended.is_ok() => webhooks.leave().await,
             _ => Ok(()),
         };
+        end(webhooks).await;
         // Whatever comes of that, others may act.
         tasks.stop().await;
         if leads {
@@ -105,7 +124,8 @@ async fn act(
     tasks: &mut Tasks,
     line: impl Fn() -> String,
 ) -> anyhow::Result<()> {
-    install(client, &Conversion::Embedded).await.context("failed to install what the operator needs")?;
+    let conversion = Conversion::without_us(client).await?;
+    install(client, &conversion).await.context("failed to install what the operator needs")?;
     operator.act(tasks);
     if let Some(webhooks) = webhooks {
         webhooks.ask().await?;
@@ -115,11 +135,19 @@ async fn act(
     std::future::pending().await
 }
 
+async fn end(webhooks: Option<Webhooks>) {
+    if let Some(webhooks) = webhooks {
+        webhooks.end().await;
+    }
+}
+
 /// What is wanted by the configuration file and by the arguments, which count more.
 struct Wanted {
     settings: Settings,
     listen: Vec<SocketAddr>,
     webhooks: Option<(SocketAddr, Reach)>,
+    /// Where it is said who waits where, and by which Service the cluster asks.
+    visibility: Option<(SocketAddr, String)>,
     lease: Lease,
 }
 
@@ -130,8 +158,10 @@ impl Wanted {
             settings: Settings::default(),
             listen: Vec::new(),
             webhooks: None,
+            visibility: None,
             lease: Lease::default(),
         };
+        let mut hides = false;
         if let Some(file) = file {
             for warning in &file.warnings {
                 output::note(format!("warning: {warning}"));
@@ -139,8 +169,11 @@ impl Wanted {
             let service = |namespace: &str| Reach::Service {
                 namespace: namespace.to_owned(),
                 name: file.webhook_service.clone(),
+                conversion: file.webhook_service.clone(),
             };
             wanted.webhooks = file.webhooks.map(|address| (address, service(&file.settings.namespace)));
+            wanted.visibility = file.visibility.map(|address| (address, VISIBILITY_SERVICE.to_owned()));
+            hides = file.hides_visibility;
             wanted.settings = file.settings;
             wanted.listen = file.listen;
             wanted.lease = file.lease;
@@ -158,9 +191,23 @@ impl Wanted {
             let namespace = wanted.settings.namespace.clone();
             let reach = match arguments.webhook_service.clone() {
                 None => Reach::Url,
-                Some(name) => Reach::Service { namespace, name },
+                Some(name) => {
+                    let conversion = arguments.conversion_service.clone().unwrap_or_else(|| name.clone());
+                    Reach::Service { namespace, name, conversion }
+                }
             };
             wanted.webhooks = Some((address, reach));
+        }
+        if let Some(address) = arguments.visibility_listen {
+            let service = arguments.visibility_service.as_deref().unwrap_or(VISIBILITY_SERVICE);
+            wanted.visibility = Some((address, service.to_owned()));
+        }
+        // The arguments say where, the file says that it is not to be.
+        if hides && wanted.visibility.take().is_some() {
+            output::note(
+                "warning: featureGates.VisibilityOnDemand is false: --visibility-listen has no effect, and APIServices \
+                 of visibility.kueue.x-k8s.io lead nowhere",
+            );
         }
         Ok(wanted)
     }

@@ -218,7 +218,7 @@ pub(crate) fn note(text: impl AsRef<str>) {
     let _ = writeln!(std::io::stderr(), "{}", text.as_ref());
 }
 
-/// Says that something is there to be used. It is so even if nobody reads it.
+/// Says that something is there to be used, or was done. It is so even if nobody reads it.
 pub(crate) fn announce(text: impl AsRef<str>) {
     let _ = line(text);
 }

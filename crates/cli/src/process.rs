@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -12,6 +13,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::failure::{Code, Failure};
+
+/// What is given to threads that do something when all else has ended.
+const LAST: Duration = Duration::from_secs(5);
 
 /// Runs a verb to its end, with logs; or until it is interrupted, which its exit status tells.
 pub(crate) fn run(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
@@ -32,7 +36,8 @@ pub(crate) fn run(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyho
 /// Runs what goes on until it is told to stop, and stops in its own way; or until a part of it panics: without that
 /// part it must not look as if it were well.
 pub(crate) fn serve(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
-    runtime()?.block_on(async {
+    let runtime = runtime()?;
+    let done = runtime.block_on(async {
         tokio::select! {
             biased;
             done = work => done,
@@ -41,7 +46,10 @@ pub(crate) fn serve(work: impl Future<Output = anyhow::Result<ExitCode>>) -> any
                 Err(failure.hint("start it again: what was acknowledged is kept. The log names the part: please report it").into())
             }
         }
-    })
+    });
+    // What it had to end it has waited for. Who waits for something that does not come is not waited for.
+    runtime.shutdown_timeout(LAST);
+    done
 }
 
 /// Goes on with something for as long as somebody reads standard output. Who waits for the next line would not notice

@@ -118,7 +118,7 @@ async fn submit_all(
         while let Some((is_job, answer)) = answers.next().await {
             match answer {
                 Ok(object) => {
-                    say(arguments, &object)?;
+                    say(arguments, &object);
                     submitted.extend(is_job.then_some(object));
                 }
                 Err(error) if failure::is_unreachable(&error) => return Err(error),
@@ -132,12 +132,13 @@ async fn submit_all(
     Ok((submitted, refused))
 }
 
-fn say(arguments: &Arguments, object: &DynamicObject) -> anyhow::Result<()> {
+/// Whoever has read enough of it keeps nothing from being submitted.
+fn say(arguments: &Arguments, object: &DynamicObject) {
     let kind = object.types.as_ref().map(|types| types.kind.to_lowercase()).unwrap_or_default();
     let queue = object.labels().get(QUEUE_NAME_LABEL);
     let queue = queue.map(|queue| format!(" to queue {queue}")).unwrap_or_default();
     let would = if arguments.dry_run { "would be submitted" } else { "submitted" };
-    output::line(format!("{kind} {} {would}{queue}", object.name_any()))
+    output::announce(format!("{kind} {} {would}{queue}", object.name_any()));
 }
 
 /// Whether an object is a job of a kind that can be queued. A Pod can be, too, but is more often meant as a pod.

@@ -26,10 +26,11 @@ pub(crate) fn run(arguments: &arguments::Up) -> anyhow::Result<ExitCode> {
             (None, false) => Some(default_data()?),
         };
         let place = Place::of(data.as_deref())?;
-        let settings = settings(arguments, data, &place)?;
-        expect_ports(&settings)?;
         let path = arguments.kubeconfig.clone().unwrap_or_else(|| place.kubeconfig());
         let path = std::path::absolute(&path).unwrap_or(path);
+        let mut settings = settings(arguments, data, &place)?;
+        settings.hidden.push(path.clone());
+        expect_ports(&settings)?;
         if arguments.kubeconfig.is_some() {
             kubeconfig::expect_writable(&path, &contexts(&settings), arguments.merge)?;
         }
@@ -127,7 +128,8 @@ fn settings(arguments: &arguments::Up, data: Option<PathBuf>, place: &Place) -> 
         PodRuntime::Simulated => Runtime::Simulated,
     };
     let (port_base, kept_logs) = (arguments.port_base, arguments.kept_logs);
-    Ok(Settings { workers, data, port_base, runtime, quota: quota(), kept_logs })
+    let hidden = vec![place.directory().to_owned()];
+    Ok(Settings { workers, data, port_base, runtime, hidden, quota: quota(), kept_logs })
 }
 
 /// The workers of an earlier start: each has a directory with its store. What cannot be read is refused by what starts.

@@ -133,7 +133,8 @@ async fn watch(live: &Live, jobs: &[(String, String)], aim: Aim) -> anyhow::Resu
                 let why = if view.reason.is_empty() { String::new() } else { format!(" ({})", view.reason) };
                 format!("is {}{why}", view.status.text())
             });
-            output::line(format!("{title} {state}"))?;
+            // Whether it is so is the answer, even if nobody reads more of it.
+            output::announce(format!("{title} {state}"));
         }
         left = later;
         if left.is_empty() {

@@ -6,12 +6,12 @@
 
 use std::collections::BTreeSet;
 
-use rules::dispatch::Adapter;
+use rules::dispatch::{Adapter, adapter::Back};
 use rules::framework::{Kind, apps::STATEFUL_SET, custom::ALL};
 use rules::provisioning::{POD_TEMPLATE, REQUEST};
 use serde_json::{Value, json};
 
-use crate::{Settings, definitions, jobs::OWNERS, kinds, leader::LEASE};
+use crate::{Settings, definitions, jobs::OWNERS, kinds, leader::LEASE, visibility};
 
 /// Something that is asked of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,7 +151,8 @@ fn other_jobs(settings: &Settings) -> Vec<Ask> {
         .map(|shape| shape.kind)
         .filter(|kind| settings.manages(kind) && wanted.contains(kind))
         .collect();
-    let dispatched = settings.dispatch.kinds.iter().map(|adapter| kinds::kind_of(adapter));
+    let dispatched = settings.dispatch.kinds.iter().filter(|adapter| adapter.back != Back::Nothing);
+    let dispatched = dispatched.map(|adapter| kinds::kind_of(adapter));
     let shown: BTreeSet<Kind> =
         managed.iter().copied().chain(dispatched).filter(|kind| wanted.contains(kind)).collect();
     let mut asks = Vec::new();
@@ -170,12 +171,10 @@ fn other_jobs(settings: &Settings) -> Vec<Ask> {
             ));
             asks.push(ask(group, &plurals(&mut managed.iter(), "/finalizers"), &["update"], GUARDED));
         }
-        asks.push(ask(
-            group,
-            &plurals(&mut shown.iter(), "/status"),
-            &["patch"],
-            "the status that a worker reports",
-        ));
+        let shown_here = plurals(&mut shown.iter(), "/status");
+        if !shown_here.is_empty() {
+            asks.push(ask(group, &shown_here, &["patch"], "the status that a worker reports"));
+        }
     }
     asks
 }
@@ -257,6 +256,13 @@ fn itself() -> Vec<Ask> {
         ask(registration, &configurations, &["create"], "webhooks that make Jobs wait"),
         ask(registration, &configurations, &["list", "watch", "patch"], "webhooks that make Jobs wait")
             .of(of_kueue),
+        ask(
+            "apiregistration.k8s.io",
+            &["apiservices"],
+            &["list", "watch", "patch"],
+            "by which authority the cluster knows whom it asks who waits",
+        )
+        .of(visibility::api_services()),
     ]
 }
 
@@ -304,11 +310,16 @@ pub fn role<'a>(name: &str, namespace: Option<&str>, asks: impl IntoIterator<Ite
 
 /// The role of this name, given to a service account.
 pub fn binding(name: &str, namespace: Option<&str>, account: (&str, &str)) -> Value {
-    let (kind, role) =
+    bound(name, namespace, name, account)
+}
+
+/// A role of any name, given to a service account.
+pub fn bound(name: &str, namespace: Option<&str>, role: &str, account: (&str, &str)) -> Value {
+    let (kind, of) =
         if namespace.is_some() { ("RoleBinding", "Role") } else { ("ClusterRoleBinding", "ClusterRole") };
     let mut binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": { "name": name },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": of, "name": role },
         "subjects": [{ "kind": "ServiceAccount", "namespace": account.0, "name": account.1 }],
     });
     if let Some(namespace) = namespace {

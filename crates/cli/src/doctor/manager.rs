@@ -1,13 +1,14 @@
 //! The management cluster itself: definitions, who acts, and whether webhooks answer.
 
-use ::operator::definitions;
+use ::operator::definitions::{self, State};
 use ::operator::leader::LEASE;
+use ::operator::visibility::{GROUP, VERSIONS};
 use anyhow::Context as _;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
@@ -15,28 +16,32 @@ use serde_json::json;
 use super::Findings;
 use crate::clusters::layout::Layout;
 use crate::connect::Manager;
+use crate::install::UPDATE_KUEUE;
 use crate::{actors, failure};
 
 /// Whether what all the rest depends on is there.
 pub(super) async fn definitions(manager: &Manager, found: &mut Findings) -> anyhow::Result<bool> {
-    let api: Api<CustomResourceDefinition> = Api::all(manager.client.clone());
-    let mut missing = Vec::new();
-    for name in definitions::names() {
-        let there = api.get_opt(&name).await;
-        if there.with_context(|| format!("failed to read the definition of {name}"))?.is_none() {
-            missing.push(name);
-        }
-    }
-    let context = manager.context_name();
-    if missing.is_empty() {
-        found.fine(format!("{context} has all definitions"));
-    } else {
+    let states = definitions::states(&manager.client).await?;
+    Ok(judge_definitions(&manager.context_name(), &states, found))
+}
+
+fn judge_definitions(context: &str, states: &[(&'static str, State)], found: &mut Findings) -> bool {
+    let of = |wanted: State| -> Vec<&str> {
+        states.iter().filter(|(_, state)| *state == wanted).map(|(name, _)| *name).collect()
+    };
+    let (missing, too_old) = (of(State::Missing), of(State::Unusable));
+    if !too_old.is_empty() {
+        let version = definitions::VERSION;
+        found.wrong(format!("{context} does not serve {} in {version}", too_old.join(", ")), UPDATE_KUEUE);
+    } else if !missing.is_empty() {
         found.wrong(
             format!("{context} lacks the definitions of {}", missing.join(", ")),
             format!("ferry install --context {context}"),
         );
+    } else {
+        found.fine(format!("{context} has all definitions"));
     }
-    Ok(missing.is_empty())
+    too_old.is_empty() && missing.is_empty()
 }
 
 /// Whether somebody acts, and only one.
@@ -45,7 +50,7 @@ pub(super) async fn leases(manager: &Manager, now: Timestamp, found: &mut Findin
     let of = |lease: &&Lease| lease.metadata.namespace.as_ref() == Some(&manager.operator_namespace);
     let own = leases.iter().find(of);
     // An embedded cluster brings its operator along, which waits for nobody.
-    let is_embedded = own.is_none() && is_embedded(manager).await;
+    let is_embedded = own.is_none() && definitions::is_embedded(&manager.client).await.unwrap_or(false);
     if !is_embedded {
         judge_lease(own.and_then(|lease| lease.spec.as_ref()), manager, now, found);
     }
@@ -68,11 +73,6 @@ pub(super) async fn leases(manager: &Manager, now: Timestamp, found: &mut Findin
         );
     }
     Ok(())
-}
-
-async fn is_embedded(manager: &Manager) -> bool {
-    let version = manager.client.apiserver_version().await;
-    version.is_ok_and(|version| version.git_version.contains("ferry"))
 }
 
 fn judge_lease(spec: Option<&LeaseSpec>, manager: &Manager, now: Timestamp, found: &mut Findings) {
@@ -136,6 +136,31 @@ pub(super) async fn webhooks(manager: &Manager, layout: &Layout, found: &mut Fin
     Ok(())
 }
 
+/// Whether those answer whom the cluster asks who waits where. One who does not is asked about more than that.
+pub(super) async fn visibility(manager: &Manager, found: &mut Findings) {
+    let api: Api<APIService> = Api::all(manager.client.clone());
+    for version in VERSIONS {
+        // Whoever may not see them has no need to; that there is none is meant so.
+        if let Ok(Some(there)) = api.get_opt(&format!("{version}.{GROUP}")).await {
+            judge_api_service(&there, found);
+        }
+    }
+}
+
+fn judge_api_service(there: &APIService, found: &mut Findings) {
+    let name = there.metadata.name.as_deref().unwrap_or_default();
+    let conditions = there.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let Some(available) = conditions.into_iter().flatten().find(|it| it.type_ == "Available") else { return };
+    if available.status == "True" {
+        return found.fine(format!("the API service {name} is available"));
+    }
+    let why = available.message.as_deref().unwrap_or("without a reason");
+    found.wrong(
+        format!("the API service {name} is not available, and no namespace can be deleted: {why}"),
+        format!("start its operator with --visibility-listen; or, if it will not come back: kubectl delete apiservice {name}"),
+    );
+}
+
 /// Why a Job in a queue would not be created. Only what an operator left behind is to be taken away.
 fn judge_refusal(queue: &str, said: &str, found: &mut Findings) {
     if said.contains("failed calling webhook") && said.contains(".kb.io\"") {
@@ -157,6 +182,49 @@ fn judge_refusal(queue: &str, said: &str, found: &mut Findings) {
 mod tests {
     use super::*;
     use crate::doctor::Grade;
+
+    /// Definitions of a Kueue that is too old are not taken for fine, and `ferry install` is no remedy.
+    #[test]
+    fn definitions_that_are_too_old_are_wrong() {
+        let judged = |states: &[(&'static str, State)]| {
+            let mut found = Findings::default();
+            let goes_on = judge_definitions("east", states, &mut found);
+            let finding = found.0.remove(0);
+            (goes_on, finding.grade, finding.what, finding.remedy)
+        };
+        let (usable, missing) = (("a", State::Usable), ("b", State::Missing));
+        let (goes_on, grade, what, _) = judged(&[usable, ("c", State::Older)]);
+        assert_eq!((goes_on, grade, what.as_str()), (true, Grade::Fine, "east has all definitions"));
+        let (goes_on, grade, what, remedy) = judged(&[usable, missing]);
+        assert_eq!((goes_on, grade, what.as_str()), (false, Grade::Wrong, "east lacks the definitions of b"));
+        assert_eq!(remedy, "ferry install --context east");
+        let (goes_on, grade, what, remedy) = judged(&[usable, missing, ("c", State::Unusable)]);
+        assert_eq!(
+            (goes_on, grade, what.as_str()),
+            (false, Grade::Wrong, "east does not serve c in v1beta2")
+        );
+        assert!(remedy.contains("v0.15"), "{remedy}");
+    }
+
+    #[test]
+    fn an_api_service_behind_which_nobody_answers_is_wrong() {
+        let judged = |status: serde_json::Value| {
+            let there = json!({ "metadata": { "name": "v1.x" }, "status": status });
+            let mut found = Findings::default();
+            judge_api_service(&serde_json::from_value(there).expect("an APIService"), &mut found);
+            found.0.pop().map(|finding| (finding.grade, finding.what))
+        };
+        let available = |status: &str| json!({ "conditions": [{ "type": "Available", "status": status, "message": "no endpoints" }] });
+        let fine = judged(available("True")).expect("a finding");
+        assert_eq!(fine, (Grade::Fine, "the API service v1.x is available".to_owned()));
+        let (grade, what) = judged(available("False")).expect("a finding");
+        assert_eq!(grade, Grade::Wrong);
+        assert!(
+            what.contains("v1.x") && what.contains("namespace") && what.ends_with("no endpoints"),
+            "{what}"
+        );
+        assert_eq!(judged(json!({})), None, "it is not known yet");
+    }
 
     /// Nobody is told to delete Kueue's webhooks because somebody else's policy said no.
     #[test]

@@ -11,13 +11,14 @@ use rules::meta::selector;
 use rules::quota::config::Config;
 use rules::quota::names::{ClusterQueueName, WorkloadKey};
 use rules::quota::plan::{Because, Outcome};
-use rules::quota::queue::Queue;
 use rules::quota::requests::{Accounting, Limits};
 use rules::quota::topology::HOSTNAME;
+use rules::quota::usage;
 use rules::quota::why::Why;
 use rules::quota::wire::{self, RequeuingTimestamp, Surroundings};
 use rules::quota::workload::{Head, Obstacle, PodSet, Reservation};
 use rules::quota::{Moment, Policy, Snapshot, decide};
+use rules::visibility;
 use rules::workload::{QUOTA_RESERVED, condition, is_admissible, state};
 use serde::Serialize;
 use types::Amount;
@@ -276,13 +277,11 @@ impl Books {
         };
         let object =
             self.cluster_queues.iter().find(|it| it.metadata.name.as_deref() == Some(cluster_queue))?;
-        let mut queue = Queue::new(wire::cluster_queue(object, true, true).strategy);
-        for waiting in self.workloads.iter().filter(|it| is_admissible(it)).filter(leads_here) {
-            queue.push(wire::waiting(waiting, Vec::new(), RequeuingTimestamp::default()), now);
-        }
-        let order = queue.in_order();
-        let uid = workload.metadata.uid.clone().unwrap_or_default();
-        let place = order.iter().position(|waiting| waiting.workload.uid == uid)?;
+        // How resources weigh against each other is known to the operator alone; here all of them weigh the same.
+        let queue = wire::queue(object, &self.local_queues, &usage::Settings::default());
+        let waiting = self.workloads.iter().filter(|it| is_admissible(it)).filter(leads_here);
+        let order = visibility::in_order(queue, waiting, RequeuingTimestamp::default(), now);
+        let place = order.iter().position(|waiting| waiting.metadata.uid == workload.metadata.uid)?;
         Some((place + 1, order.len()))
     }
 }

@@ -208,6 +208,16 @@ fn numbers_and_the_place_in_the_queue() {
     let now = "2026-01-01T00:01:00Z".parse().expect("a time");
     let answer = books(cluster_queue("cq", "8", json!({})), &all).ask(&asks, now);
     assert_eq!(answer.position, Some((2, 3)));
+    // Those come first whose LocalQueue used less, where the ClusterQueue wants it so and use is written down.
+    let mode = json!({ "admissionScope": { "admissionMode": "UsageBasedAdmissionFairSharing" } });
+    let mut shared = books(cluster_queue("cq", "8", mode), &all);
+    shared.local_queues.push(kueue("LocalQueue", "other", json!({ "clusterQueue": "cq" })));
+    shared.workloads[3].spec.queue_name = Some("other".to_owned());
+    assert_eq!(shared.ask(&asks, now).position, Some((2, 3)), "QU-2");
+    let used = json!({ "consumedResources": { "cpu": "3" }, "lastUpdate": "2026-01-01T00:00:00Z" });
+    let status = json!({ "fairSharing": { "admissionFairSharingStatus": used } });
+    shared.local_queues[0].status = Some(serde_json::from_value(status).expect("a status"));
+    assert_eq!(shared.ask(&asks, now).position, Some((3, 3)), "QU-2");
     assert_eq!(answer.shares["cpu"], Share { used: Amount::new(6000), total: Amount::new(8000) });
     assert_eq!(amounts(&answer.needs()), "cpu 4");
     assert_eq!(answer.since, asks.metadata.creation_timestamp.map(|time| time.0));

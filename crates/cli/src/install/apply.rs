@@ -105,6 +105,18 @@ impl Target {
         }
     }
 
+    /// Makes an object what it is to be, unless somebody else made the one that is there: that is kept as it is.
+    pub(crate) async fn apply_unless_others(&self, object: &Value) -> anyhow::Result<()> {
+        let what = title(object);
+        let there = self.api(object)?.get_opt(name_of(object)?).await;
+        let there = there.with_context(|| format!("failed to read {what} on {}", self.name))?;
+        if there.is_none_or(|there| is_ours(&there)) {
+            self.apply(object).await
+        } else {
+            self.say("kept", &what)
+        }
+    }
+
     /// Takes an object away, if it is there and was made by [`Target::apply`].
     pub(crate) async fn remove(&self, object: &Value) -> anyhow::Result<()> {
         let what = title(object);

@@ -107,7 +107,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("reconcile", &[]),
     ("controllers", &["types", "schema", "rules", "reconcile"]),
     ("runner", &["types", "schema", "rules", "reconcile", "tls"]),
-    ("operator", &["types", "schema", "rules", "reconcile"]),
+    ("operator", &["types", "schema", "rules", "reconcile", "tls"]),
     (
         "fleet",
         &["types", "schema", "rules", "store", "apiserver", "reconcile", "controllers", "runner", "operator"],

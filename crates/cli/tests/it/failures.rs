@@ -60,6 +60,7 @@ fn arguments_and_files() {
         (operator(&["--config", "nowhere"]), "failed to read nowhere", "--config names"),
         (operator(&["--config", &config]), "failed to use", "config.kueue.x-k8s.io"),
         (operator(&["--listen", &taken]), "failed to listen on", "--listen ADDRESS"),
+        (operator(&["--visibility-service", "x"]), "--visibility-listen <ADDRESS>", "--help"),
     ] {
         let mut ferry = command(home.path());
         ferry.args(arguments.split(' ')).env("TMPDIR", home.path());

@@ -262,6 +262,8 @@ fn a_fleet_that_cannot_start_says_why() {
         let said = said(command(home.path()).arg("up").args(ephemeral).args(arguments), "");
         said.refused(2, error, hint);
     }
+    let cluster = said(command(home.path()).args(["cluster", "--ephemeral", "--kubeconfig", others]), "");
+    cluster.refused(2, "has contexts of other clusters: prod", "--merge");
     let said = said(command(home.path()).args(["up", "--data", file]), "");
     said.refused(2, "Not a directory", "--data DIR");
 }

@@ -160,3 +160,68 @@ async fn operators_take_turns() {
     create(&client, job("two")).await;
     starts("two").await.expect("in time").expect("it runs");
 }
+
+/// VI-3: an operator that waits for another one's Lease says who waits where, behind the API server of its cluster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn vi_3_who_waits_is_said_by_who_does_not_lead() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let kubeconfig: PathBuf = dir.path().join("kubeconfig");
+    let path = kubeconfig.to_str().expect("a path");
+    let cluster = Ferry::start(&["cluster", "--ephemeral", "--kubeconfig", path, "--controllers", "none"]);
+    cluster.line();
+    let leads = Ferry::start(&["operator", "--kubeconfig", path]);
+    leads.line();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
+    let (at, service) = (free.to_string(), "who-waits");
+    let _waits = Ferry::start(&[
+        "operator",
+        "--kubeconfig",
+        path,
+        "--visibility-listen",
+        &at,
+        "--visibility-service",
+        service,
+    ]);
+
+    let client = client(&kubeconfig).await;
+    let (group, home) = ("visibility.kueue.x-k8s.io", "kueue-system");
+    let services: Api<k8s_openapi::api::core::v1::Service> = Api::namespaced(client.clone(), home);
+    let spec = json!({ "type": "ExternalName", "externalName": "localhost" });
+    let object = json!({ "metadata": { "name": service }, "spec": spec });
+    let object = serde_json::from_value(object).expect("a Service");
+    services.create(&PostParams::default(), &object).await.expect("it is created");
+    let to = json!({ "namespace": home, "name": service, "port": free.port() });
+    let spec = json!({
+        "group": group, "version": "v1beta2", "groupPriorityMinimum": 100, "versionPriority": 100, "service": to,
+    });
+    create(
+        &client,
+        json!({
+            "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+            "metadata": { "name": format!("v1beta2.{group}") }, "spec": spec,
+        }),
+    )
+    .await;
+    let kueue = "kueue.x-k8s.io/v1beta2";
+    let spec = json!({ "namespaceSelector": {} });
+    create(
+        &client,
+        json!({ "apiVersion": kueue, "kind": "ClusterQueue", "metadata": { "name": "q" }, "spec": spec }),
+    )
+    .await;
+    let asked = async {
+        loop {
+            let request =
+                http::Request::get(format!("/apis/{group}/v1beta2/clusterqueues/q/pendingworkloads"));
+            let request = request.body(Vec::new()).expect("a request");
+            // Until the server knows that it is there, and by which authority, it says so.
+            if let Ok(answer) = client.request::<Value>(request).await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let answer = tokio::time::timeout(2 * PATIENCE, asked).await.expect("an answer");
+    assert_eq!((&answer["kind"], &answer["items"]), (&json!("PendingWorkloadsSummary"), &json!([])));
+    assert_eq!(leads.stop(), Some(0));
+}

@@ -74,6 +74,14 @@ impl Fleet {
         said(command.args(arguments), input)
     }
 
+    /// The exit status, where nobody reads the answer.
+    fn unread(&self, arguments: &[&str]) -> Option<i32> {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = command(self.home.path());
+        command.args(arguments).stdin(Stdio::null()).stdout(writer).status().expect("ferry ends").code()
+    }
+
     /// Submits a Job of one pod.
     pub(crate) fn submit(&self, name: &str, cpu: &str, script: &str) {
         let manifest = job(name, cpu, script, json!({ "backoffLimit": 0 }));
@@ -205,6 +213,7 @@ fn a_job_that_fails(fleet: &Fleet) {
     assert!(fleet.run(&["logs", "broken"]).expect(0).ends_with("] it breaks\n"));
     fleet.run(&["wait", "broken", "--for", "finished"]).expect(0);
     fleet.run(&["wait", "broken"]).expect(1);
+    assert_eq!(fleet.unread(&["wait", "broken"]), Some(1));
 
     let page = fleet.run(&["describe", "broken"]).expect(0);
     for expected in
@@ -433,6 +442,12 @@ fn many_at_once(fleet: &Fleet) {
     fleet.run(&["release", "-l", "team=vision"]).expect(0);
     fleet.run(&["wait", "-l", "team", "--for", "running", "--timeout", "120s"]).expect(0);
 
+    // What is not read is done all the same.
+    assert_eq!(fleet.unread(&["hold", "-l", "team"]), Some(0));
+    assert!(names(&["-l", "team", "--status", "running"]).is_empty());
+    assert_eq!(fleet.unread(&["release", "-l", "team"]), Some(0));
+    fleet.run(&["wait", "-l", "team", "--for", "running", "--timeout", "120s"]).expect(0);
+
     fleet.run(&["wait", "-l", "team=none"]).refused(3, "no Jobs with labels team=none in", "ferry get jobs");
     fleet.run(&["cancel", "-l", "team in ("]).refused(
         2,
@@ -588,8 +603,9 @@ fn nobody_answers() {
         assert_eq!(refused.stdout, "", "{verb}");
     }
     for missing in ["nowhere", "."] {
-        let refused = said(command(home.path()).arg("get").env("KUBECONFIG", home.path().join(missing)), "");
-        refused.refused(2, "failed to read what KUBECONFIG names", "say which file to use");
+        let file = home.path().join(missing);
+        let refused = said(command(home.path()).arg("get").env("KUBECONFIG", &file), "");
+        refused.refused(2, &format!("failed to read {}: ", file.display()), "say which file to use");
     }
     let operator = |arguments: &[&str]| said(command(home.path()).arg("operator").args(arguments), "");
     operator(&["--kubeconfig", "nowhere"]).refused(2, "failed to read nowhere: No such file", "--kubeconfig");
@@ -632,6 +648,13 @@ fn a_plugin_looks_where_kubectl_looks() {
     write(".kube/config", "prod");
     as_plugin().refused(2, "(context prod of ", "is the cluster up");
     said(command(home.path()).arg("get"), "").refused(2, "(context ferry-manager of ", "ferry up");
+    // Files that are not there are passed over, if there are others.
+    let named = |files: &[&str]| {
+        let files = std::env::join_paths(files.iter().map(|file| home.path().join(file))).expect("paths");
+        said(command(home.path()).arg("get").env("KUBECONFIG", files), "")
+    };
+    named(&["nowhere", ".kube/config"]).refused(2, "(context prod of ", "is the cluster up");
+    named(&["nowhere", "nor-here"]).refused(2, "nowhere", "KUBECONFIG");
 }
 
 #[test]

@@ -28,6 +28,9 @@ const MARK: &str = "ferry.dev/definitions";
 /// The annotation that says how a definition of somebody else's converted before we were asked.
 const BEFORE: &str = "ferry.dev/converted-before";
 
+/// The version in which all is read and written.
+pub const VERSION: &str = "v1beta2";
+
 /// Every kind, by the name of its definition.
 const NAMES: [&str; 11] = [
     "admissionchecks.kueue.x-k8s.io",
@@ -51,6 +54,29 @@ type Definition = Object<Spec, CustomResourceDefinitionStatus>;
 struct Spec {
     #[serde(default, skip_serializing_if = "Value::is_null")]
     conversion: Value,
+    #[serde(default)]
+    versions: Vec<Served>,
+}
+
+/// Whether a version is served.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Served {
+    name: String,
+    #[serde(default)]
+    served: bool,
+}
+
+/// What a cluster has of a definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Nothing.
+    Missing,
+    /// One of an earlier release of ours.
+    Older,
+    /// One that will do.
+    Usable,
+    /// Somebody else's that serves no [`VERSION`].
+    Unusable,
 }
 
 /// How a cluster gets from one version of an object to the other.
@@ -60,18 +86,51 @@ pub enum Conversion {
     Embedded,
     /// By asking us, as a client configuration of `apiextensions.k8s.io/v1` says.
     Webhook(Value),
+    /// Nobody does. An API server would change nothing but the name of the version, and drop every field that is called otherwise
+    /// in the other one, as the checks of a queue are: so the older version is not served.
+    Nobody,
+}
+
+impl Conversion {
+    /// How a cluster does it that does not ask us.
+    pub async fn without_us(client: &Client) -> Result<Conversion, Error> {
+        let is_embedded = is_embedded(client).await.map_err(Error::Version)?;
+        Ok(if is_embedded { Conversion::Embedded } else { Conversion::Nobody })
+    }
+}
+
+/// Whether a cluster is one of ours.
+pub async fn is_embedded(client: &Client) -> Result<bool, kube::Error> {
+    Ok(client.apiserver_version().await?.git_version.contains("ferry"))
 }
 
 /// Why definitions did not come to a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Reading or writing one.
+    /// What the cluster is.
+    #[error("failed to read the version of the cluster")]
+    Version(#[source] kube::Error),
+    /// Reading one.
+    #[error("failed to read the definition of {name}")]
+    Read {
+        /// Its name.
+        name: String,
+        /// What the cluster said.
+        source: kube::Error,
+    },
+    /// Writing one.
     #[error("failed to install the definition of {name}")]
     Install {
         /// Its name.
         name: String,
         /// What the cluster said.
         source: kube::Error,
+    },
+    /// Somebody else's that is older than all that we know.
+    #[error("what is installed of kueue.x-k8s.io is too old: {} not served in {VERSION}", names.join(", "))]
+    Unusable {
+        /// The names of those.
+        names: Vec<&'static str>,
     },
     /// It was written, and the cluster does not serve it.
     #[error("the definition of {name} is there, but the cluster does not serve it")]
@@ -91,11 +150,21 @@ pub fn all(conversion: &Conversion) -> Vec<Value> {
     for definition in &mut definitions {
         definition["metadata"]["annotations"] = json!({ MARK: RELEASE.to_string() });
         words::describe(definition);
-        if let Conversion::Webhook(client) = conversion
-            && is_converted(definition)
-        {
-            let webhook = json!({ "clientConfig": client, "conversionReviewVersions": ["v1"] });
-            definition["spec"]["conversion"] = json!({ "strategy": "Webhook", "webhook": webhook });
+        if !is_converted(definition) {
+            continue;
+        }
+        match conversion {
+            Conversion::Embedded => {}
+            Conversion::Webhook(client) => {
+                let webhook = json!({ "clientConfig": client, "conversionReviewVersions": ["v1"] });
+                definition["spec"]["conversion"] = json!({ "strategy": "Webhook", "webhook": webhook });
+            }
+            Conversion::Nobody => {
+                let versions = definition["spec"]["versions"].as_array_mut().into_iter().flatten();
+                for older in versions.filter(|version| version["name"] != VERSION) {
+                    older["served"] = json!(false);
+                }
+            }
         }
     }
     definitions
@@ -122,21 +191,54 @@ fn is_converted(definition: &Value) -> bool {
     ["LocalQueue", "ClusterQueue", "Cohort", "Workload", "MultiKueueCluster"].contains(&kind)
 }
 
+/// What a cluster has of each definition, by its name.
+pub async fn states(client: &Client) -> Result<Vec<(&'static str, State)>, Error> {
+    let api = definitions(client);
+    let mut states = Vec::new();
+    for name in NAMES {
+        let there = api.get_opt(name).await;
+        let there = there.map_err(|source| Error::Read { name: name.to_owned(), source })?;
+        states.push((name, state(there.as_ref())));
+    }
+    Ok(states)
+}
+
+fn state(there: Option<&Definition>) -> State {
+    match there {
+        None => State::Missing,
+        Some(there) if is_ours_and_older(there) => State::Older,
+        Some(there) if !there.spec.versions.iter().any(|it| it.name == VERSION && it.served) => {
+            State::Unusable
+        }
+        Some(_) => State::Usable,
+    }
+}
+
+/// Refuses what nothing can be done with. It is somebody else's, so nothing is done about it either.
+pub fn expect_usable(states: &[(&'static str, State)]) -> Result<(), Error> {
+    let unusable = states.iter().filter(|(_, state)| *state == State::Unusable);
+    let names: Vec<&str> = unusable.map(|(name, _)| *name).collect();
+    if names.is_empty() { Ok(()) } else { Err(Error::Unusable { names }) }
+}
+
 /// Installs what is missing, brings up to date what is ours and older, leaves everything else as it is, and returns
-/// when the cluster serves all of it.
+/// when the cluster serves all of it. Where something cannot be used nothing is written.
 pub async fn install(client: &Client, conversion: &Conversion) -> Result<(), Error> {
     let api = definitions(client);
-    for name in NAMES {
+    let states = states(client).await?;
+    expect_usable(&states)?;
+    for (name, state) in states {
         let failed = |source| Error::Install { name: name.to_owned(), source };
-        match api.get_opt(name).await.map_err(failed)? {
-            None => match create(client, &api, &one(name, conversion)).await {
+        match state {
+            State::Missing => match create(client, &api, &one(name, conversion)).await {
                 Ok(_) => info!(definition = %name, "installed"),
                 // Somebody was faster; what they installed is theirs.
                 Err(kube::Error::Api(status)) if status.is_already_exists() => {}
                 Err(source) => return Err(failed(source)),
             },
-            Some(there) if is_ours_and_older(&there) => {
-                let definition = one(name, conversion);
+            State::Older => {
+                let there = api.get(name).await.map_err(failed)?;
+                let definition = one(name, if asks(&there) { &Conversion::Embedded } else { conversion });
                 let patch = Patch::Merge(json!({
                     "metadata": { "annotations": definition["metadata"]["annotations"] },
                     "spec": definition["spec"],
@@ -144,7 +246,14 @@ pub async fn install(client: &Client, conversion: &Conversion) -> Result<(), Err
                 api.patch(name, &PatchParams::default(), &patch).await.map_err(failed)?;
                 info!(definition = %name, "brought up to date");
             }
-            Some(_) => {}
+            // What was left by a release that did not mind.
+            State::Usable if *conversion == Conversion::Nobody => {
+                let there = api.get(name).await.map_err(failed)?;
+                if is_converted(&one(name, conversion)) && !asks(&there) {
+                    serve(&api, &there, false).await.map_err(failed)?;
+                }
+            }
+            State::Usable | State::Unusable => {}
         }
     }
     for name in NAMES {
@@ -170,6 +279,30 @@ fn is_established(definition: Option<&Definition>) -> bool {
     conditions.into_iter().flatten().any(|it| it.type_ == "Established" && it.status == "True")
 }
 
+/// Whether a cluster asks somebody how to convert.
+fn asks(definition: &Definition) -> bool {
+    definition.spec.conversion["strategy"] == "Webhook"
+}
+
+/// Has the older version of one of our definitions served, or not.
+async fn serve(api: &Api<Definition>, there: &Definition, served: bool) -> Result<(), kube::Error> {
+    let Some(name) = there.metadata.name.as_deref().filter(|_| mark(there).is_some()) else { return Ok(()) };
+    let older = there.spec.versions.iter().enumerate().filter(|(_, it)| it.name != VERSION);
+    let steps = older.filter(|(_, it)| it.served != served).flat_map(|(at, it)| {
+        let path = format!("/spec/versions/{at}");
+        [
+            json!({ "op": "test", "path": format!("{path}/name"), "value": it.name }),
+            json!({ "op": "replace", "path": format!("{path}/served"), "value": served }),
+        ]
+    });
+    let steps: Vec<Value> = steps.collect();
+    if steps.is_empty() {
+        return Ok(());
+    }
+    let steps: json_patch::Patch = serde_json::from_value(json!(steps)).expect("steps are a patch");
+    api.patch(name, &PatchParams::default(), &Patch::Json::<()>(steps)).await.map(drop)
+}
+
 /// Has all definitions convert in this way from now on. Where Kueue was before, nobody answers any more whom its definitions
 /// ask; they ask there again once we leave.
 pub async fn convert_by(client: &Client, conversion: &Conversion) -> Result<(), Error> {
@@ -177,10 +310,17 @@ pub async fn convert_by(client: &Client, conversion: &Conversion) -> Result<(), 
     for definition in all(conversion).iter().filter(|definition| is_converted(definition)) {
         let name = definition["metadata"]["name"].as_str().expect("the table has names");
         let failed = |source| Error::Install { name: name.to_owned(), source };
-        let there = api.get_opt(name).await.map_err(failed)?;
-        let patch = there.and_then(|there| converting(&there, definition["spec"].get("conversion")));
-        if let Some(patch) = patch {
+        let Some(there) = api.get_opt(name).await.map_err(failed)? else { continue };
+        // It is served only while somebody converts.
+        let served = *conversion != Conversion::Nobody;
+        if !served {
+            serve(&api, &there, false).await.map_err(failed)?;
+        }
+        if let Some(patch) = converting(&there, definition["spec"].get("conversion")) {
             api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map_err(failed)?;
+        }
+        if served {
+            serve(&api, &there, true).await.map_err(failed)?;
         }
     }
     Ok(())
@@ -262,15 +402,40 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_ours_and_older_is_replaced() {
-        let definition = |mark: Option<&str>| {
-            let kind = ApiResource::erase::<CustomResourceDefinition>(&());
-            let mut there = Definition::new("workloads", &kind, Spec::default());
-            there.metadata.annotations = mark.map(|mark| [(MARK.to_owned(), mark.to_owned())].into());
-            is_ours_and_older(&there)
+    fn api_2_what_nobody_converts_is_not_served_in_the_older_version() {
+        let definitions = all(&Conversion::Nobody);
+        let served = |definition: &Value| {
+            let versions = definition["spec"]["versions"].as_array().expect("versions").iter();
+            let served = versions.filter(|version| version["served"] == true);
+            served.map(|version| version["name"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
         };
-        assert!(!definition(None), "Kueue's own");
-        assert!(!definition(Some("1902")) && !definition(Some("2000")) && !definition(Some("new")));
-        assert!(definition(Some("1901")));
+        for definition in &definitions {
+            let expected: &[&str] =
+                if is_converted(definition) { &["v1beta2"] } else { &["v1beta1", "v1beta2"] };
+            assert_eq!(served(definition), expected, "{}", definition["metadata"]["name"]);
+        }
+    }
+
+    #[test]
+    fn only_what_is_ours_and_older_is_replaced_and_what_is_too_old_is_refused() {
+        let judged = |mark: Option<&str>, served: &[(&str, bool)]| {
+            let kind = ApiResource::erase::<CustomResourceDefinition>(&());
+            let versions =
+                served.iter().map(|(name, served)| Served { name: (*name).to_owned(), served: *served });
+            let spec = Spec { versions: versions.collect(), ..Spec::default() };
+            let mut there = Definition::new("workloads", &kind, spec);
+            there.metadata.annotations = mark.map(|mark| [(MARK.to_owned(), mark.to_owned())].into());
+            state(Some(&there))
+        };
+        let both = [("v1beta1", true), ("v1beta2", true)];
+        assert_eq!(state(None), State::Missing);
+        assert_eq!(judged(None, &both), State::Usable, "Kueue's own");
+        for mark in ["1902", "2000", "new"] {
+            assert_eq!(judged(Some(mark), &both), State::Usable, "{mark}");
+        }
+        assert_eq!(judged(Some("1901"), &both), State::Older);
+        assert_eq!(judged(Some("1901"), &[("v1beta1", true)]), State::Older, "ours are brought up to date");
+        assert_eq!(judged(None, &[("v1beta1", true)]), State::Unusable, "of a Kueue that is too old");
+        assert_eq!(judged(None, &[("v1beta1", true), ("v1beta2", false)]), State::Unusable);
     }
 }

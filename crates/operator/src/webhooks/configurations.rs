@@ -17,6 +17,9 @@ use super::Asked;
 const MANAGER: &str = "kueue-webhooks";
 /// How long after a configuration was set again it is left as it is.
 const PEACE: Duration = Duration::from_secs(1);
+/// How long one stays away that somebody deleted, where the whole operator may be on its way out: longer than a pod takes to
+/// stop that was told to.
+pub(super) const UNINSTALLED: Duration = Duration::from_secs(30);
 
 /// Whether a webhook changes objects or only judges them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +115,18 @@ pub(super) fn configuration(
     })
 }
 
+/// The configurations before anybody is asked. They belong to what is installed, so that they go with it: one that is left over
+/// would have the cluster wait for somebody who is gone. Without labels, since Kueue's may be there, and apart from its name
+/// nothing is said of it.
+pub(crate) fn unasked() -> [Value; 2] {
+    Mode::BOTH.map(|mode| {
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": mode.kind(),
+            "metadata": { "name": mode.name() },
+        })
+    })
+}
+
 /// Which pods are asked about: every other would only be slower. A new pod is, unless a Job controls it that says for its pods
 /// what is to be said; a pod that changes is if it is marked as one that is queued, or was.
 fn conditions(mode: Mode) -> Value {
@@ -148,8 +163,9 @@ pub(super) async fn write(cluster: &Client, mode: Mode, configuration: &Value) -
     api.patch(mode.name(), &patch, &Patch::Apply(configuration)).await.map(drop)
 }
 
-/// Keeps a configuration as it is to be, whoever changes or deletes it.
-pub(super) async fn keep(cluster: Client, mode: Mode, configuration: Value) {
+/// Keeps a configuration as it is to be, whoever changes or deletes it. One that was deleted stays away for some time: whoever
+/// uninstalls us deletes it while we are still there.
+pub(super) async fn keep(cluster: Client, mode: Mode, configuration: Value, away: Duration) {
     let seen = watcher::watch_object(api(&cluster, mode), mode.name()).default_backoff();
     let mut seen = Box::pin(seen);
     while let Some(object) = seen.next().await {
@@ -158,6 +174,9 @@ pub(super) async fn keep(cluster: Client, mode: Mode, configuration: Value) {
         let there = object.as_ref().and_then(|object| object.data.get("webhooks"));
         if there.is_some_and(|there| is_as_wanted(there, &configuration["webhooks"])) {
             continue;
+        }
+        if object.is_none() {
+            tokio::time::sleep(away).await;
         }
         warn!(configuration = mode.name(), "somebody changed the webhooks; they are set again");
         if let Err(error) = write(&cluster, mode, &configuration).await {
@@ -241,6 +260,7 @@ mod tests {
                 "mclusterqueue.kb.io /mutate-kueue-x-k8s-io-v1beta2-clusterqueue [CREATE] [clusterqueues]",
                 "mdeployment.kb.io /mutate-apps-v1-deployment [CREATE,UPDATE] [deployments]",
                 "mjob.kb.io /mutate-batch-v1-job [CREATE] [jobs]",
+                "mleaderworkerset.kb.io /mutate-leaderworkerset-x-k8s-io-v1-leaderworkerset [CREATE,UPDATE] [leaderworkersets]",
                 "mpod.kb.io /mutate--v1-pod [CREATE] [pods]",
                 "mresourceflavor.kb.io /mutate-kueue-x-k8s-io-v1beta2-resourceflavor [CREATE] [resourceflavors]",
                 "mstatefulset.kb.io /mutate-apps-v1-statefulset [CREATE,UPDATE] [statefulsets]",
@@ -254,6 +274,7 @@ mod tests {
                 "vcohort.kb.io /validate-kueue-x-k8s-io-v1beta2-cohort [CREATE,UPDATE] [cohorts]",
                 "vdeployment.kb.io /validate-apps-v1-deployment [CREATE,UPDATE] [deployments]",
                 "vjob.kb.io /validate-batch-v1-job [CREATE,UPDATE] [jobs]",
+                "vleaderworkerset.kb.io /validate-leaderworkerset-x-k8s-io-v1-leaderworkerset [CREATE,UPDATE] [leaderworkersets]",
                 "vpod.kb.io /validate--v1-pod [CREATE,UPDATE] [pods]",
                 "vresourceflavor.kb.io /validate-kueue-x-k8s-io-v1beta2-resourceflavor [CREATE,UPDATE] [resourceflavors]",
                 "vstatefulset.kb.io /validate-apps-v1-statefulset [CREATE,UPDATE] [statefulsets]",

@@ -3,7 +3,6 @@
 //!
 //! What is said is decided by [`rules::webhook`]; here it is gathered what that depends on.
 
-mod certificate;
 mod configurations;
 pub mod server;
 
@@ -14,7 +13,7 @@ use reconcile::Key;
 use rules::field;
 use rules::framework::{
     self, annotation,
-    apps::{DEPLOYMENT, STATEFUL_SET, stateful_set},
+    apps::{DEPLOYMENT, LEADER_WORKER_SET, STATEFUL_SET, stateful_set},
     batch::JOB,
     custom::ALL,
     pod::{POD, SUSPENDING_PARENT},
@@ -28,6 +27,7 @@ use serde_json::Value;
 
 use crate::jobs::has_managed_owner;
 use crate::{Context, Operator};
+pub(crate) use configurations::unasked;
 
 /// A kind that the operator has a say in, and the names of the webhooks that ask it.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +62,7 @@ pub static ASKED: LazyLock<Vec<Asked>> = LazyLock::new(|| {
         of_job(&POD, Kind::Pod),
         of_job(&DEPLOYMENT, Kind::Deployment),
         of_job(&STATEFUL_SET, Kind::StatefulSet),
+        of_job(&LEADER_WORKER_SET, Kind::LeaderWorkerSet),
     ]);
     asked.sort_by_key(|asked| asked.plural);
     asked
@@ -163,7 +164,7 @@ impl Context {
         match kind {
             Kind::Pod => {
                 let parent = annotation(&metadata, SUSPENDING_PARENT);
-                let parts = [DEPLOYMENT, STATEFUL_SET];
+                let parts = [DEPLOYMENT, STATEFUL_SET, LEADER_WORKER_SET];
                 let parent = parts.iter().find(|kind| Some(kind.framework) == parent);
                 around.has_managed_parent = parent.is_some_and(|kind| self.settings.manages(kind));
                 // Where it runs is not said by a pod.

@@ -16,28 +16,29 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
-use jiff::Timestamp;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use reconcile::Tasks;
 use rules::conversion::{self, Version};
 use rules::webhook;
 use rustls::ServerConfig;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
-use super::certificate::{self, Authority};
 use super::configurations::{self, Mode};
 use super::{ASKED, Asked};
 use crate::Operator;
+use crate::certificate::{self, Authority, Renewing, Server, names_of_service};
 use crate::definitions::{self, Conversion};
 
 /// The largest review that is read. An API server sends the object twice, and none is larger than 3 MiB.
 const MAX_REVIEW: usize = 16 * 1024 * 1024;
 /// An API server waits no longer for an answer.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// How often it is looked whether the certificate is to be renewed.
-const LOOK: Duration = Duration::from_secs(3600);
+/// How long those who asked before we stop are waited for. Nobody keeps the Lease meanwhile.
+const GRACE: Duration = Duration::from_secs(5);
 /// Where objects are converted.
 const CONVERT: &str = "/convert";
 
@@ -52,6 +53,9 @@ pub enum Reach {
         namespace: String,
         /// Its name.
         name: String,
+        /// The name of one by which it asks how to get from one version to the other. It leads here also while we are not
+        /// ready, since without an answer we never would be.
+        conversion: String,
     },
 }
 
@@ -91,6 +95,8 @@ pub struct Webhooks {
     bundle: String,
     /// What keeps the configurations as they are to be.
     keeping: Tasks,
+    /// Whether the server is to end; heard by it for as long as it is there.
+    ending: watch::Sender<bool>,
 }
 
 impl Webhooks {
@@ -118,20 +124,23 @@ impl Webhooks {
         let address = listener.local_addr().map_err(failed)?;
         let (authority, names) = match &reach {
             Reach::Url => (Authority::new()?, vec![address.ip().to_string(), "localhost".to_owned()]),
-            Reach::Service { namespace, name } => {
-                let names = ["", ".svc", ".svc.cluster.local"].map(|end| format!("{name}.{namespace}{end}"));
-                (Authority::shared(&operator.context.client, namespace).await?, names.to_vec())
+            Reach::Service { namespace, name, conversion } => {
+                let authority = Authority::shared(&operator.context.client, namespace).await?;
+                let mut names = names_of_service(namespace, name);
+                if conversion != name {
+                    names.extend(names_of_service(namespace, conversion));
+                }
+                (authority, names)
             }
         };
-        let clock = operator.context.clock.clone();
-        let made = clock.now();
-        let serving = Arc::new(ArcSwap::from(authority.serving(&names, made)?));
         let bundle = BASE64.encode(authority.bundle());
-        tasks.spawn("webhooks", accept(listener, Arc::clone(&serving), operator.clone()));
-        let now = move || clock.now();
-        let renewing = Renewing { authority, names, made, serving };
-        tasks.spawn("webhook certificate", renewing.run(LOOK, now));
-        Ok(Webhooks { operator, reach, address, bundle, keeping: Tasks::new() })
+        let server = Server { title: "ferry-webhooks", names, clients: None };
+        let clock = operator.context.clock.clone();
+        let renewing = Renewing::begin(authority, server, clock.now())?;
+        let (ending, told) = watch::channel(false);
+        tasks.spawn("webhooks", accept(listener, renewing.serving(), operator.clone(), told));
+        tasks.spawn("webhook certificate", renewing.run(certificate::LOOK, move || clock.now()));
+        Ok(Webhooks { operator, reach, address, bundle, keeping: Tasks::new(), ending })
     }
 
     /// Tells the cluster to ask from now on: how to get from one version to the other, without which not even we can read
@@ -141,13 +150,17 @@ impl Webhooks {
         let client = &context.client;
         definitions::convert_by(client, &Conversion::Webhook(self.client_config(CONVERT))).await?;
         self.operator.ready().await;
+        let away = match self.reach {
+            Reach::Url => Duration::ZERO,
+            Reach::Service { .. } => configurations::UNINSTALLED,
+        };
         let not_in = ["kube-system", context.settings.namespace.as_str()];
         for mode in Mode::BOTH {
             let to = |path: &str| self.client_config(path);
             let configuration = configurations::configuration(mode, &self.operator.asked(), to, &not_in);
             let written = configurations::write(client, mode, &configuration).await;
             written.map_err(|source| Error::Configure { doing: "write", source })?;
-            let keep = configurations::keep(client.clone(), mode, configuration);
+            let keep = configurations::keep(client.clone(), mode, configuration, away);
             self.keeping.spawn("webhook configuration", keep);
         }
         Ok(())
@@ -157,7 +170,8 @@ impl Webhooks {
     fn client_config(&self, path: &str) -> Value {
         let mut to = match &self.reach {
             Reach::Url => json!({ "url": format!("https://{}{path}", self.address) }),
-            Reach::Service { namespace, name } => {
+            Reach::Service { namespace, name, conversion } => {
+                let name = if path == CONVERT { conversion } else { name };
                 json!({ "service": { "namespace": namespace, "name": name, "path": path } })
             }
         };
@@ -182,49 +196,34 @@ impl Webhooks {
             let removed = configurations::remove(client, mode).await;
             removed.map_err(|source| Error::Configure { doing: "remove", source })?;
         }
-        Ok(definitions::convert_by(client, &Conversion::Embedded).await?)
+        Ok(definitions::convert_by(client, &Conversion::without_us(client).await?).await?)
+    }
+
+    /// Ends the server, once those who have asked are answered: what they ask is refused if nobody answers.
+    pub async fn end(self) {
+        self.ending.send_replace(true);
+        self.ending.closed().await;
     }
 }
 
-/// Renews the serving certificate in time; connections that are there keep theirs.
-struct Renewing {
-    authority: Authority,
-    names: Vec<String>,
-    /// When the one that is served was made.
-    made: Timestamp,
+async fn accept(
+    listener: TcpListener,
     serving: Arc<ArcSwap<ServerConfig>>,
-}
-
-impl Renewing {
-    /// Looks at the clock every so often: a machine may sleep, and a certificate that could not be made is tried again.
-    async fn run(mut self, every: Duration, now: impl Fn() -> Timestamp) {
-        loop {
-            tokio::time::sleep(every).await;
-            let now = now();
-            if now < certificate::renewed_at(self.made) {
-                continue;
-            }
-            match self.authority.serving(&self.names, now) {
-                Ok(renewed) => {
-                    self.serving.store(renewed);
-                    self.made = now;
-                    info!("the webhooks' certificate was renewed");
-                }
-                Err(error) => {
-                    warn!(error = %reconcile::chain(&error), "failed to renew the webhooks' certificate");
-                }
-            }
-        }
-    }
-}
-
-async fn accept(listener: TcpListener, serving: Arc<ArcSwap<ServerConfig>>, operator: Operator) {
-    let mut connections = Tasks::new();
+    operator: Operator,
+    mut told: watch::Receiver<bool>,
+) {
+    let (mut connections, graceful) = (Tasks::new(), GracefulShutdown::new());
     loop {
-        match listener.accept().await {
+        let accepted = tokio::select! {
+            biased;
+            () = told_to_end(&mut told) => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
             Ok((stream, _)) => {
                 let acceptor = TlsAcceptor::from(serving.load_full());
-                connections.spawn("webhook connection", converse(stream, acceptor, operator.clone()));
+                let conversation = converse(stream, acceptor, operator.clone(), graceful.watcher());
+                connections.spawn("webhook connection", conversation);
             }
             Err(error) => {
                 warn!(%error, "failed to accept a connection to the webhooks");
@@ -233,9 +232,20 @@ async fn accept(listener: TcpListener, serving: Arc<ArcSwap<ServerConfig>>, oper
             }
         }
     }
+    drop(listener);
+    if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
+        debug!("somebody still asked the webhooks when they ended");
+    }
 }
 
-async fn converse(stream: TcpStream, acceptor: TlsAcceptor, operator: Operator) {
+/// Returns when the server is to end by itself. Otherwise it ends with its tasks.
+async fn told_to_end(told: &mut watch::Receiver<bool>) {
+    if told.wait_for(|ends| *ends).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+async fn converse(stream: TcpStream, acceptor: TlsAcceptor, operator: Operator, watcher: Watcher) {
     let Ok(Ok(stream)) = tokio::time::timeout(DEADLINE, acceptor.accept(stream)).await else {
         debug!("a connection to the webhooks ended before it began");
         return;
@@ -245,7 +255,8 @@ async fn converse(stream: TcpStream, acceptor: TlsAcceptor, operator: Operator) 
         async move { Ok::<_, Infallible>(answer(&operator, request).await) }
     });
     let served = auto::Builder::new(TokioExecutor::new());
-    if let Err(error) = served.serve_connection(TokioIo::new(stream), service).await {
+    let connection = served.serve_connection(TokioIo::new(stream), service).into_owned();
+    if let Err(error) = watcher.watch(connection).await {
         debug!(error, "a connection to the webhooks ended");
     }
 }
@@ -346,40 +357,4 @@ fn text(code: StatusCode, text: &str) -> Response<Full<Bytes>> {
     let mut answer = Response::new(Full::new(Bytes::from(text.to_owned())));
     *answer.status_mut() = code;
     answer
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use jiff::SignedDuration;
-
-    use super::*;
-
-    /// A clock that goes a day with each look at it.
-    #[tokio::test]
-    async fn certificates_are_renewed_long_before_their_end() {
-        let began = Timestamp::from_second(1_700_000_000).expect("a time");
-        let (authority, names) = (Authority::new().expect("an authority"), vec!["localhost".to_owned()]);
-        let serving = Arc::new(ArcSwap::from(authority.serving(&names, began).expect("a certificate")));
-        let renewing = Renewing { authority, names, made: began, serving: Arc::clone(&serving) };
-        // On each day, what is served.
-        let served: Arc<Mutex<Vec<Arc<ServerConfig>>>> = Arc::default();
-        let looked = Arc::clone(&served);
-        let now = move || {
-            let mut served = looked.lock().expect("nobody panics here");
-            served.push(serving.load_full());
-            began + SignedDuration::from_hours(24 * i64::try_from(served.len()).expect("a few days"))
-        };
-        let mut tasks = Tasks::new();
-        tasks.spawn("renewing", renewing.run(Duration::from_millis(1), now));
-        while served.lock().expect("nobody panics here").len() < 200 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        tasks.stop().await;
-        let served = served.lock().expect("nobody panics here");
-        let changed: Vec<usize> =
-            (1..200).filter(|day| !Arc::ptr_eq(&served[*day], &served[*day - 1])).collect();
-        assert_eq!(changed, [60, 120, 180]);
-    }
 }

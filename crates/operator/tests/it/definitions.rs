@@ -132,6 +132,25 @@ async fn never_downgrades(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Where Kueue is older than what we know, it is said which definitions are, and nothing is installed beside them.
+#[tokio::test]
+async fn definitions_that_are_too_old_are_refused() -> anyhow::Result<()> {
+    let client = World::embedded_cluster().await?;
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let mut old = all(&Conversion::Embedded).remove(1);
+    old["metadata"]["annotations"] = json!({});
+    let versions = old["spec"]["versions"].as_array_mut().expect("versions");
+    versions.retain(|version| version["name"] == "v1beta1");
+    versions[0]["storage"] = json!(true);
+    api.create(&PostParams::default(), &serde_json::from_value(old)?).await?;
+    let refused = install(&client, &Conversion::Embedded).await.expect_err("too old").to_string();
+    let expected =
+        "what is installed of kueue.x-k8s.io is too old: clusterqueues.kueue.x-k8s.io not served in v1beta2";
+    assert_eq!(refused, expected);
+    assert_eq!(api.list(&kube::api::ListParams::default()).await?.items.len(), 1);
+    Ok(())
+}
+
 #[tokio::test]
 async fn api_1_an_embedded_cluster_keeps_newer_ones() -> anyhow::Result<()> {
     never_downgrades(&World::embedded_cluster().await?).await

@@ -27,8 +27,27 @@ fn yaml(objects: &[Value]) -> String {
     text
 }
 
+/// In the chart the webhook configurations are left out where others have them, as Kueue does: Helm installs nothing over
+/// what is not of the same release.
+const UNLESS_OTHERS_HAVE: &str = r#"{{- $kind := "KIND" }}
+{{- $there := lookup "admissionregistration.k8s.io/v1" $kind "" "NAME" }}
+{{- if or (not $there) (eq .Release.Name (dig "metadata" "annotations" "meta.helm.sh/release-name" "" $there)) }}
+"#;
+const END: &str = "{{- end }}\n";
+
+fn guarded(objects: &[Value]) -> String {
+    let mut text = format!("{NOTE}\n");
+    for object in objects {
+        let word = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).expect("a word");
+        let guard = UNLESS_OTHERS_HAVE.replace("KIND", word("/kind")).replace("NAME", word("/metadata/name"));
+        let object = serde_saphyr::to_string(object).expect("YAML");
+        text.extend([&*guard, "---\n", object.trim_end(), "\n", END]);
+    }
+    text
+}
+
 /// What a chart's placeholders are, with the value that each has if nobody says otherwise.
-fn placeholders() -> [(&'static str, String); 7] {
+fn placeholders() -> [(&'static str, String); 8] {
     let usual = Deployment::default();
     let configuration = ByteString(configuration().to_string().into_bytes());
     let configuration = serde_json::to_value(configuration).expect("JSON");
@@ -42,10 +61,14 @@ fn placeholders() -> [(&'static str, String); 7] {
         ("{{ .Values.image.pullPolicy }}", usual.pull_policy.clone()),
         ("{{ .Values.requests.cpu }}", usual.requests.0.clone()),
         ("{{ .Values.requests.memory }}", usual.requests.1),
+        (REPLICAS, values()["replicas"].to_string()),
         ("{{ toJson .Values.configuration | b64enc }}", configuration.as_str().expect("base64").to_owned()),
         ("{{ toJson .Values.configuration | sha256sum }}", "a mark".to_owned()),
     ]
 }
+
+/// A number, which must not be in quotes.
+const REPLICAS: &str = "{{ .Values.replicas }}";
 
 /// What the configuration file says if nobody says otherwise.
 fn configuration() -> Value {
@@ -61,10 +84,12 @@ fn chart() -> Deployment {
     deployment(placeholders().map(|(placeholder, _)| placeholder.to_owned()))
 }
 
-fn deployment(words: [String; 7]) -> Deployment {
-    let [namespace, image, pull_policy, cpu, memory, text, mark] = words;
+fn deployment(words: [String; 8]) -> Deployment {
+    let [namespace, image, pull_policy, cpu, memory, replicas, text, mark] = words;
+    let replicas = Some(serde_json::from_str(&replicas).unwrap_or_else(|_| json!(replicas)));
     let configuration = Some(Configuration { text, mark });
-    Deployment { namespace, image, pull_policy, requests: (cpu, memory), configuration }
+    let requests = (cpu, memory);
+    Deployment { namespace, image, pull_policy, requests, replicas, configuration, ..Deployment::default() }
 }
 
 fn files() -> Vec<(&'static str, String)> {
@@ -75,9 +100,14 @@ fn files() -> Vec<(&'static str, String)> {
         ("kustomize/rbac.yaml", yaml(&deploy::access(&plain.namespace, &settings))),
         ("kustomize/roles.yaml", yaml(&roles::all())),
         ("kustomize/operator.yaml", yaml(&deploy::operator(&plain))),
+        ("kustomize/webhooks.yaml", yaml(&deploy::configurations())),
+        ("chart/templates/webhooks.yaml", guarded(&deploy::configurations())),
         ("chart/templates/rbac.yaml", yaml(&deploy::access(&chart.namespace, &settings))),
         ("chart/templates/roles.yaml", yaml(&roles::all())),
-        ("chart/templates/operator.yaml", yaml(&deploy::operator(&chart))),
+        (
+            "chart/templates/operator.yaml",
+            yaml(&deploy::operator(&chart)).replace(&format!("\"{REPLICAS}\""), REPLICAS),
+        ),
     ]
 }
 
@@ -143,6 +173,7 @@ fn the_chart_is_of_this_release_and_its_values_are_the_usual_ones() {
     let repository = values["image"]["repository"].as_str().expect("a repository");
     assert_eq!(usual.image, format!("{repository}:{}", env!("CARGO_PKG_VERSION")));
     assert_eq!(values["image"]["tag"], "");
+    assert_eq!(values["replicas"], 1);
     assert_eq!(values["image"]["pullPolicy"], usual.pull_policy);
     assert_eq!(values["requests"]["cpu"], usual.requests.0);
     assert_eq!(values["requests"]["memory"], usual.requests.1);

@@ -1,7 +1,12 @@
 //! The webhooks on a real API server: it asks us, and does as we say.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -14,10 +19,14 @@ use kube::{Api, Client};
 use operator::definitions::{Conversion, all, install};
 use operator::webhooks::server::{Reach, Webhooks};
 use reconcile::{Clock, Tasks};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::{Value, json};
 use testkit::ControlPlane;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::dispatch::fleet::eventually;
+use crate::world::World;
 
 fn api(client: &Client, version: &str, kind: &str, namespace: Option<&str>) -> Api<DynamicObject> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("kueue.x-k8s.io", version, kind));
@@ -59,7 +68,18 @@ fn job(name: &str, queue: &str) -> Job {
 async fn wh_1_a_real_server_asks_and_does_as_we_say() -> anyhow::Result<()> {
     let Some(cluster) = ControlPlane::builder().for_test().await else { return Ok(()) };
     let client = cluster.client();
+    // A release that did not mind left the older version to be served although nobody converts.
     install(&client, &Conversion::Embedded).await?;
+    install(&client, &Conversion::Nobody).await?;
+    let older = api(&client, "v1beta1", "ClusterQueue", None);
+    let is_served = async |wanted: bool| {
+        eventually(&format!("API-2: the older version is served: {wanted}"), async || {
+            let served = older.list(&ListParams::default()).await.is_ok();
+            Ok((served == wanted).then_some(()))
+        })
+        .await
+    };
+    is_served(false).await?;
     let mut tasks = Tasks::new();
     let operator =
         operator::start(client.clone(), operator::Settings::default(), Clock::system(), &mut tasks);
@@ -76,7 +96,7 @@ async fn wh_1_a_real_server_asks_and_does_as_we_say() -> anyhow::Result<()> {
             break;
         }
         assert!(attempt < 200, "the server does not ask");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
     // CQ-1, in Kueue's words and under Kueue's name.
@@ -118,12 +138,13 @@ async fn wh_1_a_real_server_asks_and_does_as_we_say() -> anyhow::Result<()> {
             break made;
         }
         assert!(attempt < 200, "the operator does not see the queue");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     };
     assert_eq!(made.spec.expect("a spec").managed_by.as_deref(), Some("kueue.x-k8s.io/multikueue"));
 
     // API-2: the same object in the older version, by our conversion.
-    let old = api(&client, "v1beta1", "ClusterQueue", None).get("q").await?;
+    is_served(true).await?;
+    let old = older.get("q").await?;
     assert_eq!(old.data["spec"]["cohort"], "all");
     assert!(old.data["spec"]["cohortName"].is_null());
 
@@ -138,6 +159,7 @@ async fn wh_1_a_real_server_asks_and_does_as_we_say() -> anyhow::Result<()> {
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     assert!(mutating.list(&ListParams::default()).await?.items.is_empty());
     assert!(validating.list(&ListParams::default()).await?.items.is_empty());
+    is_served(false).await?;
     drop(tasks);
     let namespaces: Api<Namespace> = Api::all(client.clone());
     assert!(namespaces.get("default").await.is_ok());
@@ -215,11 +237,50 @@ async fn wh_1_configurations_are_kept_right() -> anyhow::Result<()> {
     let operator =
         operator::start(client.clone(), operator::Settings::default(), Clock::system(), &mut tasks);
     let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let service = Reach::Service { namespace: "kueue-system".to_owned(), name: "ferry-webhooks".to_owned() };
+    let service = Reach::Service {
+        namespace: "kueue-system".to_owned(),
+        name: "ferry-webhooks".to_owned(),
+        conversion: "ferry-conversion".to_owned(),
+    };
     let inside = Webhooks::start(operator.clone(), anywhere, service, &mut tasks).await?;
     assert_eq!(secrets.get("kueue-webhook-server-cert").await?, theirs);
     assert!(secrets.get("ferry-webhook-authority").await?.data.is_some());
+    let asked = converts("localqueues").await?;
+    assert_eq!(asked["service"]["name"], "ferry-conversion", "also while nobody is ready");
+    let authority = BASE64.decode(asked["caBundle"].as_str().expect("an authority"))?;
+    let mut config = kube::Config::new(format!("https://{}", inside.address()).parse()?);
+    config.root_cert = Some(vec![CertificateDer::from_pem_slice(&authority)?.to_vec()]);
+    config.tls_server_name = Some("ferry-conversion.kueue-system.svc".to_owned());
+    let known =
+        Client::try_from(config)?.send(http::Request::get("/convert").body(Vec::new().into())?).await?;
+    assert_eq!(known.status(), 405, "the certificate has the name of that Service");
+    for (kind, name) in NAMES {
+        let all = of(kind).get(name).await?;
+        let all = all.data["webhooks"].as_array().cloned().unwrap_or_default();
+        let asked = |it: &Value| it["clientConfig"]["service"]["name"] == "ferry-webhooks";
+        assert!(!all.is_empty() && all.iter().all(asked), "{kind}");
+    }
+    // Who is uninstalled, inside of the cluster, goes after its configurations, and does not make them again meanwhile.
+    for (kind, name) in NAMES {
+        of(kind).delete(name, &DeleteParams::default()).await?;
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    for (kind, name) in NAMES {
+        assert!(of(kind).get_opt(name).await?.is_none(), "{kind} stays away");
+    }
     drop(inside);
+    // What is installed belongs to who installs it: it is filled in, and installing it again changes nothing.
+    let install_again = async || {
+        let mut all = Vec::new();
+        for object in operator::deploy::configurations() {
+            let name = object["metadata"]["name"].as_str().expect("a name");
+            let kind = object["kind"].as_str().expect("a kind");
+            let by = PatchParams::apply("ferry");
+            all.push(of(kind).patch(name, &by, &Patch::Apply(&object)).await?);
+        }
+        anyhow::Ok(all)
+    };
+    assert!(install_again().await?.iter().all(|it| it.data["webhooks"].is_null()));
     // The same by an address: what is reached by a Service no longer is.
     let mut webhooks = Webhooks::start(operator.clone(), anywhere, Reach::Url, &mut tasks).await?;
     let start = format!("https://{}/", webhooks.address());
@@ -229,6 +290,8 @@ async fn wh_1_configurations_are_kept_right() -> anyhow::Result<()> {
             |it: &Value| it["clientConfig"]["url"].as_str().is_some_and(|url| url.starts_with(&start));
         all.len() > 3 && all.iter().all(leads_here)
     };
+    let filled: Vec<_> = install_again().await?.iter().map(ours).collect();
+    assert_eq!(filled, [true, true], "who installs again takes nothing away");
     let leads = converts("localqueues").await?;
     assert!(leads["url"].as_str().is_some_and(|url| url.starts_with(&start)), "{leads}");
     create(&client, "LocalQueue", Some("kueue-system"), "q", json!({ "clusterQueue": "c" })).await?;
@@ -262,5 +325,54 @@ async fn wh_1_configurations_are_kept_right() -> anyhow::Result<()> {
             "{name} asks whom it asked"
         );
     }
+    Ok(())
+}
+
+/// Who has begun to ask is answered, also by one that ends meanwhile: a write would be refused otherwise. Nobody can begin then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_asked_is_answered_by_one_that_ends() -> anyhow::Result<()> {
+    let mut tasks = Tasks::new();
+    let client = World::embedded_cluster().await?;
+    let operator = operator::observe(client, operator::Settings::default(), Clock::system(), &mut tasks);
+    let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let webhooks = Webhooks::listen(operator, anywhere, Reach::Url, &mut tasks).await?;
+    let address = webhooks.address();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?;
+    let config =
+        config.dangerous().with_custom_certificate_verifier(tls::anybody(provider)).with_no_client_auth();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let stream = tokio::net::TcpStream::connect(address).await?;
+    let mut stream = connector.connect(ServerName::IpAddress(address.ip().into()), stream).await?;
+
+    let review = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+        "request": { "uid": "u", "desiredAPIVersion": "kueue.x-k8s.io/v1beta2", "objects": [] },
+    });
+    let review = review.to_string();
+    // One that wants to be told when its review is read knows that it was heard.
+    let head = format!(
+        "POST /convert HTTP/1.1\r\nHost: {address}\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        review.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    let heard = b"HTTP/1.1 100 Continue\r\n\r\n";
+    let mut told = vec![0; heard.len()];
+    stream.read_exact(&mut told).await?;
+    assert_eq!(told, heard);
+    let ending = tokio::spawn(webhooks.end());
+    eventually("nobody can begin to ask", async || {
+        Ok(tokio::net::TcpStream::connect(address).await.is_err().then_some(()))
+    })
+    .await?;
+    stream.write_all(review.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let (head, answer) = answer.split_once("\r\n\r\n").context("a head and a body")?;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let answer: Value = serde_json::from_str(answer)?;
+    assert_eq!(answer["response"]["result"]["status"], "Success", "{answer}");
+    tokio::time::timeout(Duration::from_secs(60), ending).await??;
     Ok(())
 }

@@ -7,9 +7,11 @@ pub(crate) mod site;
 mod users;
 
 use anyhow::Context as _;
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::json;
@@ -80,11 +82,26 @@ async fn clusters_join_work_and_leave() -> anyhow::Result<()> {
     let said = sites.said(&["install", "--context", "manager", "--image", "ferry:test"])?;
     assert!(said.lines().all(|line| line.ends_with("unchanged")), "{said}");
 
+    installed_again_it_is_as_it_was(&sites).await?;
+
     // Nobody acts yet, and that is said.
     let output = sites.run(&["doctor"])?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("nobody acts on queues"), "{said}");
+
+    // Behind these nobody answers either, since the operators are going to run outside of the clusters.
+    eventually("API services without an operator are wrong", async || {
+        let said = String::from_utf8(sites.run(&["doctor"])?.stdout)?;
+        let wrong = ["v1beta1", "v1beta2"]
+            .map(|version| format!("the API service {version}.visibility.kueue.x-k8s.io is not available"));
+        Ok(wrong.iter().all(|wrong| said.contains(wrong)).then_some(()))
+    })
+    .await?;
+    for version in ["v1beta1", "v1beta2"] {
+        let services: Api<APIService> = Api::all(sites.client("manager"));
+        services.delete(&format!("{version}.visibility.kueue.x-k8s.io"), &DeleteParams::default()).await?;
+    }
 
     sites.operate()?;
     sites.queues().await?;
@@ -133,6 +150,31 @@ async fn clusters_join_work_and_leave() -> anyhow::Result<()> {
     let doctor = |arguments: &[&str]| Ok(told(&sites.run(arguments)?));
     clock::is_judged(&sites.client("manager"), "east", doctor).await?;
     leave(&sites).await
+}
+
+/// What others said of the operator holds on, also if a new release is installed: its file, and how many there are.
+async fn installed_again_it_is_as_it_was(sites: &Sites) -> anyhow::Result<()> {
+    let deployments: Api<Deployment> = Api::namespaced(sites.client("manager"), "kueue-system");
+    let mut theirs = serde_json::to_value(deployments.get("ferry").await?)?;
+    theirs["spec"]["replicas"] = json!(2);
+    let pod = &mut theirs["spec"]["template"]["spec"];
+    pod["volumes"] = json!([{ "name": "file", "configMap": { "name": "file" } }]);
+    pod["containers"][0]["volumeMounts"] = json!([{ "name": "file", "mountPath": "/etc/file" }]);
+    pod["containers"][0]["args"]
+        .as_array_mut()
+        .context("arguments")?
+        .push(json!("--config=/etc/file/c.yaml"));
+    let theirs =
+        deployments.replace("ferry", &PostParams::default(), &serde_json::from_value(theirs)?).await?;
+    let said = sites.said(&["install", "--context", "manager", "--image", "ferry:test"])?;
+    assert!(said.lines().all(|line| line.ends_with("unchanged")), "{said}");
+    let said = sites.said(&["install", "--context", "manager", "--image", "ferry:next"])?;
+    assert!(said.contains("Deployment kueue-system/ferry changed"), "{said}");
+    let mut expected = theirs.spec.context("a spec")?;
+    let container = expected.template.spec.as_mut().and_then(|pod| pod.containers.first_mut());
+    container.context("a container")?.image = Some("ferry:next".to_owned());
+    assert_eq!(deployments.get("ferry").await?.spec, Some(expected));
+    Ok(())
 }
 
 /// A Job leaves a worker that is drained, and does not come back to one that is cordoned.

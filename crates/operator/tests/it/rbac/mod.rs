@@ -15,10 +15,11 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, Config};
 use operator::definitions::{Conversion, install};
+use operator::deploy::Deployment;
 use operator::leader::{Leader, Leadership, lead};
 use operator::rbac::Ask;
 use operator::webhooks::server::{Reach, Webhooks};
-use operator::{Operator, Settings, deploy, rbac};
+use operator::{Operator, Settings, deploy, rbac, visibility};
 use reconcile::{Clock, Tasks};
 use rules::framework::pod::is_gated;
 use serde_json::{Value, json};
@@ -238,6 +239,31 @@ impl Site {
         .await
     }
 
+    /// Has the operator say who waits: to somebody with a token, and to a cluster that is told its authority.
+    async fn says_who_waits(&mut self) -> anyhow::Result<()> {
+        for object in deploy::operator(&Deployment::default()) {
+            if object["kind"] == "APIService" {
+                self.apply(object).await?;
+            }
+        }
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let operator = self.operator.clone().context("an operator")?;
+        let service = deploy::VISIBILITY_SERVICE;
+        let at = visibility::server::serve(operator, anywhere, service, &mut self.tasks).await?;
+        let mut config = self.kubeconfig_of(deploy::NAME).await?;
+        let server = format!("https://localhost:{}", at.port());
+        config["clusters"][0]["cluster"] = json!({ "server": server, "insecure-skip-tls-verify": true });
+        let groups = client(config).await?.list_api_groups().await?;
+        assert_eq!(groups.groups.len(), 1, "whoever is known may know what is served");
+        eventually("both versions have its authority", async || {
+            let asked = self.recorder.asked();
+            let all = ["list", "watch", "patch"]
+                .map(|verb| (verb.to_owned(), "apiregistration.k8s.io".to_owned(), "apiservices".to_owned()));
+            Ok(all.iter().all(|it| asked.contains(it)).then_some(()))
+        })
+        .await
+    }
+
     async fn complete(&self, name: &str) -> anyhow::Result<()> {
         eventually(&format!("{name} is complete"), async || {
             let conditions = self.jobs().get(name).await?.status.and_then(|status| status.conditions);
@@ -339,7 +365,11 @@ async fn what_is_installed_is_enough_and_not_too_much() -> anyhow::Result<()> {
     assert_eq!(refused(&worker), BTreeSet::new(), "the worker's operator asks for more than it may");
 
     // The rest of what one inside of the cluster asks: certificates and configurations of webhooks.
-    let reach = Reach::Service { namespace: HOME.to_owned(), name: deploy::WEBHOOK_SERVICE.to_owned() };
+    let reach = Reach::Service {
+        namespace: HOME.to_owned(),
+        name: deploy::WEBHOOK_SERVICE.to_owned(),
+        conversion: deploy::CONVERSION_SERVICE.to_owned(),
+    };
     let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let operator = worker.operator.clone().context("an operator")?;
     let _webhooks = Webhooks::start(operator, anywhere, reach, &mut worker.tasks).await?;
@@ -352,6 +382,9 @@ async fn what_is_installed_is_enough_and_not_too_much() -> anyhow::Result<()> {
     })
     .await?;
     assert_eq!(refused(&worker), BTreeSet::new(), "the webhooks ask for more than they may");
+
+    worker.says_who_waits().await?;
+    assert_eq!(refused(&worker), BTreeSet::new(), "who says who waits asks for more than it may");
 
     worker.leader.take().context("a leader")?.release().await?;
 
