@@ -28,6 +28,8 @@ pub(super) struct Climate {
     pub(super) meddlers: u64,
     /// A Job is elastic, of those that are submitted: when it is changed, it goes on.
     pub(super) elastic: u64,
+    /// Users submit pods, too, one by one and in groups.
+    pub(super) pods: bool,
 }
 
 impl Climate {
@@ -64,6 +66,7 @@ impl Climate {
             meddlers: some_or(6, 25),
             // By the seed alone: what runs draw otherwise stays what it was before there were such Jobs.
             elastic: [0, 300, 1000][usize::try_from(seed % 3).unwrap_or(0)],
+            pods: seed % 5 < 3,
         }
     }
 }

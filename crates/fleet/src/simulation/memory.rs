@@ -1,7 +1,8 @@
 //! The objects of one simulated cluster: what an API server does with them, as far as the operator can tell.
 //!
 //! Nothing here is random, and time is the simulation's. Kinds are not known, except where a rule of theirs is an
-//! invariant to be watched: a Workload keeps its cluster, and a Job's status follows the rules.
+//! invariant to be watched: a Workload keeps its cluster, a Job's status follows the rules, and a pod that has ended does
+//! not live again. And pods that are queued wait behind a gate, and take their time to go.
 
 use std::{
     collections::BTreeMap,
@@ -12,15 +13,22 @@ use std::{
 use bytes::Bytes;
 use k8s_openapi::api::batch::v1::Job;
 use reconcile::Clock;
-use rules::workload::patch::{ADMISSION_CONDITIONS, ADMISSION_MANAGER};
+use rules::webhook::{self, Kind, Review, job::Surroundings};
+use rules::workload::patch::{ADMISSION_CONDITIONS, ADMISSION_MANAGER, RECLAIMABLE_PODS_MANAGER};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
+
+use super::pods::has_ended;
 
 /// Where an object is: its resource (`batch/jobs`), its namespace and its name.
 pub(super) type Place = (String, String, String);
 
 /// The resource of Jobs.
 pub(super) const JOBS: &str = "batch/jobs";
+/// The resource of pods.
+pub(super) const PODS: &str = "/pods";
+/// The resource of Workloads.
+pub(super) const WORKLOADS: &str = "kueue.x-k8s.io/workloads";
 
 /// A refusal: its code, its reason and what is said.
 pub(super) type Refused = (u16, &'static str, String);
@@ -51,7 +59,7 @@ pub(super) struct Event {
 
 impl Event {
     pub(super) fn is_new_job(&self) -> bool {
-        self.kind == "ADDED" && self.place.0 == JOBS
+        self.kind == "ADDED" && [JOBS, PODS].contains(&self.place.0.as_str())
     }
 
     /// As a watch tells of it; written once for all who listen.
@@ -96,6 +104,14 @@ impl Memory {
         self.objects.get(place)
     }
 
+    /// Whether the owner that an object names, a Job or a pod, is there.
+    pub(super) fn has(&self, owner: &Value, namespace: &Value) -> bool {
+        let resource = if owner["kind"] == "Pod" { PODS } else { JOBS };
+        let part = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let place = (resource.to_owned(), part(namespace), part(&owner["name"]));
+        self.get(&place).is_some_and(|it| it["metadata"]["uid"] == owner["uid"])
+    }
+
     /// All objects of a resource, by place.
     pub(super) fn all(&self, resource: &str) -> Vec<(Place, Arc<Value>)> {
         self.of(resource).map(|(place, object)| (place.clone(), Arc::clone(object))).collect()
@@ -138,14 +154,21 @@ impl Memory {
         if self.objects.contains_key(&place) {
             return Err((409, "AlreadyExists", format!("{} {:?} already exists", place.0, place.2)));
         }
+        if place.0 == PODS {
+            let around = Surroundings { in_managed_namespace: true, ..Surroundings::default() };
+            let review = Review { kind: Kind::Pod, object: &object, old: None, around };
+            object = webhook::default(&review).map_err(|why| (400, "BadRequest", why.to_string()))?;
+        }
         self.uids += 1;
         let metadata =
             object["metadata"].as_object_mut().ok_or((400, "BadRequest", "no metadata".to_owned()))?;
         metadata.insert("uid".to_owned(), json!(format!("{}-{}", self.name, self.uids)));
         metadata.insert("creationTimestamp".to_owned(), json!(self.now()));
         metadata.insert("generation".to_owned(), json!(1));
-        if place.0.ends_with("/workloads") || place.0.ends_with("/jobs") {
-            object["status"] = json!({});
+        match place.0.as_str() {
+            WORKLOADS | JOBS => object["status"] = json!({}),
+            PODS => object["status"] = json!({"phase": "Pending"}),
+            _ => {}
         }
         Ok(self.store(place, "ADDED", object))
     }
@@ -162,7 +185,8 @@ impl Memory {
             new["metadata"]["generation"] = json!(old["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
         }
         let finalizers = new["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty());
-        if new["metadata"]["deletionTimestamp"].is_string() && !finalizers {
+        let still_runs = new["metadata"]["deletionGracePeriodSeconds"].as_i64() > Some(0);
+        if new["metadata"]["deletionTimestamp"].is_string() && !finalizers && !still_runs {
             self.objects.insert(place.clone(), Arc::new(new));
             self.remove(place);
             return Some(old);
@@ -219,10 +243,11 @@ impl Memory {
         if version.is_string() && *version != old["metadata"]["resourceVersion"] {
             return Err((409, "Conflict", "the ResourceVersion in the precondition is another".to_owned()));
         }
-        let foreground = options["propagationPolicy"] == "Foreground" && has_pods;
+        let is_pod = place.0 == PODS;
+        let foreground = options["propagationPolicy"] == "Foreground" && has_pods && !is_pod;
         let now = self.now();
         let finalizers = old["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-        if !foreground && finalizers.is_empty() {
+        if !foreground && finalizers.is_empty() && !(is_pod && has_pods) {
             self.remove(place);
             let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
             return Ok(Arc::new(success));
@@ -230,6 +255,9 @@ impl Memory {
         let kept = self.change(place, |object| {
             if object["metadata"]["deletionTimestamp"].is_null() {
                 object["metadata"]["deletionTimestamp"] = json!(now);
+                if is_pod {
+                    object["metadata"]["deletionGracePeriodSeconds"] = json!(if has_pods { 30 } else { 0 });
+                }
             }
             if foreground {
                 object["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
@@ -296,7 +324,10 @@ impl Memory {
         if cluster(new).is_some() && nominated {
             return invalid("clusterName and nominatedClusterNames are mutually exclusive");
         }
-        if place.0 == "batch/jobs" && old["status"] != new["status"] {
+        if place.0 == PODS && has_ended(old) && old["status"]["phase"] != new["status"]["phase"] {
+            self.violations.push(format!("{}: {} has ended and lives again", self.name, place.2));
+        }
+        if place.0 == JOBS && old["status"] != new["status"] {
             let typed = |object: &Value| serde_json::from_value::<Job>(object.clone()).ok();
             if let (Some(was), Some(is)) = (typed(old), typed(new)) {
                 let errors = rules::job::status::validate_transition(&is, &was);
@@ -378,7 +409,7 @@ fn merge(into: &mut Value, patch: &Value) {
 }
 
 /// Server-side apply of a status, as far as the operator's own names go: what belongs to admission is replaced by what is
-/// applied under that name, and of everything else only what is named changes.
+/// applied under that name, so are pods that need their quota no longer, and of everything else only what is named changes.
 fn applied(object: &mut Value, status: &Value, manager: &str) {
     const OF_ADMISSION: [&str; 10] = [
         "admission",
@@ -411,6 +442,9 @@ fn applied(object: &mut Value, status: &Value, manager: &str) {
         for field in OF_ADMISSION {
             fields.remove(field);
         }
+    }
+    if manager == RECLAIMABLE_PODS_MANAGER {
+        fields.remove("reclaimablePods");
     }
     for (key, value) in status.as_object().into_iter().flatten() {
         fields.insert(key.clone(), value.clone());

@@ -6,13 +6,16 @@
 //! the end, when everything works again, that every Job has ended and nothing is left behind.
 //!
 //! The operator is the real one. What it talks to is played: `memory` is an API server as far as it can tell,
-//! `network` the way there, `worker` a worker's own Kueue, Job controller and nodes. `climate` is how rough a run is,
-//! `scene` how it begins, `judge` what must never happen.
+//! `network` the way there, `worker` a worker's own Kueue, Job controller and nodes, of which `pods` plays what becomes of
+//! pods that are sent themselves. `climate` is how rough a run is, `scene` how it begins, `mischief` what goes wrong and
+//! what people do, `judge` what must never happen.
 
 mod climate;
 mod judge;
 mod memory;
+mod mischief;
 mod network;
+mod pods;
 mod random;
 mod scene;
 mod worker;
@@ -38,7 +41,7 @@ use serde_json::{Value, json};
 use tracing::info;
 
 use climate::Climate;
-use memory::{Memory, Place};
+use memory::{Memory, Place, WORKLOADS};
 use network::{Way, Weather};
 use random::Random;
 use worker::{Pods, condition};
@@ -47,6 +50,8 @@ use worker::{Pods, condition};
 const WORKERS: [&str; 2] = ["east", "west"];
 /// The namespace of all Jobs.
 const NAMESPACE: &str = "team";
+/// The kinds that users submit, as Kueue calls them.
+const KINDS: [&str; 2] = ["batch/job", "pod"];
 /// How far time goes on between two looks.
 const MOMENT: Duration = Duration::from_millis(200);
 /// Moments in which everything may fail.
@@ -144,20 +149,25 @@ struct World {
     /// Workloads that are activated again, in so many moments.
     returns: Vec<(u64, Place)>,
     submitted: u64,
+    replaced: u64,
+    /// The number of its group, for every pod that was ever submitted in one, by uid.
+    groups: BTreeMap<String, u64>,
     violations: BTreeSet<String>,
-    /// The uids of Jobs that had pods.
+    /// The uids of Jobs that had pods, and of pods that ran.
     ran: BTreeSet<String>,
     /// Mirrors that have ended, by worker and place, with the uid of their Job.
     ended_there: BTreeMap<(&'static str, Place), String>,
+    /// Groups all of whose pods have ended, by worker and number, with the uids of the pods.
+    ended_groups: BTreeMap<(&'static str, u64), BTreeSet<String>>,
     /// How far all clusters were when they were last looked at.
     looked: Vec<u64>,
 }
 
 impl World {
     fn new(seed: u64, mut settings: Settings) -> World {
-        // The clusters here know batch Jobs only.
-        settings.frameworks.retain(|framework| *framework == "batch/job");
-        settings.dispatch.kinds.retain(|kind| kind.integration == "batch/job");
+        // The clusters here know batch Jobs and pods only.
+        settings.frameworks.retain(|framework| KINDS.contains(framework));
+        settings.dispatch.kinds.retain(|kind| KINDS.contains(&kind.integration));
         // Half of the runs ask all workers at once, as Kueue does, and half as an embedded fleet does.
         if seed % 2 == 1 {
             settings.dispatch.policy.dispatcher = Dispatcher::LeastLoaded;
@@ -201,9 +211,12 @@ impl World {
             starts: None,
             returns: Vec::new(),
             submitted: 0,
+            replaced: 0,
+            groups: BTreeMap::new(),
             violations: BTreeSet::new(),
             ran: BTreeSet::new(),
             ended_there: BTreeMap::new(),
+            ended_groups: BTreeMap::new(),
             looked: Vec::new(),
         }
     }
@@ -235,6 +248,7 @@ impl World {
     /// Time goes on a little. Says whether anything happened.
     async fn moment(&mut self) -> bool {
         tokio::time::sleep(MOMENT).await;
+        self.complete_groups();
         let now = self.clock.now();
         for (name, way) in &self.workers {
             if self.thaws.contains_key(name) || self.wakes.contains_key(name) {
@@ -263,59 +277,6 @@ impl World {
         true
     }
 
-    /// Something goes wrong, or somebody does something.
-    fn mischief(&mut self) {
-        let at = self.clock.now();
-        for name in passed(&mut self.thaws) {
-            info!(%at, worker = name, "thaws");
-            self.workers[name].freeze(false);
-        }
-        for name in passed(&mut self.wakes) {
-            info!(%at, worker = name, "controllers go on");
-        }
-        if let Some(left) = self.starts.take() {
-            if left > 1 {
-                self.starts = Some(left - 1);
-            } else {
-                self.start();
-            }
-        }
-        self.returns.iter_mut().for_each(|(left, _)| *left -= 1);
-        for (_, place) in self.returns.extract_if(.., |(left, _)| *left == 0).collect::<Vec<_>>() {
-            self.set_active(&place, true);
-        }
-        if self.submitted < 12 && self.random.happens(30) {
-            self.submit();
-        }
-        let worker = WORKERS[usize::try_from(self.random.below(2)).unwrap_or(0)];
-        if self.random.happens(self.climate.freezes) && self.thaws.is_empty() {
-            info!(%at, worker, "freezes");
-            self.workers[worker].freeze(true);
-            self.thaws.insert(worker, 1 + self.random.below(400));
-        }
-        if self.random.happens(self.climate.naps) && self.wakes.is_empty() {
-            info!(%at, worker, "controllers pause");
-            self.wakes.insert(worker, 1 + self.random.below(200));
-        }
-        if self.random.happens(self.climate.kills) && self.operator.is_some() {
-            info!(%at, "the operator is killed");
-            self.operator = None;
-            self.starts = Some(1 + self.random.below(100));
-        }
-        if self.random.happens(self.climate.deletes) {
-            self.delete_a_job();
-        }
-        if self.random.happens(self.climate.deactivations) {
-            self.evict_a_workload();
-        }
-        if self.random.happens(self.climate.vandals) {
-            self.vandalise(worker);
-        }
-        if self.random.happens(self.climate.meddlers) {
-            self.meddle();
-        }
-    }
-
     fn heal(&mut self) {
         info!(at = %self.clock.now(), "the storm is over");
         for name in std::mem::take(&mut self.thaws).keys() {
@@ -340,107 +301,12 @@ impl World {
         self.operator = Some(tasks);
     }
 
-    fn submit(&mut self) {
-        self.submitted += 1;
-        let name = format!("job-{}", self.submitted % 5);
-        self.create_job(&name);
-    }
-
-    fn create_job(&mut self, name: &str) {
-        info!(at = %self.clock.now(), job = name, "is submitted");
-        let template = json!({"spec": {"restartPolicy": "Never", "containers": [
-            {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}},
-        ]}});
-        let mut job = json!({
-            "apiVersion": "batch/v1", "kind": "Job",
-            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"kueue.x-k8s.io/queue-name": "team"}},
-            "spec": {
-                "suspend": true, "managedBy": "kueue.x-k8s.io/multikueue", "parallelism": 1, "completions": 2,
-                "completionMode": "NonIndexed", "backoffLimit": 0, "template": template,
-            },
-        });
-        if self.submitted % 10 * 100 < self.climate.elastic {
-            job["metadata"]["annotations"] = json!({"kueue.x-k8s.io/elastic-job": "true"});
-        }
-        // A Job of that name may still be there.
-        let _ = self.manager.memory().create(place_of("batch/jobs", NAMESPACE, name), job);
-    }
-
-    fn delete_a_job(&mut self) {
-        let jobs = self.manager.memory().all("batch/jobs");
-        if let Some((place, _)) = self.pick(jobs) {
-            info!(at = %self.clock.now(), job = place.2, "is deleted");
-            // It is there: it was just listed.
-            let _ = self.manager.memory().delete(&place, &json!({"propagationPolicy": "Background"}), false);
-            if self.random.happens(600) {
-                self.create_job(&place.2);
-            }
-        }
-    }
-
-    /// As preemption does it: by the operator's own core, which is asked by deactivating, mostly for a moment only.
-    fn evict_a_workload(&mut self) {
-        let workloads = self.manager.memory().all("kueue.x-k8s.io/workloads");
-        if let Some((place, workload)) = self.pick(workloads) {
-            let active = workload["spec"]["active"] == false;
-            self.set_active(&place, active);
-            if !active && self.random.happens(700) {
-                self.returns.push((1 + self.random.below(10), place));
-            }
-        }
-    }
-
-    fn set_active(&self, place: &Place, active: bool) {
-        info!(at = %self.clock.now(), workload = place.2, active, "is changed");
-        self.manager.memory().change(place, |object| object["spec"]["active"] = json!(active));
-    }
-
-    /// Somebody on a worker deletes what belongs to others.
-    fn vandalise(&mut self, worker: &'static str) {
-        let way = self.workers[worker].clone();
-        let mut ours = way.memory().all("kueue.x-k8s.io/workloads");
-        ours.retain(|(_, object)| is_ours(object));
-        if let Some((place, _)) = self.pick(ours) {
-            info!(at = %self.clock.now(), worker, workload = place.2, "is vandalised");
-            // It is there: it was just listed.
-            let _ = way.memory().delete(&place, &json!({}), false);
-        }
-    }
-
-    /// Somebody deletes a Workload on the manager, or makes its Job another one.
-    fn meddle(&mut self) {
-        let at = self.clock.now();
-        if self.random.happens(500) {
-            let workloads = self.manager.memory().all("kueue.x-k8s.io/workloads");
-            if let Some((place, _)) = self.pick(workloads) {
-                info!(%at, workload = place.2, "is deleted");
-                // It is there: it was just listed.
-                let _ = self.manager.memory().delete(&place, &json!({}), false);
-            }
-            return;
-        }
-        let mut jobs = self.manager.memory().all("batch/jobs");
-        jobs.retain(|(_, job)| !is_finished(job));
-        if let Some((place, job)) = self.pick(jobs) {
-            let parallelism = if job["spec"]["parallelism"] == 1 { 2 } else { 1 };
-            info!(%at, job = place.2, parallelism, "is changed");
-            self.manager.memory().change(&place, |job| job["spec"]["parallelism"] = json!(parallelism));
-        }
-    }
-
-    fn pick(&mut self, from: Vec<(Place, Arc<Value>)>) -> Option<(Place, Arc<Value>)> {
-        let count = u64::try_from(from.len()).ok().filter(|count| *count > 0)?;
-        let index = usize::try_from(self.random.below(count)).ok()?;
-        from.into_iter().nth(index)
-    }
-
-    /// Workloads whose Job is gone go, too.
+    /// Workloads whose owners are gone go, too.
     fn collect_garbage(&self) {
         let mut memory = self.manager.memory();
-        for (place, workload) in memory.all("kueue.x-k8s.io/workloads") {
-            let owner = &workload["metadata"]["ownerReferences"][0];
-            let job = place_of("batch/jobs", NAMESPACE, owner["name"].as_str().unwrap_or(""));
-            let is_there = memory.get(&job).is_some_and(|job| job["metadata"]["uid"] == owner["uid"]);
+        for (place, workload) in memory.all(WORKLOADS) {
+            let mut owners = workload["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+            let is_there = owners.any(|owner| memory.has(owner, &json!(NAMESPACE)));
             if !is_there && workload["metadata"]["deletionTimestamp"].is_null() {
                 // It is there: it was just listed.
                 let _ = memory.delete(&place, &json!({}), false);
@@ -454,7 +320,7 @@ impl World {
             way.memory().fingerprint(&mut hasher);
         }
         self.violations.iter().for_each(|what| what.hash(&mut hasher));
-        let jobs = self.manager.memory().all("batch/jobs");
+        let jobs = self.submitted_objects();
         Outcome {
             seed: self.seed,
             violations: self.violations.into_iter().collect(),
@@ -464,23 +330,13 @@ impl World {
     }
 }
 
-/// Those whose time has come, after one more moment.
-fn passed(waiting: &mut BTreeMap<&'static str, u64>) -> Vec<&'static str> {
-    for left in waiting.values_mut() {
-        *left -= 1;
-    }
-    let over: Vec<&'static str> =
-        waiting.iter().filter(|(_, left)| **left == 0).map(|(name, _)| *name).collect();
-    waiting.retain(|_, left| *left > 0);
-    over
-}
-
 fn place_of(resource: &str, namespace: &str, name: &str) -> Place {
     (resource.to_owned(), namespace.to_owned(), name.to_owned())
 }
 
+/// Whether a Job or a pod has ended.
 fn is_finished(job: &Value) -> bool {
-    ["Complete", "Failed"].iter().any(|kind| condition(job, kind) == Some("True"))
+    ["Complete", "Failed"].iter().any(|kind| condition(job, kind) == Some("True")) || pods::has_ended(job)
 }
 
 fn is_ours(object: &Value) -> bool {

@@ -21,7 +21,7 @@ use tokio::sync::{Notify, mpsc};
 use tower_service::Service;
 
 use super::{
-    memory::{Event, JOBS, Memory, Place, Refused, written},
+    memory::{Event, JOBS, Memory, PODS, Place, Refused, written},
     random::Random,
 };
 
@@ -251,7 +251,7 @@ enum Heard {
 impl Fate {
     fn draw(random: &mut Random, weather: Weather, asked: &Asked) -> Fate {
         let writes = asked.method != Method::GET;
-        let starts_a_job = asked.method == Method::POST && asked.resource == JOBS;
+        let starts_a_job = asked.method == Method::POST && [JOBS, PODS].contains(&asked.resource.as_str());
         let aimed = starts_a_job && random.happens(weather.aimed);
         let is_late = aimed && random.happens(500);
         let late = is_late || writes && random.happens(weather.late);

@@ -4,7 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{NAMESPACE, WORKERS, network::Way, place_of};
+use super::{
+    NAMESPACE, WORKERS,
+    memory::{JOBS, WORKLOADS},
+    network::Way,
+    place_of,
+};
 
 /// Queues, a check and its clusters; and on every worker something that is somebody else's.
 pub(super) fn set_up(manager: &Way, workers: &BTreeMap<&'static str, Way>) {
@@ -58,9 +63,7 @@ pub(super) fn set_up(manager: &Way, workers: &BTreeMap<&'static str, Way>) {
     }
     drop(memory);
     for way in workers.values() {
-        for (resource, kind, version) in
-            [("batch/jobs", "Job", "batch/v1"), ("kueue.x-k8s.io/workloads", "Workload", kueue)]
-        {
+        for (resource, kind, version) in [(JOBS, "Job", "batch/v1"), (WORKLOADS, "Workload", kueue)] {
             let place = place_of(resource, NAMESPACE, "theirs");
             let mut memory = way.memory();
             let metadata = json!({"name": "theirs", "namespace": NAMESPACE, "labels": {}});

@@ -6,24 +6,26 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    memory::{Memory, Place},
+    memory::{JOBS, Memory, PODS, Place, WORKLOADS},
+    pods,
     random::Random,
 };
 
-/// The pods of a worker, by the uid of their mirror: where it is or was, and the uid of the Job that it is of.
+/// The pods of a worker that run, by the uid of their mirror, which is a Job or the pod itself: where it is or was, and the
+/// uid of what it mirrors.
 pub(super) type Pods = BTreeMap<String, (Place, String)>;
 
 /// What happens on a worker in one moment, in which so many in a thousand Workloads are evicted. Returns the Jobs, by uid,
 /// whose pods have just been started.
 pub(super) fn play(
     memory: &mut Memory,
-    pods: &mut Pods,
+    running: &mut Pods,
     random: &mut Random,
     now: Timestamp,
     evictions: u64,
 ) -> BTreeSet<String> {
     let mut started = BTreeSet::new();
-    for (place, copy) in memory.all("kueue.x-k8s.io/workloads") {
+    for (place, copy) in memory.all(WORKLOADS) {
         if copy["metadata"]["labels"]["kueue.x-k8s.io/multikueue-origin"].is_null() {
             continue;
         }
@@ -33,7 +35,7 @@ pub(super) fn play(
         }
         admit(memory, &place, &copy, random, now, evictions);
     }
-    for (place, mirror) in memory.all("batch/jobs") {
+    for (place, mirror) in [memory.all(JOBS), memory.all(PODS)].concat() {
         let Some(of) = mirror["metadata"]["annotations"]["kueue.x-k8s.io/multikueue-origin-uid"].as_str()
         else {
             continue;
@@ -41,22 +43,22 @@ pub(super) fn play(
         if random.happens(300) {
             continue;
         }
-        if run(memory, pods, &place, &mirror, of, random, now) {
+        let run = if place.0 == PODS { pods::run } else { run };
+        if run(memory, running, &place, &mirror, of, random, now) {
             started.insert(of.to_owned());
         }
     }
-    // Pods of Jobs that are gone end a little later.
+    // Pods of mirrors that are gone end a little later.
     let is_there =
         |uid: &str, place: &Place| memory.get(place).is_some_and(|mirror| mirror["metadata"]["uid"] == *uid);
-    pods.retain(|uid, (place, _)| is_there(uid, place) || random.happens(500));
+    running.retain(|uid, (place, _)| is_there(uid, place) || random.happens(500));
     started
 }
 
-/// Whether the mirror that a copy belongs to is gone, so that the worker's garbage collector takes the copy too.
+/// Whether all mirrors that a copy belongs to are gone, so that the worker's garbage collector takes the copy too.
 fn is_orphan(memory: &Memory, copy: &Value) -> bool {
-    owner(copy).is_some_and(|uid| {
-        !memory.all("batch/jobs").iter().any(|(_, mirror)| mirror["metadata"]["uid"].as_str() == Some(uid))
-    })
+    let owners = copy["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
+    !owners.is_empty() && owners.iter().all(|owner| !memory.has(owner, &copy["metadata"]["namespace"]))
 }
 
 /// The mirror that a copy belongs to: the first that named it.
@@ -114,7 +116,7 @@ fn run(
     let suspended = mirror["spec"]["suspend"] == true;
     let copy =
         mirror["metadata"]["annotations"]["kueue.x-k8s.io/prebuilt-workload-name"].as_str().unwrap_or("");
-    let copy = (String::from("kueue.x-k8s.io/workloads"), place.1.clone(), copy.to_owned());
+    let copy = (WORKLOADS.to_owned(), place.1.clone(), copy.to_owned());
     if is_deleted {
         if random.happens(500) {
             pods.remove(&uid);
@@ -217,6 +219,7 @@ pub(super) fn set(object: &mut Value, kind: &str, status: &str, reason: &str, no
     object["status"]["conditions"] = json!(conditions);
 }
 
-fn time(at: Timestamp) -> String {
+/// A time as objects carry it.
+pub(super) fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
