@@ -38,8 +38,10 @@ impl Embedded {
         let mut command = Command::new(ferry);
         command.args(["cluster", "--nodes", "0", "--name", name, "--data"]).arg(directory.path());
         command.args(["--tls-san", &format!("{name}-control-plane")]);
-        // The node brings a scheduler.
-        command.args(["--controllers", "*,-scheduler", "--kubeconfig"]).arg(&kubeconfig);
+        // The node brings a scheduler, and does not say again and again that it is there.
+        command
+            .args(["--controllers", "*,-scheduler,-node-lifecycle-controller", "--kubeconfig"])
+            .arg(&kubeconfig);
         let mut server = Process::spawn(command.env("NO_COLOR", "1"), &log)?;
         until(&format!("{name} is ready"), async || {
             ensure!(server.exited()?.is_none(), "it ended: {}", fs::read_to_string(&log)?);

@@ -7,6 +7,10 @@ use anyhow::Context as _;
 /// Run Kueue's own end-to-end tests of MultiKueue with Ferry in Kueue's place.
 #[derive(clap::Parser)]
 pub(crate) struct Settings {
+    /// Which of its suites.
+    #[arg(long, value_name = "SUITE", default_value = "baseline")]
+    pub(crate) suite: Which,
+
     /// Who runs the management cluster.
     #[arg(long, value_name = "WHO", default_value = "ferry")]
     pub(crate) manager: Who,
@@ -26,6 +30,15 @@ pub(crate) struct Settings {
     /// The program to be judged [default: the one that was built beside this one].
     #[arg(long, value_name = "PROGRAM")]
     ferry: Option<PathBuf>,
+}
+
+/// A suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Which {
+    /// Jobs, pods, and what Kubernetes makes of pods.
+    Baseline,
+    /// Kinds that others define.
+    Extended,
 }
 
 /// Who runs queues and dispatch on a cluster.

@@ -18,7 +18,7 @@ use kube::{
 use serde_json::{Value, json};
 use testkit::{ControlPlane, Process, Proxy};
 
-use crate::{embedded::Embedded, settings::Settings, suite::Suite};
+use crate::{embedded::Embedded, kinds, settings::Settings, suite::Suite};
 
 /// The clusters, as the suite calls them: the manager, and its workers.
 pub(crate) const NAMES: [&str; 3] = ["kind-manager", "kind-worker1", "kind-worker2"];
@@ -79,7 +79,7 @@ impl Site {
         node.args(["--node", &format!("{name}-worker:{NODE_LABELS}")]);
         let node = Process::spawn(&mut node, &cluster.directory().join("node.log"))?;
         let site = Site { name, _node: node, cluster };
-        site.stand_ins(suite).await?;
+        site.stand_ins(settings, suite).await?;
         Ok(site)
     }
 
@@ -110,33 +110,49 @@ impl Site {
 
     /// What the suite looks at before its first spec: a Deployment that is available, a Service with somebody behind it,
     /// and a configuration.
-    async fn stand_ins(&self, suite: &Suite) -> anyhow::Result<()> {
+    async fn stand_ins(&self, settings: &Settings, suite: &Suite) -> anyhow::Result<()> {
+        // By it the suite decides what it lets the manager do on workers. No shard of upstream's has all kinds.
         let config = fs::read_to_string(suite.configuration())?;
-        let labels = json!({"control-plane": "controller-manager"});
+        let missing = kinds::frameworks(settings.suite).into_iter().filter(|it| !config.contains(it));
+        let missing: Vec<String> = missing.map(|framework| format!("  - \"{framework}\"\n")).collect();
+        let all = format!("  frameworks:\n{}", missing.concat());
+        let config = config.replace("  frameworks:\n", &all);
+        self.stand_in(NAMESPACE, "kueue-controller-manager").await?;
+        let labels = labels("kueue-controller-manager");
         let named = |name: &str| json!({"name": name, "namespace": NAMESPACE, "labels": labels});
-        let container = json!({"name": "manager", "image": "stand-in", "args": ["pause"]});
         for object in [
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": named("kueue-manager-config"),
                 "data": {"controller_manager_config.yaml": config}}),
             json!({"apiVersion": "v1", "kind": "Service", "metadata": named("kueue-webhook-service"),
                 "spec": {"selector": labels, "ports": [{"port": 443, "targetPort": 9443}]}}),
-            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": named("kueue-controller-manager"),
-            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": {
-                "metadata": {"labels": labels},
-                "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]},
-            }}}),
         ] {
             create(self.client()?, &object).await?;
         }
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "Deployment"));
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client()?, NAMESPACE, &resource);
-        until(&format!("the stand-in of {} is available", self.name), async || {
-            let deployment = api.get("kueue-controller-manager").await?;
-            Ok(deployment.data["status"]["availableReplicas"] == 1)
-        })
-        .await?;
         if self.plane().is_some() { Ok(()) } else { self.endpoints().await }
+    }
+
+    /// A Deployment that is available and does nothing, in a namespace of its own.
+    pub(crate) async fn stand_in(&self, namespace: &str, name: &str) -> anyhow::Result<()> {
+        let labels = labels(name);
+        let container = json!({"name": "manager", "image": "stand-in", "args": ["pause"]});
+        if namespace != "default" {
+            let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+            create(self.client()?, &object).await?;
+        }
+        for object in [json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": {
+            "metadata": {"labels": labels},
+            "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]},
+        }}})] {
+            create(self.client()?, &object).await?;
+        }
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "Deployment"));
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client()?, namespace, &resource);
+        until(&format!("{name} of {} is available", self.name), async || {
+            Ok(api.get(name).await?.data["status"]["availableReplicas"] == 1)
+        })
+        .await
     }
 
     /// Embedded clusters have no controller that tells who is behind a Service.
@@ -175,6 +191,11 @@ async fn real(name: &str, at: SocketAddrV4) -> anyhow::Result<Cluster> {
     let plane = Box::new(builder.start().await?);
     let way = plane.forward(at).await.with_context(|| format!("{at} is needed, and taken"))?;
     Ok(Cluster::Real { _way: Box::new(way), plane })
+}
+
+/// The suite finds what it looks at by the first of these.
+fn labels(name: &str) -> Value {
+    json!({"control-plane": "controller-manager", "app.kubernetes.io/name": name})
 }
 
 /// One kubeconfig for all clusters, with the contexts that the suite uses.

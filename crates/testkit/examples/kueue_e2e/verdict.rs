@@ -2,19 +2,38 @@
 
 use std::{collections::BTreeMap, process::ExitCode};
 
-use crate::{settings::Settings, suite::Spec};
+use crate::{
+    settings::{Settings, Which},
+    suite::Outcome,
+};
 
 /// Specs that cannot pass yet, with the reason. It only shrinks.
 const CANNOT: &str = include_str!("cannot.txt");
 /// The same on embedded clusters.
 const CANNOT_EMBEDDED: &str = include_str!("cannot-embedded.txt");
 
-pub(crate) fn judge(specs: &[Spec], settings: &Settings) -> ExitCode {
+/// Specs that nobody can run here, whoever is on trial, with the reason. It only shrinks.
+const NOT_HERE: &str = include_str!("not-here.txt");
+
+pub(crate) fn judge(outcome: &Outcome, settings: &Settings) -> ExitCode {
+    let specs = &outcome.ran;
     let mut cannot = if settings.has_ferry() { read(CANNOT) } else { BTreeMap::new() };
     if settings.embedded {
         cannot.append(&mut read(CANNOT_EMBEDDED));
     }
     let mut surprises = 0;
+    // Where only some are asked for, the others are left out for that.
+    if settings.focus.is_none() {
+        let not_here = if settings.suite == Which::Extended { read(NOT_HERE) } else { BTreeMap::new() };
+        for name in &outcome.skipped {
+            if let Some(why) = not_here.get(name.as_str()) {
+                println!("not run          {name}: {why}");
+            } else {
+                surprises += 1;
+                println!("NOT RUN          {name}, and nobody says why");
+            }
+        }
+    }
     for spec in specs {
         let why = cannot.get(spec.name.as_str());
         println!(
@@ -46,6 +65,11 @@ pub(crate) fn judge(specs: &[Spec], settings: &Settings) -> ExitCode {
     );
     // A suite that ran nothing proves nothing.
     if surprises == 0 && !specs.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The names of specs that nobody can run here.
+pub(crate) fn not_here() -> impl Iterator<Item = &'static str> {
+    read(NOT_HERE).into_keys()
 }
 
 /// Reasons by the names of specs: a line each, with the name first.

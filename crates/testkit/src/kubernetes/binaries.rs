@@ -31,6 +31,14 @@ pub enum Binary {
     Kueue,
     /// Kueue's own end-to-end tests of MultiKueue.
     KueueSuite,
+    /// The same of MultiKueue with kinds of jobs that others define.
+    KueueExtendedSuite,
+    /// The controllers of JobSets.
+    JobSet,
+    /// The controllers of LeaderWorkerSets.
+    LeaderWorkerSet,
+    /// The controllers of Ray's kinds.
+    KubeRay,
     /// Kubernetes' end-to-end tests, the conformance tests among them.
     EndToEnd,
     /// What most pods of those tests run.
@@ -80,13 +88,17 @@ pub enum Error {
 
 impl Binary {
     /// All of them.
-    pub const ALL: [Binary; 10] = [
+    pub const ALL: [Binary; 14] = [
         Binary::Etcd,
         Binary::KubeApiserver,
         Binary::KubeControllerManager,
         Binary::Kubectl,
         Binary::Kueue,
         Binary::KueueSuite,
+        Binary::KueueExtendedSuite,
+        Binary::JobSet,
+        Binary::LeaderWorkerSet,
+        Binary::KubeRay,
         Binary::EndToEnd,
         Binary::Agnhost,
         Binary::NoNewPrivileges,
@@ -118,6 +130,10 @@ impl Binary {
             Binary::Kubectl => "kubectl",
             Binary::Kueue => "kueue",
             Binary::KueueSuite => "kueue-multikueue-baseline.test",
+            Binary::KueueExtendedSuite => "kueue-multikueue-extended.test",
+            Binary::JobSet => "jobset",
+            Binary::LeaderWorkerSet => "lws",
+            Binary::KubeRay => "kuberay",
             Binary::EndToEnd => "e2e.test",
             Binary::Agnhost => "agnhost",
             Binary::NoNewPrivileges => "nnp",
@@ -133,6 +149,10 @@ impl Binary {
             Binary::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Binary::Kueue => "sigs.k8s.io/kueue/cmd/kueue",
             Binary::KueueSuite => "sigs.k8s.io/kueue/test/e2e/multikueue/baseline",
+            Binary::KueueExtendedSuite => "sigs.k8s.io/kueue/test/e2e/multikueue/extended",
+            Binary::JobSet => "sigs.k8s.io/jobset",
+            Binary::LeaderWorkerSet => "sigs.k8s.io/lws/cmd",
+            Binary::KubeRay => "github.com/ray-project/kuberay/ray-operator",
             Binary::EndToEnd => "k8s.io/kubernetes/test/e2e",
             Binary::Agnhost => "k8s.io/kubernetes/test/images/agnhost",
             Binary::NoNewPrivileges => "k8s.io/kubernetes/test/images/nonewprivs",
@@ -145,7 +165,7 @@ impl Binary {
         match self {
             // The largest program of all: its parts are compiled two at a time, for the sake of memory.
             Binary::EndToEnd => &["test", "-c", "-vet=off", "-p=2"],
-            Binary::KueueSuite => &["test", "-c"],
+            Binary::KueueSuite | Binary::KueueExtendedSuite => &["test", "-c"],
             _ => &["build"],
         }
     }
@@ -162,7 +182,14 @@ impl Binary {
                 module: "k8s.io/sample-apiserver",
                 version_in: &[],
             },
-            Binary::Kueue | Binary::KueueSuite => &Component {
+            Binary::JobSet => &KINDS,
+            Binary::LeaderWorkerSet => &Component { module: "sigs.k8s.io/lws", ..KINDS },
+            Binary::KubeRay => &Component {
+                directory: "kuberay",
+                module: "github.com/ray-project/kuberay/ray-operator",
+                version_in: &[],
+            },
+            Binary::Kueue | Binary::KueueSuite | Binary::KueueExtendedSuite => &Component {
                 directory: "kueue",
                 module: "sigs.k8s.io/kueue",
                 version_in: &[("sigs.k8s.io/kueue/pkg/version.GitVersion", Part::Whole)],
@@ -204,6 +231,8 @@ const KUBERNETES: Component = Component {
 };
 
 const END_TO_END: Component = Component { directory: "e2e", ..KUBERNETES };
+
+const KINDS: Component = Component { directory: "kinds", module: "sigs.k8s.io/jobset", version_in: &[] };
 
 impl Component {
     fn path(&self) -> PathBuf {

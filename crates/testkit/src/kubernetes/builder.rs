@@ -24,6 +24,7 @@ pub struct Builder {
     apiserver_args: Vec<String>,
     controller_manager_args: Vec<String>,
     durable: bool,
+    front_proxy: bool,
 }
 
 impl Builder {
@@ -54,6 +55,12 @@ impl Builder {
         arguments: I,
     ) -> Builder {
         self.controller_manager_args.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// Lets the API server say to the API servers of others for whom it asks, by a certificate that they are told to believe.
+    pub fn front_proxy(mut self) -> Builder {
+        self.front_proxy = true;
         self
     }
 
@@ -97,7 +104,10 @@ impl Builder {
         let files = authority.write(directory, &self.names)?;
         let arguments = etcd(directory, ports.etcd, self.durable);
         let etcd = Program::new("etcd", &paths.etcd, arguments, ports.etcd, directory);
-        let arguments = self.apiserver(&files, &ports);
+        let mut arguments = self.apiserver(&files, &ports);
+        if self.front_proxy {
+            arguments.extend(Authority::new()?.write_front_proxy(directory)?);
+        }
         let apiserver =
             Program::new("kube-apiserver", &paths.apiserver, arguments, ports.apiserver, directory);
         let controller_manager = paths.controller_manager.as_ref().map(|path| {

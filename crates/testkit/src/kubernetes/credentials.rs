@@ -77,6 +77,29 @@ impl Authority {
         })
     }
 
+    /// Writes into `directory` what an API server needs to ask others for its users, signed by this authority alone, and
+    /// returns the arguments that say so.
+    pub(crate) fn write_front_proxy(&self, directory: &Path) -> Result<Vec<String>, Error> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = common_name("front-proxy-client");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let (certificate, key) = self.issue(params)?;
+        let file = |flag: &str, name: &str, content: String| {
+            let path = directory.join(name);
+            fs::write(&path, content).map_err(Error::io("write credentials"))?;
+            Ok::<_, Error>(format!("--{flag}={}", path.display()))
+        };
+        Ok(vec![
+            file("requestheader-client-ca-file", "front-proxy-ca.crt", self.issuer.pem())?,
+            file("proxy-client-cert-file", "front-proxy.crt", certificate)?,
+            file("proxy-client-key-file", "front-proxy.key", key)?,
+            "--requestheader-allowed-names=front-proxy-client".to_owned(),
+            "--requestheader-username-headers=X-Remote-User".to_owned(),
+            "--requestheader-group-headers=X-Remote-Group".to_owned(),
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+        ])
+    }
+
     /// A kubeconfig for `user` and the API server on the given loopback port. Everything is inline, so that the file can
     /// be copied elsewhere.
     pub(crate) fn kubeconfig(&self, port: u16, user: &User<'_>) -> Result<Value, Error> {

@@ -13,26 +13,30 @@ use super::{Binary, ControlPlane, Error, ports, program::Program};
 /// Where Kueue looks for the certificate of its metrics when it does not manage certificates itself. It cannot be told
 /// otherwise.
 const METRICS_CERTIFICATES: &str = "/etc/kueue/metrics/certs";
+/// The same for the server that says who waits where.
+const VISIBILITY_CERTIFICATES: &str = "/visibility";
 
 /// A running manager of Kueue. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Kueue {
     program: Program,
     webhooks: (u16, String),
-    _certificates: MetricsCertificates,
+    visibility: Option<u16>,
+    _certificates: Vec<Certificates>,
 }
 
 /// A certificate where Kueue looks for it, taken away again if it is ours.
 #[derive(Debug)]
-struct MetricsCertificates {
+struct Certificates {
+    directory: &'static Path,
     ours: bool,
 }
 
-impl MetricsCertificates {
-    fn ensure(certificate: &str, key: &str) -> Result<MetricsCertificates, Error> {
-        let directory = Path::new(METRICS_CERTIFICATES);
+impl Certificates {
+    fn ensure(directory: &'static str, certificate: &str, key: &str) -> Result<Certificates, Error> {
+        let directory = Path::new(directory);
         if directory.join("tls.crt").exists() {
-            return Ok(MetricsCertificates { ours: false });
+            return Ok(Certificates { directory, ours: false });
         }
         let write = || {
             fs::create_dir_all(directory)?;
@@ -40,24 +44,25 @@ impl MetricsCertificates {
             fs::write(directory.join("tls.crt"), certificate)
         };
         write().map_err(Error::io("write the certificate that Kueue asks for"))?;
-        Ok(MetricsCertificates { ours: true })
+        Ok(Certificates { directory, ours: true })
     }
 }
 
-impl Drop for MetricsCertificates {
+impl Drop for Certificates {
     fn drop(&mut self) {
         if self.ours {
-            // Whatever is left is in nobody's way.
-            let _ = fs::remove_dir_all(METRICS_CERTIFICATES);
-            let _ = fs::remove_dir(Path::new(METRICS_CERTIFICATES).parent().unwrap_or(Path::new("/")));
-            let _ = fs::remove_dir("/etc/kueue");
+            // Whatever is left is in nobody's way; what others have a use for is not empty.
+            let _ = fs::remove_dir_all(self.directory);
+            for above in self.directory.ancestors().skip(1).take(2) {
+                let _ = fs::remove_dir(above);
+            }
         }
     }
 }
 
 impl ControlPlane {
     /// Runs Kueue's manager here, as the user `admin`. `settings` is laid over its configuration, key by key. Its
-    /// definitions have to be installed; its webhooks are not.
+    /// definitions have to be installed; its webhooks are not. It says who waits where only if its gate is switched on.
     pub async fn kueue(&self, settings: &Value) -> Result<Kueue, Error> {
         let path = Binary::Kueue.ensure()?;
         let directory = self.directory().join("kueue");
@@ -68,8 +73,16 @@ impl ControlPlane {
         fs::write(directory.join("tls.crt"), certified.cert.pem()).map_err(io("write a certificate"))?;
         fs::write(directory.join("tls.key"), certified.signing_key.serialize_pem())
             .map_err(io("write a key"))?;
-        let certificates =
-            MetricsCertificates::ensure(&certified.cert.pem(), &certified.signing_key.serialize_pem())?;
+        let certificates = |directory| {
+            Certificates::ensure(directory, &certified.cert.pem(), &certified.signing_key.serialize_pem())
+        };
+        let is_visible = settings["featureGates"]["VisibilityOnDemand"] == true;
+        let mut all = vec![certificates(METRICS_CERTIFICATES)?];
+        let mut visibility = None;
+        if is_visible {
+            all.push(certificates(VISIBILITY_CERTIFICATES)?);
+            visibility = Some(ports::free()?);
+        }
         let (health, webhooks) = (ports::free()?, ports::free()?);
         let mut config = json!({
             "apiVersion": "config.kueue.x-k8s.io/v1beta2",
@@ -82,6 +95,7 @@ impl ControlPlane {
             "internalCertManagement": { "enable": false },
             "integrations": { "frameworks": ["batch/job"] },
             // Its server wants to be called by the aggregator of a whole cluster.
+            "visibilityServer": { "bindAddress": "127.0.0.1", "bindPort": visibility.unwrap_or(8082) },
             "featureGates": { "VisibilityOnDemand": false },
         });
         for (key, value) in settings.as_object().into_iter().flatten() {
@@ -97,7 +111,7 @@ impl ControlPlane {
         program.start()?;
         self.until("kueue", &program, || is_ready(health)).await?;
         let webhooks = (webhooks, certified.cert.pem());
-        Ok(Kueue { program, webhooks, _certificates: certificates })
+        Ok(Kueue { program, webhooks, visibility, _certificates: all })
     }
 }
 
@@ -105,6 +119,11 @@ impl Kueue {
     /// The loopback port of its webhooks, and the certificate that they show.
     pub fn webhooks(&self) -> (u16, &str) {
         (self.webhooks.0, &self.webhooks.1)
+    }
+
+    /// The loopback port on which it says who waits where, if it does.
+    pub fn visibility(&self) -> Option<u16> {
+        self.visibility
     }
 
     /// Its process, while it runs.
