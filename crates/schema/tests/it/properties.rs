@@ -1,7 +1,7 @@
 //! What holds for every document, without asking Kubernetes.
 
 use proptest::prelude::*;
-use schema::{Pack, decode, decode_value, encode, encode_text, internal, protobuf};
+use schema::{MAX_DEPTH, Pack, decode, decode_value, encode, encode_text, internal, protobuf};
 use serde_json::Value;
 
 use crate::documents::{Random, document, kind};
@@ -11,17 +11,18 @@ use crate::documents::{Random, document, kind};
 fn deep_documents_are_no_danger() {
     let name = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
     let schema = Pack::v1_35().named(name).expect("the pack has schemas");
-    let nested = |depth: usize| "{\"items\":".repeat(depth) + "{}" + &"}".repeat(depth);
-    assert!(decode(schema, nested(128).as_bytes()).is_err());
-    let read = decode(schema, nested(127).as_bytes()).expect("not too deep");
-    assert_eq!(encode_text(schema, &read.value), nested(127));
+    let nested = |depth: usize| "{\"items\":".repeat(depth - 1) + "{}" + &"}".repeat(depth - 1);
+    assert!(decode(schema, nested(MAX_DEPTH + 1).as_bytes()).is_err());
+    let read = decode(schema, nested(MAX_DEPTH).as_bytes()).expect("not too deep");
+    assert_eq!(encode_text(schema, &read.value), nested(MAX_DEPTH));
     let message = protobuf::encode_message(schema, &read.value);
     assert_eq!(protobuf::decode_message(schema, &message), Ok(read.value));
 
     let raw = Pack::v1_35().of_kind("apps", "v1", "ControllerRevision").expect("the pack has the kind");
-    let text = format!("{{\"data\":{}{},\"revision\":1}}", "[".repeat(127), "]".repeat(127));
+    let lists = MAX_DEPTH - 1;
+    let text = format!("{{\"data\":{}{},\"revision\":1}}", "[".repeat(lists), "]".repeat(lists));
     let read = decode(raw, text.as_bytes()).expect("not too deep");
-    assert!(encode_text(raw, &read.value).contains(&"[".repeat(127)));
+    assert!(encode_text(raw, &read.value).contains(&"[".repeat(lists)));
 }
 
 proptest! {
