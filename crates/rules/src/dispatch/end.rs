@@ -11,7 +11,7 @@ use super::{
     decide::{Case, OUT_OF_SYNC, SOON},
     group, mirror,
 };
-use crate::workload::slice::REPLACED;
+use crate::workload::{reason::FAILED_TO_START, slice::REPLACED};
 
 impl Case<'_> {
     /// The mirror has ended, or the worker says so of the copy (MK-FLOW-14). `None` if neither.
@@ -32,6 +32,7 @@ impl Case<'_> {
             _ => self.adapter.is_finished(&mirror.data) && !self.adapter.is_killed(mirror),
         });
         let never_ends = self.adapter.end == End::Never && !is_group;
+        let never_started = end.is_some_and(|end| end.reason == FAILED_TO_START);
         if !mirror_ended && end.is_none() {
             return None;
         }
@@ -53,15 +54,14 @@ impl Case<'_> {
                     return Some(plan.again_at(Some(self.soon())));
                 }
             }
+            // The job stays as it is, and shows no end.
+            _ if never_started => {}
             // The two are watched apart: the end of the mirror is still to come.
-            Some(_) => {
+            _ if remote.read_at.is_none() => {
                 plan.steps.push(Step::Look(holder.clone()));
                 return Some(plan.again_at(Some(self.soon())));
             }
-            None if remote.read_at.is_none() => {
-                plan.steps.push(Step::Look(holder.clone()));
-                return Some(plan.again_at(Some(self.soon())));
-            }
+            Some(_) => return Some(plan.again_at(Some(self.soon()))),
             None if !recorded => {
                 if let Some(status) = end.and_then(|end| mirror::ended(self.adapter, job, end)) {
                     plan.steps.push(Step::Mirror { cluster: holder.clone(), status });

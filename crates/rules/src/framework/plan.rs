@@ -555,10 +555,12 @@ fn start(seen: &Seen<'_>, workload: &Arc<Workload>, now: Timestamp) -> Plan {
         Err(Missing::Flavor(name)) => {
             return Plan::step(Step::Retry(format!("ResourceFlavor {name} not found")));
         }
-        Err(Missing::Conflict(conflict)) => return finish(workload, "FailedToStart", &conflict.0, now),
+        Err(Missing::Conflict(conflict)) => {
+            return finish(workload, reason::FAILED_TO_START, &conflict.0, now);
+        }
     };
     if let Err(conflict) = seen.job.started(&given) {
-        return finish(workload, "FailedToStart", &conflict.0, now);
+        return finish(workload, reason::FAILED_TO_START, &conflict.0, now);
     }
     let told = format!("Admitted by clusterQueue {}", state::cluster_queue(workload).unwrap_or_default());
     Plan::step(Step::Start { of: Arc::clone(workload), given }).telling("Started", &told)

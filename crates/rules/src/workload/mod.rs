@@ -71,6 +71,8 @@ pub mod reason {
     pub const NODE_FAILURES: &str = "NodeFailures";
     /// Somebody deactivated it.
     pub const DEACTIVATED: &str = "Deactivated";
+    /// Its job can never start as it would have to, and its Workload has ended with that.
+    pub const FAILED_TO_START: &str = "FailedToStart";
     /// It was put off too often.
     pub const REQUEUING_LIMIT_EXCEEDED: &str = "RequeuingLimitExceeded";
     /// It ran for too long.

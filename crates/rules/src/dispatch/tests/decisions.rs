@@ -120,7 +120,30 @@ fn the_end_is_recorded_before_anything_is_removed() {
     check(recorded.clone(), "wait, because ended on east");
     check(long_ago(recorded, "east"), "finish Because, because ended on east");
     // Also if the manager has evicted it meanwhile.
-    check(ended.evicted(), "mirror east, because ended on east");
+    check(ended.clone().evicted(), "mirror east, because ended on east");
+    // Once it was read, the mirror's end is waited for: it is told.
+    check(ended.mirror("east", running()).read("east"), "wait, because ended on east");
+}
+
+/// A job that cannot be started with what its flavors say stays as it is, and only its Workload ends (JF-51, MK-FLOW-14).
+#[test]
+fn a_workload_that_failed_to_start_there_has_ended() {
+    let failed = |seen: Seen| {
+        seen.remote("east", |east| {
+            let copy = Arc::make_mut(east.workload.as_mut().expect("a copy"));
+            set(copy, "Finished", "FailedToStart");
+        })
+    };
+    let ready = seen().quota().copy("east", &["Admitted"]).mirror("east", json!({})).ready("east");
+    let ended = failed(ready.clone());
+    check(ended.clone(), "finish FailedToStart, because ended on east");
+    check(ended.clone().read("east"), "finish FailedToStart, because ended on east");
+    check(ended.clone().evicted(), "finish FailedToStart, because ended on east");
+    check(
+        ended.clone().remote("east", |east| east.job = None),
+        "finish FailedToStart, because ended on east",
+    );
+    check(ended.condition("Finished", "FailedToStart"), "delete east, because finished");
 }
 
 /// A mirror that is deleted to run elsewhere fails, because its pods are deleted: that is not the end of its job. That it
