@@ -34,7 +34,7 @@ where
         match pods.patch(&claim.pod.name, &api::patch(), &Patch::Strategic(&claim.patch)).await {
             Ok(pod) => context.kinds.pods.put(pod),
             Err(error) if api::is_not_found(&error) => {}
-            Err(kube::Error::Api(status)) if status.code == 422 && !claim.adopts => {}
+            Err(error) if api::is_invalid(&error) && !claim.adopts => {}
             Err(source) => return Err(Error::Claim { pod: claim.pod.name.clone(), source }),
         }
     }

@@ -79,7 +79,8 @@ impl Controller {
             match pods.patch(name, &api::patch(), &Patch::Strategic(claim.patch(job))).await {
                 Ok(pod) => self.context.kinds.pods.put(pod),
                 Err(error) if api::is_not_found(&error) => {}
-                Err(kube::Error::Api(status)) if is_release_of_another(claim, &status) => {}
+                // There is nothing left to release.
+                Err(error) if matches!(claim, Claim::Release(_)) && api::is_invalid(&error) => {}
                 Err(source) => return Err(Error::Claim { pod: name.clone(), source }),
             }
         }
@@ -215,7 +216,12 @@ impl Controller {
                 self.context.kinds.pods.removed(pod);
                 Ok(Fate::Gone)
             }
-            Err(kube::Error::Api(status)) if status.code == 409 || status.code == 422 => {
+            // Another pod may have its name by now; or somebody who has a say in pods does not want this one changed.
+            Err(error) if api::is_conflict(&error) || api::is_invalid(&error) => {
+                let there = pods.get_opt(&pod.name_any()).await?;
+                if there.is_some_and(|there| there.uid() == pod.uid()) {
+                    return Err(error);
+                }
                 self.context.kinds.pods.removed(pod);
                 Ok(Fate::Gone)
             }
@@ -233,9 +239,4 @@ impl Controller {
         self.context.kinds.jobs.put(written.clone());
         Ok(written)
     }
-}
-
-/// Whether the API server refused a release because there is nothing left to release.
-fn is_release_of_another(claim: &Claim, status: &Status) -> bool {
-    matches!(claim, Claim::Release(_)) && status.code == 422
 }

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use controllers::{Selection, Settings};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use k8s_openapi::api::core::v1::{Event, Pod, ResourceQuota};
 use kube::Client;
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use reconcile::{Clock, Tasks};
 use serde_json::{Value, json};
 
@@ -80,6 +83,81 @@ async fn a_deadline_is_kept_where_no_pods_can_be_made() {
         (status.start_time.expect("a start").0, end.last_transition_time.clone().expect("a time").0);
     // The next attempt would be ten seconds after the start.
     assert!(ended.duration_since(began).as_secs() <= 8, "{began} to {ended}");
+}
+
+/// J-44, J-45: whose change is refused is not gone. It counts until it is, and is ended once it may be.
+#[tokio::test]
+async fn a_pod_that_may_not_be_changed_is_not_taken_for_gone() {
+    let cluster = embedded("job-controller").await;
+    let client = &cluster.client;
+    let jobs: Api<Job> = api(client);
+    create::<Job>(client, job("a", json!({}))).await;
+    let pod = pods(client, 1).await.remove(0);
+    set_phase(client, &pod, "Running").await;
+    let running = |active: i32, suspended: bool| {
+        let jobs = jobs.clone();
+        async move {
+            let status = jobs.get("a").await.expect("a Job").status.unwrap_or_default();
+            let is_suspended = status.conditions.iter().flatten().any(|it| it.type_ == "Suspended");
+            (status.active.unwrap_or(0) == active && is_suspended == suspended).then_some(())
+        }
+    };
+    eventually("a pod that counts", || running(1, false)).await;
+
+    refuse_changes_of_pods(client).await;
+    let suspend = Patch::Merge(json!({"spec": {"suspend": true}}));
+    jobs.patch("a", &PatchParams::default(), &suspend).await.expect("a change");
+    eventually("a stop that is refused", || async {
+        let is_refused = |line: &str| {
+            line.starts_with("job_controller_job_syncs_total") && line.contains("result=\"error\"")
+        };
+        cluster.metrics.to_string().lines().any(is_refused).then_some(())
+    })
+    .await;
+    let there = pods(client, 1).await.remove(0);
+    assert_eq!((&there.metadata.uid, there.metadata.deletion_timestamp), (&pod.metadata.uid, None));
+    let status = jobs.get("a").await.expect("a Job").status.expect("a status");
+    assert_eq!((status.active, status.terminating.unwrap_or(0)), (Some(1), 0));
+
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(client.clone());
+    bindings.delete("as-they-are", &DeleteParams::default()).await.expect("a binding");
+    eventually("a stop", || running(0, true)).await;
+    eventually("no pod", || async {
+        let left = api::<Pod>(client).list(&ListParams::default()).await.expect("a list");
+        left.items.is_empty().then_some(())
+    })
+    .await;
+}
+
+/// Makes the API server refuse every change of a pod, and waits until it does.
+async fn refuse_changes_of_pods(client: &Client) {
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(client.clone());
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "as-they-are"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]},
+            ]},
+            "validations": [{"expression": "false", "message": "pods stay as they are"}],
+        },
+    });
+    let policy = serde_json::from_value(policy).expect("a policy");
+    policies.create(&PostParams::default(), &policy).await.expect("a policy");
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(client.clone());
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "as-they-are"},
+        "spec": {"policyName": "as-they-are", "validationActions": ["Deny"]},
+    });
+    let binding = serde_json::from_value(binding).expect("a binding");
+    bindings.create(&PostParams::default(), &binding).await.expect("a binding");
+    let pod = pods(client, 1).await.remove(0).metadata.name.expect("a name");
+    eventually("a policy in force", || async {
+        let note = Patch::Merge(json!({"metadata": {"annotations": {"note": "changed"}}}));
+        api::<Pod>(client).patch(&pod, &PatchParams::default(), &note).await.err().map(drop)
+    })
+    .await;
 }
 
 /// E-02, E-03, E-05: whatever its spec, whatever happens to it.
