@@ -203,6 +203,9 @@ fn number(text: &str) -> Result<u64, String> {
     }
 }
 
+/// The longest duration that Go can hold, in seconds: as many nanoseconds as fit an integer.
+const LONGEST: f64 = 9_223_372_036.0;
+
 /// A duration as Go writes them, such as `1h30m`, in whole seconds.
 fn duration_seconds(text: &str) -> Result<i64, String> {
     let invalid = || format!("time: invalid duration {}", go::quote(text));
@@ -236,6 +239,9 @@ fn duration_seconds(text: &str) -> Result<i64, String> {
             }
         };
         seconds += value * scale;
+        if seconds > LONGEST {
+            return Err(invalid());
+        }
         rest = &rest[unit..];
     }
     #[expect(clippy::cast_possible_truncation, reason = "a float cast to an integer saturates")]
@@ -322,8 +328,12 @@ fn round_minute(at: &Zoned, is_rounded: &mut bool) -> Option<Zoned> {
     at.checked_sub(Span::new().seconds(i64::from(at.second()))).ok()
 }
 
+/// A local time as Go takes it where the clock jumps: by the offset that was in force before, as far as a glance at the
+/// wrong hour tells. West of Greenwich a midnight that is left out is so the hour before it, and east of it the one after.
 fn local(time: DateTime, zone: &TimeZone) -> Option<Zoned> {
-    zone.to_ambiguous_zoned(time).compatible().ok()
+    let glance = zone.to_offset(TimeZone::UTC.to_timestamp(time).ok()?);
+    let offset = zone.to_offset(glance.to_timestamp(time).ok()?);
+    Some(offset.to_timestamp(time).ok()?.to_zoned(zone.clone()))
 }
 
 #[cfg(test)]
@@ -345,6 +355,10 @@ mod tests {
             ("* * * * 7", "end of range (7) above maximum (6): 7"),
             ("@often", "unrecognized descriptor: @often"),
             ("@every x", r#"failed to parse duration @every x: time: invalid duration "x""#),
+            (
+                "@every 9999999h",
+                r#"failed to parse duration @every 9999999h: time: invalid duration "9999999h""#,
+            ),
             ("TZ=Nowhere * * * * *", "provided bad location Nowhere: unknown time zone Nowhere"),
         ] {
             assert_eq!(Schedule::parse(text), Err(expected.to_owned()), "{text}");
@@ -375,6 +389,12 @@ mod tests {
         check("0 9 * * *", "America/New_York", "2025-03-09T00:00:00Z", Some("2025-03-09T13:00:00Z"));
         // 2:30 is left out on that day.
         check("30 2 * * *", "America/New_York", "2025-03-09T05:00:00Z", Some("2025-03-10T06:30:00Z"));
+        // Midnight is left out on the days that are meant, and the day counts all the same west of Greenwich.
+        check("0 9 * * 0", "America/Santiago", "2026-08-30T13:00:00Z", Some("2026-09-06T12:00:00Z"));
+        check("0 9 8 * *", "America/Havana", "2026-02-09T00:00:00Z", Some("2026-03-08T13:00:00Z"));
+        check("0 9 * * 0", "Atlantic/Azores", "2026-03-22T10:00:00Z", Some("2026-03-29T09:00:00Z"));
+        // East of it such a day is passed over, as in Go.
+        check("0 9 24 * *", "Africa/Cairo", "2026-04-02T00:00:00Z", Some("2026-05-24T06:00:00Z"));
         check("@every 90s", "UTC", "2025-01-01T00:00:00Z", Some("2025-01-01T00:01:30Z"));
         check("@monthly", "Asia/Tokyo", "2025-01-15T00:00:00Z", Some("2025-01-31T15:00:00Z"));
     }
