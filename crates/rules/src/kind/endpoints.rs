@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{Counts, It, Kind, at, defaults, keep, metadata, set_metadata};
 use crate::field::{self, Errors};
 use crate::meta::system::{Identity, begin_create, match_namespace, match_stored};
+use crate::semantic;
 use crate::write::{Accepted, Refused};
 
 /// What the pipeline has to know of a kind besides its rules.
@@ -98,7 +99,7 @@ pub fn update(
     }
     kind.prepare_update(&mut new, stored);
     settle(kind, facts, &mut new, Some(stored));
-    count(kind, &mut new, stored, body);
+    count(kind, facts, &mut new, stored, body);
 
     let it = judged(kind, facts, [&new, stored, body], old_meta, expressions);
     let mut errors = it.common();
@@ -121,7 +122,7 @@ pub fn update_subresource(
     let found_good = kind.prepare_good(subresource, &mut new, stored, facts.allow_privileged);
     settle(kind, facts, &mut new, Some(stored));
     if subresource != "status" {
-        count(kind, &mut new, stored, body);
+        count(kind, facts, &mut new, stored, body);
     }
     let it = judged(kind, facts, [&new, stored, body], old_meta, &[]);
     let mut errors = it.common();
@@ -171,7 +172,7 @@ fn beside_stored_spec(
 }
 
 /// A change that counts makes a new generation.
-fn count(kind: &dyn Kind, new: &mut Value, old: &Value, sent: &Value) {
+fn count(kind: &dyn Kind, facts: &Facts, new: &mut Value, old: &Value, sent: &Value) {
     let differs = |fields: &[&str]| {
         let is_empty = |value: &Value| match value {
             Value::Null => true,
@@ -179,8 +180,14 @@ fn count(kind: &dyn Kind, new: &mut Value, old: &Value, sent: &Value) {
             Value::Object(fields) => fields.is_empty(),
             _ => false,
         };
-        let are_same = |new: &Value, old: &Value| new == old || is_empty(new) && is_empty(old);
-        fields.iter().any(|field| !are_same(at(new, field), at(old, field)))
+        let are_same = |field: &str| {
+            let (new, old) = (at(new, field), at(old, field));
+            let of = || field.split('.').try_fold(facts.of, schema::Type::member);
+            new == old
+                || is_empty(new) && is_empty(old)
+                || of().is_some_and(|of| semantic::same(of, new, old))
+        };
+        fields.iter().any(|field| !are_same(field))
     };
     let grows = match kind.counts() {
         Counts::Nothing | Counts::Once => false,

@@ -117,6 +117,15 @@ fn workloads() {
         &[("/spec/serviceName", json!("s"))],
         &["spec: Forbidden: updates to statefulset spec for fields other than"],
     );
+    // An amount in another notation is no other amount, and makes no new generation.
+    let spelled = |memory: &str| json!({"requests": {"memory": memory}});
+    let mut sized = selected(json!({}));
+    sized["spec"]["template"]["spec"]["containers"][0]["resources"] = spelled("1Gi");
+    for (memory, generation) in [("1073741824", 1), ("1G", 2)] {
+        let change = [("/spec/template/spec/containers/0/resources", spelled(memory))];
+        let made = changed("apps/v1", "ReplicaSet", sized.clone(), &change, &[]);
+        assert_eq!(made["metadata"]["generation"], generation, "{memory}");
+    }
     let image = [("/spec/template/spec/containers/0/image", json!("j"))];
     let made = changed("apps/v1", "DaemonSet", selected(json!({})), &image, &[]);
     assert_eq!(made["metadata"]["annotations"]["deprecated.daemonset.template.generation"], "2");
