@@ -1,4 +1,4 @@
-//! Deletes finished Jobs when their time to live is over, whoever manages them (L-01…L-05).
+//! Deletes finished Jobs when their time to live is over, whoever manages them (L-01…L-06).
 
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
@@ -9,10 +9,13 @@ use rules::job::ttl::{Ttl, UnknownFinishTime, decide};
 use tracing::info;
 
 use crate::context::Context;
+use crate::metrics::Bounds;
 use crate::{Run, api};
 
 /// Jobs that are worked on at once.
 const AT_ONCE: usize = 16;
+/// How long after their time is over Jobs are deleted is counted within these (L-06).
+const DELAY: Bounds = Bounds { first: 0.1, count: 14 };
 
 /// Says what the controller watches, and returns its work.
 pub(crate) fn prepare(context: &Context) -> Run {
@@ -33,7 +36,7 @@ async fn sync(context: Context, key: Key) -> Result<Next, Error> {
     let Some(job) = context.kinds.jobs.get(&key) else { return Ok(Next::Done) };
     let now = context.clock.now();
     let unknown = |source| Error::Finished { source };
-    if let Some(next) = wait(decide(&job, now).map_err(unknown)?, now) {
+    if let Err(next) = over_since(decide(&job, now).map_err(unknown)?, now) {
         return Ok(next);
     }
     // L-04: somebody may have given it more time since.
@@ -43,24 +46,34 @@ async fn sync(context: Context, key: Key) -> Result<Next, Error> {
     if fresh.uid() != job.uid() {
         return Ok(Next::Done);
     }
-    if let Some(next) = wait(decide(&fresh, now).map_err(unknown)?, now) {
-        return Ok(next);
-    }
+    let since = match over_since(decide(&fresh, now).map_err(unknown)?, now) {
+        Ok(since) => since,
+        Err(next) => return Ok(next),
+    };
     let params = api::delete(fresh.uid().as_deref(), Some(PropagationPolicy::Foreground));
     match jobs.delete(&key.name, &params).await {
-        Ok(_) => info!(job = %key, "deleted, its time to live is over"),
+        Ok(_) => {
+            info!(job = %key, "deleted, its time to live is over");
+            let late = context.clock.now().duration_since(since);
+            context.metrics.took(
+                "ttl_after_finished_controller_job_deletion_duration_seconds",
+                vec![],
+                late,
+                DELAY,
+            );
+        }
         Err(error) if api::is_not_found(&error) || api::is_conflict(&error) => {}
         Err(error) => return Err(failed(error)),
     }
     Ok(Next::Done)
 }
 
-/// When to look again; `None` if the time has come.
-fn wait(ttl: Ttl, now: Timestamp) -> Option<Next> {
+/// Since when the time is over, or when to look again.
+fn over_since(ttl: Ttl, now: Timestamp) -> Result<Timestamp, Next> {
     match ttl {
-        Ttl::Keep => Some(Next::Done),
-        Ttl::Wait(at) => Some(Next::After(at.duration_since(now).try_into().unwrap_or_default())),
-        Ttl::Delete(_) => None,
+        Ttl::Keep => Err(Next::Done),
+        Ttl::Wait(at) => Err(Next::After(at.duration_since(now).try_into().unwrap_or_default())),
+        Ttl::Delete(since) => Ok(since),
     }
 }
 

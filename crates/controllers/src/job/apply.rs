@@ -3,9 +3,9 @@
 use futures::FutureExt as _;
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
 use kube::api::{Api, Patch};
 use kube::core::Resource as _;
-use kube::{ResourceExt as _, core::response::Status};
 use reconcile::Key;
 use rules::job::claims::{Claim, may_adopt, remove_finalizer_patch};
 use rules::job::events::Event;

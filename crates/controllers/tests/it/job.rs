@@ -62,6 +62,9 @@ async fn a_job_runs_to_its_end() {
     let labels = "completion_mode=\"NonIndexed\",result=\"succeeded\",reason=\"CompletionsReached\"";
     let finished = format!("job_controller_jobs_finished_total{{{labels}}} 1");
     assert!(metrics.contains(&finished), "{metrics}");
+    let looks = "job_controller_job_sync_duration_seconds_bucket{completion_mode=\"NonIndexed\",result=\"success\",\
+                 action=\"pods_created\",le=\"65.536\"}";
+    assert!(metrics.contains(looks), "N-01: {metrics}");
 }
 
 /// J-20: a Job has its time, and no more, even if nothing can be made for it. Making it is tried less and less often.
@@ -307,6 +310,11 @@ async fn the_job_of_another_controller_lives_through_restarts_to_its_end() {
         let job = jobs.get_opt("theirs").await.expect("an answer");
         let pod = api::<Pod>(client).get_opt("its-pod").await.expect("an answer");
         (job.is_none() && pod.is_none()).then_some(())
+    })
+    .await;
+    eventually("L-06: how long its deletion took", || async {
+        let counted = "ttl_after_finished_controller_job_deletion_duration_seconds_count 1";
+        running.metrics.to_string().contains(counted).then_some(())
     })
     .await;
     let about: Api<Event> = api(client);
