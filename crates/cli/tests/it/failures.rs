@@ -48,6 +48,13 @@ fn arguments_and_files() {
         ("wait a --timeout soon".to_owned(), "\"soon\" is no time span", "--help"),
         ("completion tcsh".to_owned(), "invalid value 'tcsh'", "--help"),
         ("cluster".to_owned(), "--data <DIR>", "--help"),
+        ("cluster --ephemeral --name Lab".to_owned(), "invalid value 'Lab' for '--name <NAME>'", "--help"),
+        (
+            "up --worker nodes --data d".to_owned(),
+            "\"nodes\" cannot be the name of a worker",
+            "--worker NAME",
+        ),
+        ("up --worker kubeconfig --data d".to_owned(), "\"kubeconfig\" cannot be", "--worker NAME"),
         ("check nowhere.yaml".to_owned(), "failed to read nowhere.yaml", "standard input"),
         ("cluster --ephemeral --image-file nowhere".to_owned(), "the images in nowhere", "--image-file FILE"),
         (format!("cluster --ephemeral --image-file {images}"), "failed to read the images", "NAME=PATH"),
