@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
             end(webhooks).await;
             return Ok(ExitCode::SUCCESS);
         };
-        let mut leads = true;
+        let (mut leads, mut acting) = (true, Tasks::new());
         // The Lease is kept from the first moment on, however long it takes to begin.
         let ended = tokio::select! {
             biased;
@@ -96,22 +96,32 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
                     .context("somebody else acts now, or nobody can")
                     .hint("ferry doctor says who has the Lease; whoever is started again waits for it")
             }
-            failed = act(&client, &operator, webhooks.as_mut(), &mut tasks, || match served {
+            failed = act(&client, &operator, webhooks.as_mut(), &mut acting, || match served {
                 Some(at) => format!("operator is ready on {url}, and serves metrics at http://{at}/metrics"),
                 None => format!("operator is ready on {url}"),
             }) => failed,
         };
-        let left = match &mut webhooks {
-            Some(webhooks) if ended.is_ok() => webhooks.leave().await,
-            _ => Ok(()),
-        };
-        end(webhooks).await;
-        // Whatever comes of that, others may act.
-        tasks.stop().await;
-        if leads {
-            leader.release().await?;
+        // First of all: nothing is written any more that another one could write.
+        acting.stop().await;
+        let mut left = anyhow::Ok(());
+        if let Some(webhooks) = webhooks.as_mut().filter(|_| ended.is_ok()) {
+            tokio::select! {
+                biased;
+                done = webhooks.leave() => left = done.map_err(anyhow::Error::from),
+                // Who leads now has webhooks of its own, and where nobody answers there is nothing to be waited for.
+                lost = leader.keep() => (leads, left) = (false, Err(lost.into())),
+            }
         }
-        left.context("failed to leave the cluster as it was")?;
+        end(webhooks).await;
+        tasks.stop().await;
+        // Whatever comes of that, others may act.
+        if leads {
+            let ends = "it ends by itself in a few seconds, and whoever waits for it goes on";
+            leader.release().await.hint_if(|error| !failure::is_answer(error), ends)?;
+        }
+        let asked =
+            "it may go on to ask our webhooks: start an operator again, or delete their two configurations";
+        left.context("failed to leave the cluster as it was").hint(asked)?;
         ended.map(|()| ExitCode::SUCCESS)
     })
 }
@@ -121,12 +131,12 @@ async fn act(
     client: &kube::Client,
     operator: &::operator::Operator,
     webhooks: Option<&mut Webhooks>,
-    tasks: &mut Tasks,
+    acting: &mut Tasks,
     line: impl Fn() -> String,
 ) -> anyhow::Result<()> {
     let conversion = Conversion::without_us(client).await?;
     install(client, &conversion).await.context("failed to install what the operator needs")?;
-    operator.act(tasks);
+    operator.act(acting);
     if let Some(webhooks) = webhooks {
         webhooks.ask().await?;
     }

@@ -37,7 +37,7 @@ use crate::definitions::{self, Conversion};
 const MAX_REVIEW: usize = 16 * 1024 * 1024;
 /// An API server waits no longer for an answer.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// How long those who asked before we stop are waited for. Nobody keeps the Lease meanwhile.
+/// How long those who asked before we stop are waited for. Nobody keeps the Lease meanwhile, and nobody acts.
 const GRACE: Duration = Duration::from_secs(5);
 /// Where objects are converted.
 const CONVERT: &str = "/convert";
@@ -199,8 +199,10 @@ impl Webhooks {
         Ok(definitions::convert_by(client, &Conversion::without_us(client).await?).await?)
     }
 
-    /// Ends the server, once those who have asked are answered: what they ask is refused if nobody answers.
-    pub async fn end(self) {
+    /// Ends the server, once those who have asked are answered: what they ask is refused if nobody answers. Who they ask is
+    /// not ours to say any more.
+    pub async fn end(mut self) {
+        self.keeping.stop().await;
         self.ending.send_replace(true);
         self.ending.closed().await;
     }
