@@ -244,20 +244,21 @@ fn read(path: &Path) -> anyhow::Result<Configuration> {
     )
 }
 
-/// How the cluster is reached: by the kubeconfig that is named, else by that of the environment, else from within.
+/// How the cluster is reached: by the kubeconfig that is named, else by that of the environment, else from within. One that
+/// is there is meant: what is wrong with it is said, rather than that another cluster is taken.
 async fn config(arguments: &arguments::Operator) -> anyhow::Result<Config> {
     let options = KubeConfigOptions { context: arguments.context.clone(), ..KubeConfigOptions::default() };
-    match &arguments.kubeconfig {
-        Some(path) => {
-            let (kubeconfig, _) = connect::read_from(path)?;
+    let (kubeconfig, which) = match &arguments.kubeconfig {
+        Some(path) => (Some(connect::read_from(path)?.0), path.display().to_string()),
+        None => (connect::of_environment()?, "the kubeconfig of the environment".to_owned()),
+    };
+    match kubeconfig {
+        Some(kubeconfig) => {
             let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-            config.with_context(|| format!("failed to use {}", path.display())).hint(WHICH_CONTEXT)
+            config.with_context(|| format!("failed to use {which}")).hint(WHICH_CONTEXT)
         }
-        None if arguments.context.is_some() => {
-            let config = Config::from_kubeconfig(&options).await;
-            config.context("failed to use the kubeconfig of the environment").hint(WHICH_CONTEXT)
-        }
-        None => Ok(Config::infer().await.map_err(|_| connect::no_cluster())?),
+        None if arguments.context.is_some() => Err(connect::no_cluster().into()),
+        None => Ok(Config::incluster().map_err(|_| connect::no_cluster())?),
     }
 }
 
