@@ -13,6 +13,7 @@ mod caches;
 mod certificate;
 mod client;
 pub mod configuration;
+mod connections;
 pub mod definitions;
 pub mod deploy;
 pub mod dispatch;

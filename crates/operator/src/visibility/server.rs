@@ -14,20 +14,19 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper_util::rt::TokioIo;
 use reconcile::Tasks;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use super::access::Gate;
 use super::registration;
 use crate::Operator;
 use crate::certificate::{self, Authority, Renewing, Server, names_of_service};
+use crate::connections::{Begun, Door, http};
 
 /// How long a client may take to begin, and to say what it asks for.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -96,24 +95,15 @@ async fn accept(
     gate: Arc<Gate>,
 ) {
     let mut connections = Tasks::new();
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let door = Door::new(listener, CONNECTIONS, "visibility");
     loop {
-        let place = Arc::clone(&places).acquire_owned().await.expect("places are not taken away");
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let acceptor = TlsAcceptor::from(serving.load_full());
-                let conversation = converse(stream, acceptor, operator.clone(), Arc::clone(&gate));
-                connections.spawn("visibility connection", async move {
-                    conversation.await;
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                warn!(%error, "failed to accept a connection of somebody who asks who waits");
-                // Out of file descriptors, most likely: a moment later there may be some.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
+        let (stream, place) = door.next().await;
+        let acceptor = TlsAcceptor::from(serving.load_full());
+        let conversation = converse(stream, acceptor, operator.clone(), Arc::clone(&gate));
+        connections.spawn("visibility connection", async move {
+            conversation.await;
+            drop(place);
+        });
     }
 }
 
@@ -124,15 +114,16 @@ async fn converse(stream: TcpStream, acceptor: TlsAcceptor, operator: Operator, 
     };
     let chain = stream.get_ref().1.peer_certificates();
     let chain: Option<Arc<[CertificateDer<'static>]>> = chain.map(Arc::from);
+    let begun = Begun::default();
+    let heard = begun.clone();
     let service = service_fn(move |request| {
+        heard.set();
         let (operator, gate, chain) = (operator.clone(), Arc::clone(&gate), chain.clone());
         async move { Ok::<_, Infallible>(answer(&operator, &gate, chain.as_deref(), request).await) }
     });
-    let mut served = auto::Builder::new(TokioExecutor::new());
-    served.http1().timer(TokioTimer::new()).header_read_timeout(DEADLINE);
-    // An API server keeps its connection; one that is gone without a word is found out.
-    served.http2().timer(TokioTimer::new()).keep_alive_interval(DEADLINE).keep_alive_timeout(DEADLINE);
-    if let Err(error) = served.serve_connection(TokioIo::new(stream), service).await {
+    let spoken = http(DEADLINE);
+    let connection = spoken.serve_connection(TokioIo::new(stream), service);
+    if let Some(Err(error)) = begun.in_time(DEADLINE, connection).await {
         debug!(error, "a connection of somebody who asks who waits ended");
     }
 }

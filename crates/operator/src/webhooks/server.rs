@@ -14,8 +14,7 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
+use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use reconcile::Tasks;
 use rules::conversion::{self, Version};
@@ -25,18 +24,23 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::configurations::{self, Mode};
 use super::{ASKED, Asked};
 use crate::Operator;
 use crate::certificate::{self, Authority, Renewing, Server, names_of_service};
+use crate::connections::{Begun, Door, http};
 use crate::definitions::{self, Conversion};
 
 /// The largest review that is read. An API server sends the object twice, and none is larger than 3 MiB.
 const MAX_REVIEW: usize = 16 * 1024 * 1024;
 /// An API server waits no longer for an answer.
 const DEADLINE: Duration = Duration::from_secs(30);
+/// How long a connection is kept on which nothing more is asked: an API server is the first to give one up.
+const IDLE: Duration = Duration::from_secs(120);
+/// How many connections there are at most; an API server has one or a few.
+const CONNECTIONS: usize = 512;
 /// How long those who asked before we stop are waited for. Nobody keeps the Lease meanwhile, and nobody acts.
 const GRACE: Duration = Duration::from_secs(5);
 /// Where objects are converted.
@@ -215,26 +219,21 @@ async fn accept(
     mut told: watch::Receiver<bool>,
 ) {
     let (mut connections, graceful) = (Tasks::new(), GracefulShutdown::new());
+    let door = Door::new(listener, CONNECTIONS, "webhooks");
     loop {
-        let accepted = tokio::select! {
+        let (stream, place) = tokio::select! {
             biased;
             () = told_to_end(&mut told) => break,
-            accepted = listener.accept() => accepted,
+            next = door.next() => next,
         };
-        match accepted {
-            Ok((stream, _)) => {
-                let acceptor = TlsAcceptor::from(serving.load_full());
-                let conversation = converse(stream, acceptor, operator.clone(), graceful.watcher());
-                connections.spawn("webhook connection", conversation);
-            }
-            Err(error) => {
-                warn!(%error, "failed to accept a connection to the webhooks");
-                // Out of file descriptors, most likely: a moment later there may be some.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
+        let acceptor = TlsAcceptor::from(serving.load_full());
+        let conversation = converse(stream, acceptor, operator.clone(), graceful.watcher());
+        connections.spawn("webhook connection", async move {
+            conversation.await;
+            drop(place);
+        });
     }
-    drop(listener);
+    drop(door);
     if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
         debug!("somebody still asked the webhooks when they ended");
     }
@@ -252,13 +251,15 @@ async fn converse(stream: TcpStream, acceptor: TlsAcceptor, operator: Operator, 
         debug!("a connection to the webhooks ended before it began");
         return;
     };
+    let begun = Begun::default();
+    let heard = begun.clone();
     let service = service_fn(move |request| {
+        heard.set();
         let operator = operator.clone();
         async move { Ok::<_, Infallible>(answer(&operator, request).await) }
     });
-    let served = auto::Builder::new(TokioExecutor::new());
-    let connection = served.serve_connection(TokioIo::new(stream), service).into_owned();
-    if let Err(error) = watcher.watch(connection).await {
+    let connection = http(IDLE).serve_connection(TokioIo::new(stream), service).into_owned();
+    if let Some(Err(error)) = begun.in_time(DEADLINE, watcher.watch(connection)).await {
         debug!(error, "a connection to the webhooks ended");
     }
 }
