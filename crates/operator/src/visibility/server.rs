@@ -8,8 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -63,8 +61,7 @@ pub async fn serve(
     let address = listener.local_addr().map_err(failed)?;
     let client = operator.context.client.clone();
     let namespace = operator.context.settings.namespace.clone();
-    let authority = Authority::shared(&client, &namespace).await?;
-    let bundle = BASE64.encode(authority.bundle());
+    let authority = Authority::shared(&client, &namespace, tasks).await?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let server = Server {
         title: "ferry-visibility",
@@ -72,7 +69,7 @@ pub async fn serve(
         clients: Some(tls::any_certificate(provider, Vec::new())),
     };
     let clock = operator.context.clock.clone();
-    let renewing = Renewing::begin(authority, server, clock.now())?;
+    let renewing = Renewing::begin(authority.clone(), server, clock.now())?;
     let gate = Gate::new(client.clone()).await;
     tasks.spawn("visibility", accept(listener, renewing.serving(), operator, Arc::clone(&gate)));
     tasks.spawn("visibility certificate", renewing.run(certificate::LOOK, move || clock.now()));
@@ -81,7 +78,7 @@ pub async fn serve(
         let service = (namespace.clone(), service.to_owned());
         tasks.spawn(
             "visibility API service",
-            registration::keep(client.clone(), name, service, bundle.clone()),
+            registration::keep(client.clone(), name, service, authority.clone()),
         );
     }
     info!(%address, service, "who waits where is said");

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::configurations::{self, Mode};
 use super::{ASKED, Asked};
@@ -43,6 +43,8 @@ const IDLE: Duration = Duration::from_secs(120);
 const CONNECTIONS: usize = 512;
 /// How long those who asked before we stop are waited for. Nobody keeps the Lease meanwhile, and nobody acts.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long it is waited before the same is tried again.
+const PEACE: Duration = Duration::from_secs(1);
 /// Where objects are converted.
 const CONVERT: &str = "/convert";
 
@@ -93,14 +95,19 @@ pub enum Error {
 /// Webhooks that a cluster asks.
 pub struct Webhooks {
     operator: Operator,
-    reach: Reach,
-    address: SocketAddr,
-    /// The certificates by which the cluster knows that it is us.
-    bundle: String,
+    way: Way,
     /// What keeps the configurations as they are to be.
     keeping: Tasks,
     /// Whether the server is to end; heard by it for as long as it is there.
     ending: watch::Sender<bool>,
+}
+
+/// How the cluster finds us, and knows that it is us.
+#[derive(Clone)]
+struct Way {
+    reach: Reach,
+    address: SocketAddr,
+    authority: certificate::Current,
 }
 
 impl Webhooks {
@@ -127,9 +134,9 @@ impl Webhooks {
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let (authority, names) = match &reach {
-            Reach::Url => (Authority::new()?, vec![address.ip().to_string(), "localhost".to_owned()]),
+            Reach::Url => (Authority::own()?, vec![address.ip().to_string(), "localhost".to_owned()]),
             Reach::Service { namespace, name, conversion } => {
-                let authority = Authority::shared(&operator.context.client, namespace).await?;
+                let authority = Authority::shared(&operator.context.client, namespace, tasks).await?;
                 let mut names = names_of_service(namespace, name);
                 if conversion != name {
                     names.extend(names_of_service(namespace, conversion));
@@ -137,62 +144,40 @@ impl Webhooks {
                 (authority, names)
             }
         };
-        let bundle = BASE64.encode(authority.bundle());
         let server = Server { title: "ferry-webhooks", names, clients: None };
         let clock = operator.context.clock.clone();
-        let renewing = Renewing::begin(authority, server, clock.now())?;
+        let renewing = Renewing::begin(authority.clone(), server, clock.now())?;
         let (ending, told) = watch::channel(false);
         tasks.spawn("webhooks", accept(listener, renewing.serving(), operator.clone(), told));
         tasks.spawn("webhook certificate", renewing.run(certificate::LOOK, move || clock.now()));
-        Ok(Webhooks { operator, reach, address, bundle, keeping: Tasks::new(), ending })
+        let way = Way { reach, address, authority };
+        Ok(Webhooks { operator, way, keeping: Tasks::new(), ending })
     }
 
     /// Tells the cluster to ask from now on: how to get from one version to the other, without which not even we can read
     /// what is there; and about writes, once everything was seen. Among several, who leads does.
     pub async fn ask(&mut self) -> Result<(), Error> {
-        let context = &self.operator.context;
-        let client = &context.client;
-        definitions::convert_by(client, &Conversion::Webhook(self.client_config(CONVERT))).await?;
+        let client = &self.operator.context.client;
+        definitions::convert_by(client, &self.way.conversion()).await?;
         self.operator.ready().await;
-        let away = match self.reach {
-            Reach::Url => Duration::ZERO,
-            Reach::Service { .. } => configurations::UNINSTALLED,
-        };
-        let not_in = ["kube-system", context.settings.namespace.as_str()];
-        for mode in Mode::BOTH {
-            let to = |path: &str| self.client_config(path);
-            let configuration = configurations::configuration(mode, &self.operator.asked(), to, &not_in);
+        for (mode, configuration) in self.way.configurations(&self.operator) {
             let written = configurations::write(client, mode, &configuration).await;
             written.map_err(|source| Error::Configure { doing: "write", source })?;
-            let keep = configurations::keep(client.clone(), mode, configuration, away);
-            self.keeping.spawn("webhook configuration", keep);
         }
+        self.keeping.spawn("webhook configurations", keep(self.operator.clone(), self.way.clone()));
         Ok(())
-    }
-
-    /// How the cluster reaches a path.
-    fn client_config(&self, path: &str) -> Value {
-        let mut to = match &self.reach {
-            Reach::Url => json!({ "url": format!("https://{}{path}", self.address) }),
-            Reach::Service { namespace, name, conversion } => {
-                let name = if path == CONVERT { conversion } else { name };
-                json!({ "service": { "namespace": namespace, "name": name, "path": path } })
-            }
-        };
-        to["caBundle"] = json!(self.bundle);
-        to
     }
 
     /// Where they are served.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.way.address
     }
 
     /// Takes the configurations away again, so that the cluster goes on without us; to be called before the server ends.
     /// One that is reached by a Service leaves them, because another replica answers.
     pub async fn leave(&mut self) -> Result<(), Error> {
         self.keeping.stop().await;
-        if self.reach != Reach::Url {
+        if self.way.reach != Reach::Url {
             return Ok(());
         }
         let client = &self.operator.context.client;
@@ -209,6 +194,58 @@ impl Webhooks {
         self.keeping.stop().await;
         self.ending.send_replace(true);
         self.ending.closed().await;
+    }
+}
+
+impl Way {
+    /// How the cluster gets from one version to the other.
+    fn conversion(&self) -> Conversion {
+        Conversion::Webhook(self.client_config(CONVERT))
+    }
+
+    /// What the cluster is to ask.
+    fn configurations(&self, operator: &Operator) -> [(Mode, Value); 2] {
+        let not_in = ["kube-system", operator.context.settings.namespace.as_str()];
+        Mode::BOTH.map(|mode| {
+            let to = |path: &str| self.client_config(path);
+            (mode, configurations::configuration(mode, &operator.asked(), to, &not_in))
+        })
+    }
+
+    /// How the cluster reaches a path.
+    fn client_config(&self, path: &str) -> Value {
+        let mut to = match &self.reach {
+            Reach::Url => json!({ "url": format!("https://{}{path}", self.address) }),
+            Reach::Service { namespace, name, conversion } => {
+                let name = if path == CONVERT { conversion } else { name };
+                json!({ "service": { "namespace": namespace, "name": name, "path": path } })
+            }
+        };
+        to["caBundle"] = json!(BASE64.encode(self.authority.borrow().bundle()));
+        to
+    }
+}
+
+/// Keeps what the cluster asks as it is to be, by the authority that there is at any time.
+async fn keep(operator: Operator, mut way: Way) {
+    let client = &operator.context.client;
+    let away = match way.reach {
+        Reach::Url => Duration::ZERO,
+        Reach::Service { .. } => configurations::UNINSTALLED,
+    };
+    let mut is_another = false;
+    loop {
+        let mut keeping = Tasks::new();
+        for (mode, configuration) in way.configurations(&operator) {
+            let keep = configurations::keep(client.clone(), mode, configuration, away);
+            keeping.spawn("webhook configuration", keep);
+        }
+        while is_another && let Err(error) = definitions::convert_by(client, &way.conversion()).await {
+            warn!(error = %reconcile::chain(&error), "failed to tell the definitions our authority");
+            tokio::time::sleep(PEACE).await;
+        }
+        certificate::replaced(&mut way.authority).await;
+        is_another = true;
     }
 }
 
