@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use futures::future::try_join_all;
 use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Collected};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use rules::rbac::{Part, Rule, aggregated, missing};
 use serde_json::{Value, json};
@@ -145,7 +146,10 @@ async fn send(cluster: &Cluster, method: Method, path: &str, object: &Value) -> 
         StatusCode::CREATED | StatusCode::OK | StatusCode::CONFLICT => Ok(()),
         code => {
             let name = object::text(object, &["metadata", "name"]);
-            Err(Refusal::internal(format!("{name} was not made at {path}: {code}")))
+            let body = answer.into_body().collect().await.map(Collected::to_bytes).unwrap_or_default();
+            let status: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let why = object::text(&status, &["message"]);
+            Err(Refusal::internal(format!("{name} was not made at {path}: {code}: {why}")))
         }
     }
 }
@@ -159,6 +163,15 @@ mod tests {
             .iter()
             .find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
         found.unwrap_or_else(|| panic!("{kind} {name}")).clone()
+    }
+
+    #[tokio::test]
+    async fn why_an_object_cannot_be_made_is_told() {
+        let store = store::Store::open(store::Options::ephemeral()).expect("a store");
+        store.close().await;
+        let cluster = Cluster::open(store, rules::job::Settings::default()).await;
+        let refused = cluster.err().expect("it takes nothing");
+        assert!(refused.to_string().ends_with("503 Service Unavailable: the store is closed"), "{refused}");
     }
 
     /// API-14: the controllers of Jobs may do what the rules of Jobs say they need.

@@ -3,6 +3,7 @@
 //! What is kept is the authority with its key: kubeconfigs believe in it. What it signs is made when it is needed, and is good
 //! for a year.
 
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::{fs, io};
 
@@ -109,7 +110,8 @@ impl Credentials {
                 Credentials { authority: authority(&KeyPair::from_pem(&kept.authority_key)?, now)?, ..kept }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(dir).map_err(failed("make", dir))?;
+                let mut private = fs::DirBuilder::new();
+                private.recursive(true).mode(0o700).create(dir).map_err(failed("make", dir))?;
                 Credentials::made(now)?
             }
             Err(error) => return Err(failed("read", &path)(error)),
@@ -267,7 +269,6 @@ fn named(name: &str, group: Option<&str>) -> DistinguishedName {
 /// Replaces a file in one step, readable by its owner only.
 fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let new = parent.join(format!(".{}.new", uuid::Uuid::new_v4().simple()));
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
@@ -294,13 +295,15 @@ mod tests {
 
     #[test]
     fn kept_credentials_are_the_same_again_and_secret() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let first = Credentials::kept_in(dir.path()).expect("made");
-        let second = Credentials::kept_in(dir.path()).expect("read");
+        let all = tempfile::tempdir().expect("a directory");
+        let dir = all.path().join("new");
+        let first = Credentials::kept_in(&dir).expect("made");
+        let second = Credentials::kept_in(&dir).expect("read");
         assert_eq!((first.token, first.authority), (second.token, second.authority));
-        let config = dir.path().join("kubeconfig");
+        assert_eq!(fs::metadata(&dir).expect("it is there").permissions().mode() & 0o777, 0o700);
+        let config = dir.join("kubeconfig");
         second_kubeconfig(&config);
-        for file in [dir.path().join("credentials.json"), config] {
+        for file in [dir.join("credentials.json"), config] {
             let mode = fs::metadata(&file).expect("the file").permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{}", file.display());
         }

@@ -99,6 +99,14 @@ pub(crate) struct Up {
     pub(crate) port_base: u16,
 }
 
+/// A name that nodes can begin with.
+fn name_of_cluster(name: &str) -> Result<String, String> {
+    match rules::names::dns_subdomain(name).into_iter().next() {
+        None => Ok(name.to_owned()),
+        Some(problem) => Err(problem),
+    }
+}
+
 /// What becomes of pods.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum PodRuntime {
@@ -142,8 +150,8 @@ pub(crate) struct Check {
     after_help = "Example:\n  ferry cluster --ephemeral\n  ferry cluster --name lab --data ./lab --port 6443"
 )]
 pub(crate) struct Cluster {
-    /// The name of the cluster in its kubeconfig.
-    #[arg(long, default_value = "ferry")]
+    /// The name of the cluster in its kubeconfig, and the beginning of those of its nodes.
+    #[arg(long, default_value = "ferry", value_parser = name_of_cluster)]
     pub(crate) name: String,
 
     /// The port on 127.0.0.1; 0 is any free one.

@@ -20,7 +20,7 @@ use crate::up;
 pub(crate) fn run(arguments: &arguments::Cluster) -> anyhow::Result<ExitCode> {
     process::serve(async {
         let stopped = process::stopped()?;
-        let place = Place::of(arguments.data.as_deref())?;
+        let place = Place::of(arguments.data.as_deref(), [])?;
         let path = arguments.kubeconfig.clone().unwrap_or_else(|| place.kubeconfig());
         let path = std::path::absolute(&path).unwrap_or(path);
         if arguments.kubeconfig.is_some() {

@@ -136,28 +136,17 @@ impl Options {
         if let Some(path) = &self.kubeconfig {
             return read_from(path).map(Some);
         }
-        let named: Vec<PathBuf> = std::env::var_os("KUBECONFIG")
-            .map(|value| std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect())
-            .unwrap_or_default();
-        if named.is_empty() {
-            let home = home_kubeconfig().filter(|path| path.exists());
-            // As a plugin it looks where kubectl looks.
-            if !(shell::is_plugin() && home.is_some())
-                && let Some(own) = self.of_own_fleet()?
-            {
-                return Ok(Some(own));
-            }
-            return home.map(|path| read_from(&path)).transpose();
+        if let Some(named) = named()? {
+            return Ok(Some(named));
         }
-        // Those that are not there are passed over, as kubectl does, unless there is none at all.
-        let there: Vec<PathBuf> = named.iter().filter(|path| path.exists()).cloned().collect();
-        let there = if there.is_empty() { named } else { there };
-        let mut whole = Kubeconfig::default();
-        for path in &there {
-            let (next, _) = read_from(path)?;
-            whole = whole.merge(next).context("failed to read what KUBECONFIG names").hint(WHICH_FILE)?;
+        let home = home_kubeconfig().filter(|path| path.exists());
+        // As a plugin it looks where kubectl looks.
+        if !(shell::is_plugin() && home.is_some())
+            && let Some(own) = self.of_own_fleet()?
+        {
+            return Ok(Some(own));
         }
-        Ok(Some((whole, there)))
+        home.map(|path| read_from(&path)).transpose()
     }
 
     /// What `ferry up` wrote, unless a context is asked for that is elsewhere.
@@ -169,6 +158,32 @@ impl Options {
         let is_alone = home_kubeconfig().is_none_or(|path| !path.exists());
         Ok((is_alone || self.context.as_ref().is_none_or(has)).then_some(read))
     }
+}
+
+/// The kubeconfig that kubectl would use here; `None` if there is none at all.
+pub(crate) fn of_environment() -> anyhow::Result<Option<Kubeconfig>> {
+    let home = || home_kubeconfig().filter(|path| path.exists()).map(|path| read_from(&path)).transpose();
+    let found = named()?.map_or_else(home, |named| Ok(Some(named)))?;
+    Ok(found.map(|(kubeconfig, _)| kubeconfig))
+}
+
+/// What KUBECONFIG names, if it names anything.
+fn named() -> anyhow::Result<Option<(Kubeconfig, Vec<PathBuf>)>> {
+    let named: Vec<PathBuf> = std::env::var_os("KUBECONFIG")
+        .map(|value| std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect())
+        .unwrap_or_default();
+    if named.is_empty() {
+        return Ok(None);
+    }
+    // Those that are not there are passed over, as kubectl does, unless there is none at all.
+    let there: Vec<PathBuf> = named.iter().filter(|path| path.exists()).cloned().collect();
+    let there = if there.is_empty() { named } else { there };
+    let mut whole = Kubeconfig::default();
+    for path in &there {
+        let (next, _) = read_from(path)?;
+        whole = whole.merge(next).context("failed to read what KUBECONFIG names").hint(WHICH_FILE)?;
+    }
+    Ok(Some((whole, there)))
 }
 
 pub(crate) fn read_from(path: &Path) -> anyhow::Result<(Kubeconfig, Vec<PathBuf>)> {

@@ -168,7 +168,7 @@ pub(crate) fn code_of(error: &anyhow::Error) -> Code {
 }
 
 /// What to do about it, as far as that can be told from the error alone.
-fn hint_of(error: &anyhow::Error) -> String {
+pub(crate) fn hint_of(error: &anyhow::Error) -> String {
     if let Some(failure) = error.downcast_ref::<Failure>() {
         return failure.hint.clone();
     }
@@ -176,6 +176,8 @@ fn hint_of(error: &anyhow::Error) -> String {
         return unreachable.hint();
     }
     let hint = match answer_of(error) {
+        // An embedded cluster says so, whoever asks what.
+        _ if text(error).contains(FULL) => of_file(&io::ErrorKind::StorageFull.into()),
         Some(_) if is_forbidden(error) => {
             "ask an administrator of the cluster for the permission that is named above"
         }
@@ -183,6 +185,16 @@ fn hint_of(error: &anyhow::Error) -> String {
         None => error.chain().find_map(|it| it.downcast_ref::<io::Error>()).map_or(MORE, of_file),
     };
     hint.to_owned()
+}
+
+/// What stores say that can take nothing more.
+const FULL: &str = "the disk is full";
+
+/// Whether the error alone says what to do about files, or about the disk that they are on.
+pub(crate) fn is_about_files(error: &(dyn std::error::Error + 'static)) -> bool {
+    let chain = std::iter::successors(Some(error), |error| error.source());
+    let mut files = chain.filter_map(|error| error.downcast_ref::<io::Error>());
+    files.any(|error| of_file(error) != MORE) || reconcile::chain(error).contains(FULL)
 }
 
 /// What to do about an answer of an API server.
@@ -214,6 +226,7 @@ fn of_file(error: &io::Error) -> &'static str {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "make room on the disk, or write elsewhere"
         }
+        io::ErrorKind::ReadOnlyFilesystem => "nobody can write there: write elsewhere",
         _ => MORE,
     }
 }
@@ -322,6 +335,8 @@ mod tests {
             (file(io::ErrorKind::NotFound), "is the path right?"),
             (file(io::ErrorKind::PermissionDenied), "permissions"),
             (file(io::ErrorKind::StorageFull), "make room"),
+            (said(503, "the disk is full: No space left on device"), "make room"),
+            (file(io::ErrorKind::ReadOnlyFilesystem), "elsewhere"),
             (file(io::ErrorKind::InvalidData), "RUST_LOG=debug"),
             (anyhow::anyhow!("something else"), "RUST_LOG=debug"),
         ] {

@@ -9,6 +9,7 @@ use ::operator::deploy::{self, Deployment};
 use anyhow::Context as _;
 use k8s_openapi::api::apps::v1 as apps;
 use kube::Api;
+use serde_json::Value;
 
 use crate::actors::{self, KUEUE};
 use crate::connect::{Manager, Options};
@@ -23,8 +24,8 @@ pub(crate) const UPDATE_KUEUE: &str =
 /// Install the operator on a cluster: definitions, namespace, permissions and Deployment.
 ///
 /// On a management cluster and on its workers alike. Everything is written by server-side apply, so it can be repeated;
-/// definitions that Kueue installed are left as they are, and so is how many replicas of the operator there are and which
-/// configuration it reads. Where somebody acts on queues from another namespace, nothing is
+/// definitions that Kueue installed are left as they are, and so is how many replicas of the operator there are, which
+/// image they have unless another one is named, and which configuration they read. Where somebody acts on queues from another namespace, nothing is
 /// installed: operators take turns by a Lease in their namespace. The permissions are those that the operator asks for and no
 /// more; `deploy/` has the same as manifests and as a Helm chart.
 #[derive(clap::Args)]
@@ -32,7 +33,7 @@ pub(crate) const UPDATE_KUEUE: &str =
     after_help = "Example:\n  ferry install --context manager --image registry.example/ferry:0.1.0\n  ferry install --context east --without-operator --dry-run"
 )]
 pub(crate) struct Arguments {
-    /// The image that brings `ferry` [default: ferry and this version].
+    /// The image that brings `ferry` [default: that of the operator that is there, else ferry and this version].
     #[arg(long, value_name = "IMAGE", conflicts_with = "without_operator")]
     image: Option<String>,
 
@@ -66,10 +67,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         let mut wanted = Deployment { namespace: namespace.clone(), ..Deployment::default() };
-        if let Some(image) = &arguments.image {
-            wanted.image.clone_from(image);
+        // What whoever was here before said of it holds on.
+        let there = operator_of(&manager).await?;
+        if let Some(image) = arguments.image.as_deref().or(deploy::image(&there)) {
+            wanted.image = image.to_owned();
         }
-        wanted.further_arguments = configured(&manager).await?;
+        // From a volume that whoever told it so brought along.
+        wanted.further_arguments = deploy::configured(&there);
         for object in deploy::operator(&wanted) {
             target.apply(&object).await?;
         }
@@ -81,13 +85,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Where the operator that is there reads its configuration: it goes on to read it, from a volume that whoever told it so
-/// brought along.
-async fn configured(manager: &Manager) -> anyhow::Result<Vec<String>> {
+/// The operator that is there, if there is one.
+async fn operator_of(manager: &Manager) -> anyhow::Result<Value> {
     let api: Api<apps::Deployment> = Api::namespaced(manager.client.clone(), &manager.operator_namespace);
     let there = api.get_opt(deploy::NAME).await;
     let there = there.with_context(|| format!("failed to read the Deployment {}", deploy::NAME))?;
-    Ok(deploy::configured(&serde_json::to_value(there)?))
+    Ok(serde_json::to_value(there)?)
 }
 
 /// The management cluster, as something to be written to.

@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
             end(webhooks).await;
             return Ok(ExitCode::SUCCESS);
         };
-        let mut leads = true;
+        let (mut leads, mut acting) = (true, Tasks::new());
         // The Lease is kept from the first moment on, however long it takes to begin.
         let ended = tokio::select! {
             biased;
@@ -96,22 +96,32 @@ pub(crate) fn run(arguments: &arguments::Operator) -> anyhow::Result<ExitCode> {
                     .context("somebody else acts now, or nobody can")
                     .hint("ferry doctor says who has the Lease; whoever is started again waits for it")
             }
-            failed = act(&client, &operator, webhooks.as_mut(), &mut tasks, || match served {
+            failed = act(&client, &operator, webhooks.as_mut(), &mut acting, || match served {
                 Some(at) => format!("operator is ready on {url}, and serves metrics at http://{at}/metrics"),
                 None => format!("operator is ready on {url}"),
             }) => failed,
         };
-        let left = match &mut webhooks {
-            Some(webhooks) if ended.is_ok() => webhooks.leave().await,
-            _ => Ok(()),
-        };
-        end(webhooks).await;
-        // Whatever comes of that, others may act.
-        tasks.stop().await;
-        if leads {
-            leader.release().await?;
+        // First of all: nothing is written any more that another one could write.
+        acting.stop().await;
+        let mut left = anyhow::Ok(());
+        if let Some(webhooks) = webhooks.as_mut().filter(|_| ended.is_ok()) {
+            tokio::select! {
+                biased;
+                done = webhooks.leave() => left = done.map_err(anyhow::Error::from),
+                // Who leads now has webhooks of its own, and where nobody answers there is nothing to be waited for.
+                lost = leader.keep() => (leads, left) = (false, Err(lost.into())),
+            }
         }
-        left.context("failed to leave the cluster as it was")?;
+        end(webhooks).await;
+        tasks.stop().await;
+        // Whatever comes of that, others may act.
+        if leads {
+            let ends = "it ends by itself in a few seconds, and whoever waits for it goes on";
+            leader.release().await.hint_if(|error| !failure::is_answer(error), ends)?;
+        }
+        let asked =
+            "it may go on to ask our webhooks: start an operator again, or delete their two configurations";
+        left.context("failed to leave the cluster as it was").hint(asked)?;
         ended.map(|()| ExitCode::SUCCESS)
     })
 }
@@ -121,12 +131,12 @@ async fn act(
     client: &kube::Client,
     operator: &::operator::Operator,
     webhooks: Option<&mut Webhooks>,
-    tasks: &mut Tasks,
+    acting: &mut Tasks,
     line: impl Fn() -> String,
 ) -> anyhow::Result<()> {
     let conversion = Conversion::without_us(client).await?;
     install(client, &conversion).await.context("failed to install what the operator needs")?;
-    operator.act(tasks);
+    operator.act(acting);
     if let Some(webhooks) = webhooks {
         webhooks.ask().await?;
     }
@@ -234,20 +244,21 @@ fn read(path: &Path) -> anyhow::Result<Configuration> {
     )
 }
 
-/// How the cluster is reached: by the kubeconfig that is named, else by that of the environment, else from within.
+/// How the cluster is reached: by the kubeconfig that is named, else by that of the environment, else from within. One that
+/// is there is meant: what is wrong with it is said, rather than that another cluster is taken.
 async fn config(arguments: &arguments::Operator) -> anyhow::Result<Config> {
     let options = KubeConfigOptions { context: arguments.context.clone(), ..KubeConfigOptions::default() };
-    match &arguments.kubeconfig {
-        Some(path) => {
-            let (kubeconfig, _) = connect::read_from(path)?;
+    let (kubeconfig, which) = match &arguments.kubeconfig {
+        Some(path) => (Some(connect::read_from(path)?.0), path.display().to_string()),
+        None => (connect::of_environment()?, "the kubeconfig of the environment".to_owned()),
+    };
+    match kubeconfig {
+        Some(kubeconfig) => {
             let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-            config.with_context(|| format!("failed to use {}", path.display())).hint(WHICH_CONTEXT)
+            config.with_context(|| format!("failed to use {which}")).hint(WHICH_CONTEXT)
         }
-        None if arguments.context.is_some() => {
-            let config = Config::from_kubeconfig(&options).await;
-            config.context("failed to use the kubeconfig of the environment").hint(WHICH_CONTEXT)
-        }
-        None => Ok(Config::infer().await.map_err(|_| connect::no_cluster())?),
+        None if arguments.context.is_some() => Err(connect::no_cluster().into()),
+        None => Ok(Config::incluster().map_err(|_| connect::no_cluster())?),
     }
 }
 

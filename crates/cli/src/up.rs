@@ -7,14 +7,17 @@ use anyhow::Context as _;
 use fleet::{Fleet, Quota, Runtime, Settings};
 
 use crate::arguments::{self, PodRuntime};
-use crate::failure::{Code, Failure, Hint as _};
+use crate::failure::{self, Code, Failure, Hint as _};
 use crate::kubeconfig;
 use crate::output;
-use crate::place::Place;
+use crate::place::{self, Place};
 use crate::process;
 
 /// How many workers there are if nobody says.
 const WORKERS: usize = 2;
+
+/// What helps whose workers cannot be called so.
+const NAMES: &str = "--worker NAME, once for each, or --workers N";
 
 /// Runs a fleet until SIGTERM or SIGINT. Prints how to reach it when it can be used.
 pub(crate) fn run(arguments: &arguments::Up) -> anyhow::Result<ExitCode> {
@@ -25,10 +28,12 @@ pub(crate) fn run(arguments: &arguments::Up) -> anyhow::Result<ExitCode> {
             (None, true) => None,
             (None, false) => Some(default_data()?),
         };
-        let place = Place::of(data.as_deref())?;
+        let workers = workers(arguments, data.as_deref())?;
+        let clusters = workers.iter().map(String::as_str).chain([fleet::MANAGER]);
+        let place = Place::of(data.as_deref(), clusters)?;
         let path = arguments.kubeconfig.clone().unwrap_or_else(|| place.kubeconfig());
         let path = std::path::absolute(&path).unwrap_or(path);
-        let mut settings = settings(arguments, data, &place)?;
+        let mut settings = settings(arguments, workers, data, &place);
         settings.hidden.push(path.clone());
         expect_ports(&settings)?;
         if arguments.kubeconfig.is_some() {
@@ -87,35 +92,58 @@ fn expect_ports(settings: &Settings) -> anyhow::Result<()> {
 
 /// What to do about a cluster that did not start; `port` is the option that chooses where it listens.
 pub(crate) fn advised<T>(started: Result<T, fleet::Error>, port: &str) -> anyhow::Result<T> {
-    use fleet::Error as E;
+    use fleet::{Error as E, Open};
     let hint = match &started {
+        // What the error says by itself helps more: that a disk is full, or that a file is another user's.
+        Ok(_) | Err(E::Nodes { source: runner::Error::Prepare { .. } | runner::Error::Register { .. }, .. }) => {
+            return Ok(started?);
+        }
+        Err(error) if failure::is_about_files(error) => return Ok(started?),
         Err(E::Nodes { source: runner::Error::Network { .. }, .. }) => {
             "--network host lets pods use the network of this machine".to_owned()
         }
-        Err(E::Store { .. } | E::Credentials { .. } | E::Nodes { .. }) => {
+        Err(E::Store { source: Open::Locked { .. }, .. }) => {
             "if it runs already, use it or stop it first; --data DIR keeps another one elsewhere, --ephemeral nothing"
                 .to_owned()
         }
+        Err(E::Store { source: Open::Version { found, known, .. }, .. }) if found > known => {
+            "a newer ferry wrote it: use that one; or --data DIR begins anew elsewhere".to_owned()
+        }
         Err(E::Serve { .. }) => format!("another {port}, or 0 for any free one; or stop who listens there"),
-        Err(E::Name { .. } | E::NoWorkers) => "--worker NAME, once for each, or --workers N".to_owned(),
-        Err(E::Signer { .. } | E::Prepare { .. } | E::Definitions { .. } | E::LayOut { .. }) => {
+        Err(E::Name { .. } | E::NoWorkers) => NAMES.to_owned(),
+        Err(
+            E::Store { .. }
+            | E::Credentials { .. }
+            | E::Nodes { .. }
+            | E::Signer { .. }
+            | E::Prepare { .. }
+            | E::Definitions { .. }
+            | E::LayOut { .. },
+        ) => {
             "what it has kept may be damaged, or changed so that it is in the way; --data DIR begins anew elsewhere"
                 .to_owned()
         }
-        Ok(_) => return Ok(started?),
     };
     started.hint(hint)
 }
 
-fn settings(arguments: &arguments::Up, data: Option<PathBuf>, place: &Place) -> anyhow::Result<Settings> {
-    let there = data.as_deref().map(workers_in).unwrap_or_default();
+/// Which workers there are to be: those that are asked for, else those that are there.
+fn workers(arguments: &arguments::Up, data: Option<&Path>) -> anyhow::Result<Vec<String>> {
+    let there = data.map(workers_in).unwrap_or_default();
     let workers = match arguments.workers {
         None if arguments.worker.is_empty() && !there.is_empty() => there.clone(),
         None if !arguments.worker.is_empty() => arguments.worker.clone(),
         count => (1..=count.unwrap_or(WORKERS)).map(|i| format!("worker{i}")).collect(),
     };
-    if let Some(missing) = there.iter().find(|name| !workers.contains(name)) {
-        let data = place.directory().display();
+    advised(fleet::expect_names(&workers), "--port-base")?;
+    if let Some(taken) = workers.iter().find(|name| place::BESIDE.contains(&name.as_str())) {
+        let message = format!(
+            "{taken:?} cannot be the name of a worker: there is something else of this name beside the data"
+        );
+        return Err(Failure::new(Code::Error, message).hint(NAMES).into());
+    }
+    if let (Some(missing), Some(data)) = (there.iter().find(|name| !workers.contains(name)), data) {
+        let data = data.display();
         let message = format!("worker {missing} is in {data}, and would not run: its Jobs would wait for it");
         let hint = format!(
             "without --worker and --workers all that are there run; to do without {missing}: ferry drain {missing}, \
@@ -123,13 +151,22 @@ fn settings(arguments: &arguments::Up, data: Option<PathBuf>, place: &Place) -> 
         );
         return Err(Failure::new(Code::Error, message).hint(hint).into());
     }
+    Ok(workers)
+}
+
+fn settings(
+    arguments: &arguments::Up,
+    workers: Vec<String>,
+    data: Option<PathBuf>,
+    place: &Place,
+) -> Settings {
     let runtime = match arguments.runtime {
         PodRuntime::Process => Runtime::Processes(place.nodes()),
         PodRuntime::Simulated => Runtime::Simulated,
     };
     let (port_base, kept_logs) = (arguments.port_base, arguments.kept_logs);
     let hidden = vec![place.directory().to_owned()];
-    Ok(Settings { workers, data, port_base, runtime, hidden, quota: quota(), kept_logs })
+    Settings { workers, data, port_base, runtime, hidden, quota: quota(), kept_logs }
 }
 
 /// The workers of an earlier start: each has a directory with its store. What cannot be read is refused by what starts.
@@ -154,4 +191,46 @@ pub(crate) fn default_data() -> anyhow::Result<PathBuf> {
     let home = set("XDG_DATA_HOME").or_else(|| set("HOME").map(|home| home.join(".local/share")));
     let found = home.map(|home| home.join("ferry")).context("found no place for data");
     found.hint("--data DIR names one, --ephemeral does without; else HOME or XDG_DATA_HOME have to be set")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use fleet::{Error as E, Open};
+
+    use super::*;
+
+    #[test]
+    fn what_helps_against_data_that_cannot_be_used() {
+        let store = |source| E::Store { cluster: "a".to_owned(), source };
+        let (dir, file) = (PathBuf::from("d"), PathBuf::from("d/f"));
+        let io = |kind: io::ErrorKind| {
+            store(Open::Io { doing: "create", path: "d".into(), source: io::Error::from(kind) })
+        };
+        let version = |found| store(Open::Version { file: file.clone(), found, known: 2 });
+        let corrupt = Open::Corrupt { file: file.clone(), offset: 0, what: String::new(), hint: "" };
+        let full =
+            apiserver::status::Refusal::internal("default was not made: 503: the disk is full: no space");
+        let damaged = apiserver::credentials::Error::File {
+            doing: "read",
+            path: "credentials.json".to_owned(),
+            source: io::Error::other("expected value at line 1 column 1"),
+        };
+        for (error, expected) in [
+            (store(Open::Locked { dir, holder: "process 1".to_owned() }), "if it runs already"),
+            (version(3), "a newer ferry wrote it"),
+            (version(1), "may be damaged"),
+            (store(corrupt), "may be damaged"),
+            (io(io::ErrorKind::StorageFull), "make room on the disk"),
+            (io(io::ErrorKind::ReadOnlyFilesystem), "write elsewhere"),
+            (io(io::ErrorKind::PermissionDenied), "this user may not"),
+            (E::Prepare { cluster: "a".to_owned(), source: Box::new(full) }, "make room on the disk"),
+            (E::Credentials { cluster: "a".to_owned(), source: damaged }, "may be damaged"),
+        ] {
+            let error = advised(Err::<(), _>(error), "--port").expect_err("an error");
+            let hint = failure::hint_of(&error);
+            assert!(hint.contains(expected), "{error:#}: {hint}");
+        }
+    }
 }

@@ -2,6 +2,9 @@
 
 use std::net::SocketAddr;
 
+/// Why the data of a cluster could not be opened.
+pub use store::error::Open;
+
 /// Why a cluster or a fleet did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -11,7 +14,7 @@ pub enum Error {
         /// Which cluster.
         cluster: String,
         /// What the store said.
-        source: store::error::Open,
+        source: Open,
     },
     /// Its certificates or its token could not be made or read.
     #[error("failed to make the credentials of cluster {cluster}")]

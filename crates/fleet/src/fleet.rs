@@ -174,8 +174,8 @@ fn hidden(settings: &Settings) -> Vec<PathBuf> {
     all.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())).collect()
 }
 
-/// Names become names of objects, of directories and of contexts.
-fn expect_names(workers: &[String]) -> Result<(), Error> {
+/// That workers can be called so. Names become names of objects, of directories and of contexts.
+pub fn expect_names(workers: &[String]) -> Result<(), Error> {
     let mut seen = vec![MANAGER];
     for name in workers {
         let problems = rules::names::dns_label(name);

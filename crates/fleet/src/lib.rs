@@ -14,6 +14,6 @@ mod plugin;
 pub mod simulation;
 
 pub use cluster::{Cluster, Settings as ClusterSettings};
-pub use error::Error;
-pub use fleet::{Fleet, KEPT_LOGS, MANAGER, Runtime, Settings, context, node_of};
+pub use error::{Error, Open};
+pub use fleet::{Fleet, KEPT_LOGS, MANAGER, Runtime, Settings, context, expect_names, node_of};
 pub use layout::{QUEUE, Quota};

@@ -4,19 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures::StreamExt as _;
 use jiff::{Timestamp, ToSpan as _};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ObjectMeta, PostParams};
+use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
 };
+use reconcile::Tasks;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 /// The Secret in which the replicas of an operator share their authority. It is not Kueue's, which keeps what it needs
@@ -51,9 +55,20 @@ pub(crate) fn names_of_service(namespace: &str, name: &str) -> Vec<String> {
 }
 
 /// Signs the certificates of our servers.
+#[derive(PartialEq, Eq)]
 pub(crate) struct Authority {
     certificate: String,
     key: String,
+}
+
+/// The authority as it is now.
+pub(crate) type Current = watch::Receiver<Arc<Authority>>;
+
+/// Returns once there is another authority than the one that was seen.
+pub(crate) async fn replaced(authority: &mut Current) {
+    if authority.changed().await.is_err() {
+        std::future::pending::<()>().await; // nobody replaces it
+    }
 }
 
 /// Why there is no certificate.
@@ -87,14 +102,31 @@ pub enum Error {
 }
 
 impl Authority {
-    /// One that lives as long as this process.
-    pub(crate) fn new() -> Result<Self, Error> {
+    fn new() -> Result<Self, Error> {
         let key = KeyPair::generate()?;
         Ok(Authority { certificate: itself()?.self_signed(&key)?.pem(), key: key.serialize_pem() })
     }
 
-    /// The one that all replicas of an operator share; made by whoever comes first.
-    pub(crate) async fn shared(client: &Client, namespace: &str) -> Result<Self, Error> {
+    /// One that lives as long as this process.
+    pub(crate) fn own() -> Result<Current, Error> {
+        Ok(watch::channel(Arc::new(Authority::new()?)).1)
+    }
+
+    /// The one that all replicas of an operator share, for as long as `tasks` live: whoever wants another one deletes its
+    /// Secret or writes to it, and then all of them have that one.
+    pub(crate) async fn shared(
+        client: &Client,
+        namespace: &str,
+        tasks: &mut Tasks,
+    ) -> Result<Current, Error> {
+        let first = Authority::found_or_made(client, namespace).await?;
+        let (tell, current) = watch::channel(Arc::new(first));
+        tasks.spawn("authority", follow(client.clone(), namespace.to_owned(), tell));
+        Ok(current)
+    }
+
+    /// The one in the Secret, made by whoever comes first.
+    async fn found_or_made(client: &Client, namespace: &str) -> Result<Self, Error> {
         let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
         let failed = |source| Error::Secret { namespace: namespace.to_owned(), source };
         let found = match api.get_opt(SECRET).await.map_err(failed)? {
@@ -107,12 +139,20 @@ impl Authority {
                 Err(source) => return Err(failed(source)),
             },
         };
+        Authority::read(&found, namespace)
+    }
+
+    fn read(found: &Secret, namespace: &str) -> Result<Self, Error> {
         let field = |field: &'static str| {
             let bytes = found.data.as_ref().and_then(|data| data.get(field));
             let text = bytes.and_then(|bytes| String::from_utf8(bytes.0.clone()).ok());
             text.ok_or(Error::Field { namespace: namespace.to_owned(), field })
         };
-        Ok(Authority { certificate: field("ca.crt")?, key: field("ca.key")? })
+        let read = Authority { certificate: field("ca.crt")?, key: field("ca.key")? };
+        // What cannot be used is not told to anybody.
+        CertificateDer::from_pem_slice(read.certificate.as_bytes())?;
+        KeyPair::from_pem(&read.key)?;
+        Ok(read)
     }
 
     /// What clients trust, in PEM.
@@ -156,9 +196,40 @@ impl Authority {
     }
 }
 
-/// Renews the certificate of a server in time; connections that are there keep theirs.
+/// Tells which authority is in the Secret, and makes one if there is none any more.
+async fn follow(client: Client, namespace: String, tell: watch::Sender<Arc<Authority>>) {
+    let api: Api<Secret> = Api::namespaced(client.clone(), &namespace);
+    let mut seen = Box::pin(watcher::watch_object(api, SECRET).default_backoff());
+    while let Some(secret) = seen.next().await {
+        // A watch that fails is started again.
+        let Ok(secret) = secret else { continue };
+        let authority = match secret {
+            Some(secret) => Authority::read(&secret, &namespace),
+            None => Authority::found_or_made(&client, &namespace).await,
+        };
+        match authority {
+            Ok(authority) => {
+                let is_another = tell.send_if_modified(|current| {
+                    let is_another = **current != authority;
+                    if is_another {
+                        *current = Arc::new(authority);
+                    }
+                    is_another
+                });
+                if is_another {
+                    info!(secret = SECRET, "there is another authority");
+                }
+            }
+            Err(error) => {
+                warn!(secret = SECRET, error = %reconcile::chain(&error), "the authority stays as it was");
+            }
+        }
+    }
+}
+
+/// Renews the certificate of a server in time, and when there is another authority; connections that are there keep theirs.
 pub(crate) struct Renewing {
-    authority: Authority,
+    authority: Current,
     server: Server,
     /// When the one that is served was made.
     made: Timestamp,
@@ -167,8 +238,9 @@ pub(crate) struct Renewing {
 
 impl Renewing {
     /// With a certificate that is good from now on.
-    pub(crate) fn begin(authority: Authority, server: Server, now: Timestamp) -> Result<Self, Error> {
-        let serving = Arc::new(ArcSwap::from(authority.serving(&server, now)?));
+    pub(crate) fn begin(authority: Current, server: Server, now: Timestamp) -> Result<Self, Error> {
+        let first = authority.borrow().serving(&server, now)?;
+        let serving = Arc::new(ArcSwap::from(first));
         Ok(Renewing { authority, server, made: now, serving })
     }
 
@@ -181,12 +253,17 @@ impl Renewing {
     pub(crate) async fn run(mut self, every: Duration, now: impl Fn() -> Timestamp) {
         let server = self.server.title;
         loop {
-            tokio::time::sleep(every).await;
+            tokio::select! {
+                () = tokio::time::sleep(every) => {}
+                // Whatever was made before is of no use; also if this cannot be done at once.
+                () = replaced(&mut self.authority) => self.made = Timestamp::MIN,
+            }
             let now = now();
             if now < renewed_at(self.made) {
                 continue;
             }
-            match self.authority.serving(&self.server, now) {
+            let renewed = self.authority.borrow().serving(&self.server, now);
+            match renewed {
                 Ok(renewed) => {
                     self.serving.store(renewed);
                     self.made = now;
@@ -221,7 +298,6 @@ mod tests {
     use std::sync::Mutex;
 
     use jiff::SignedDuration;
-    use reconcile::Tasks;
 
     use super::*;
 
@@ -230,7 +306,7 @@ mod tests {
     async fn certificates_are_renewed_long_before_their_end() {
         let began = Timestamp::from_second(1_700_000_000).expect("a time");
         let server = Server { title: "test", names: vec!["localhost".to_owned()], clients: None };
-        let renewing = Renewing::begin(Authority::new().expect("an authority"), server, began);
+        let renewing = Renewing::begin(Authority::own().expect("an authority"), server, began);
         let renewing = renewing.expect("a certificate");
         let serving = renewing.serving();
         // On each day, what is served.

@@ -204,11 +204,20 @@ fn deployment(wanted: &Deployment) -> Value {
     deployment
 }
 
+/// The operator's containers in a Deployment that is there: one, unless somebody wants it otherwise.
+fn containers(deployment: &Value) -> impl Iterator<Item = &Value> {
+    let containers = deployment.pointer("/spec/template/spec/containers").and_then(Value::as_array);
+    containers.into_iter().flatten().filter(|it| it["name"] == CONTAINER)
+}
+
+/// The image of an operator that is there.
+pub fn image(deployment: &Value) -> Option<&str> {
+    containers(deployment).find_map(|it| it["image"].as_str()).filter(|image| !image.is_empty())
+}
+
 /// Where an operator that is there reads its configuration file, as it was told.
 pub fn configured(deployment: &Value) -> Vec<String> {
-    let containers = deployment.pointer("/spec/template/spec/containers").and_then(Value::as_array);
-    let arguments = containers.into_iter().flatten().filter(|it| it["name"] == CONTAINER);
-    let arguments = arguments.filter_map(|it| it["args"].as_array()).flatten();
+    let arguments = containers(deployment).filter_map(|it| it["args"].as_array()).flatten();
     let mut arguments = arguments.filter_map(Value::as_str);
     let mut told = Vec::new();
     while let Some(argument) = arguments.next() {
@@ -257,6 +266,17 @@ mod tests {
         assert_eq!(told(json!(["operator", "--config", "/etc/a", "--listen=x"])), ["--config=/etc/a"]);
         assert_eq!(told(json!(["operator", "--listen=x"])), [""; 0]);
         assert_eq!(configured(&Value::Null), [""; 0]);
+    }
+
+    #[test]
+    fn which_image_an_operator_has() {
+        let with = |image: Value| {
+            let containers =
+                json!([{ "name": "sidecar", "image": "other" }, { "name": "operator", "image": image }]);
+            json!({ "spec": { "template": { "spec": { "containers": containers } } } })
+        };
+        assert_eq!(image(&with(json!("registry.example/ferry:0.1.0"))), Some("registry.example/ferry:0.1.0"));
+        assert_eq!((image(&with(json!(""))), image(&Value::Null)), (None, None));
     }
 
     #[test]

@@ -48,6 +48,11 @@ impl Leadership {
             period: Duration::from_secs(2),
         }
     }
+
+    /// For how long one attempt may take, so that one without an answer does not cost the Lease.
+    fn attempt(&self) -> Duration {
+        Duration::from_secs(1).max(self.deadline / 2)
+    }
 }
 
 /// The Lease, once it is ours.
@@ -122,7 +127,11 @@ async fn in_time<T>(
     call: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, kube::Error> {
     let answer = tokio::time::timeout(leadership.deadline, call).await;
-    answer.unwrap_or_else(|_| Err(kube::Error::Service("the cluster does not answer".into())))
+    answer.unwrap_or_else(|_| Err(no_answer()))
+}
+
+fn no_answer() -> kube::Error {
+    kube::Error::Service("the cluster does not answer".into())
 }
 
 /// Whether asking again would not help.
@@ -134,27 +143,31 @@ impl Leader {
     /// Keeps the Lease, and returns when it is lost: somebody else has it, or it could not be renewed in time.
     pub async fn keep(&mut self) -> Error {
         let api = api(&self.client, &self.leadership);
+        let (mut began, mut last) = (Instant::now(), None);
         loop {
-            tokio::time::sleep(self.leadership.period).await;
             // All attempts together have this long: whoever waits for the Lease counts from the last one that succeeded.
             let until = self.renewed + self.leadership.deadline;
-            let began = Instant::now();
-            let error = match tokio::time::timeout_at(until, self.renew(&api)).await {
+            tokio::time::sleep_until(until.min(began + self.leadership.period)).await;
+            began = Instant::now();
+            if let Some(error) = last.filter(|_| began >= until) {
+                return failed("keep", &self.leadership)(error);
+            }
+            let ends = until.min(began + self.leadership.attempt());
+            let error = match tokio::time::timeout_at(ends, self.renew(&api)).await {
                 Ok(Ok(lease)) => {
                     self.lease = lease;
                     self.renewed = began;
+                    last = None;
                     continue;
                 }
                 Ok(Err(error)) if crate::error::is_outdated(&error) => {
                     return failed("keep", &self.leadership)(error);
                 }
                 Ok(Err(error)) => error,
-                Err(_) => kube::Error::Service("the cluster does not answer".into()),
+                Err(_) => no_answer(),
             };
             warn!(error = %reconcile::chain(&error), "the lease could not be renewed");
-            if Instant::now() >= until {
-                return failed("keep", &self.leadership)(error);
-            }
+            last = Some(error);
         }
     }
 
@@ -171,7 +184,8 @@ impl Leader {
         }
     }
 
-    /// Gives the Lease back, so that the next one need not wait for its end.
+    /// Gives the Lease back, so that the next one need not wait for its end; not for longer than one attempt takes, since it
+    /// ends by itself as well.
     pub async fn release(self) -> Result<(), Error> {
         let mut wanted = self.renewed(&self.lease);
         if let Some(spec) = &mut wanted.spec {
@@ -179,7 +193,10 @@ impl Leader {
             spec.lease_duration_seconds = Some(1);
         }
         let api = api(&self.client, &self.leadership);
-        match api.replace(&self.leadership.name, &PostParams::default(), &wanted).await {
+        let params = PostParams::default();
+        let given = api.replace(&self.leadership.name, &params, &wanted);
+        let given = tokio::time::timeout(self.leadership.attempt(), given).await;
+        match given.unwrap_or_else(|_| Err(no_answer())) {
             Ok(_) => Ok(()),
             // It is not ours any more, or was never there.
             Err(error) if crate::error::is_outdated(&error) => Ok(()),
@@ -274,6 +291,8 @@ mod tests {
         taken: Arc<OnceLock<Instant>>,
         renewals: Arc<AtomicUsize>,
         asked: Arc<AtomicUsize>,
+        /// How many renewals are not answered before that is taken to be for good.
+        silent: usize,
     }
 
     impl Service<Request<Body>> for Failing {
@@ -286,7 +305,7 @@ mod tests {
         }
 
         fn call(&mut self, request: Request<Body>) -> Self::Future {
-            let Failing { taken, renewals, asked } = self.clone();
+            let Failing { taken, renewals, asked, silent } = self.clone();
             async move {
                 let name = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
                 let (code, object) = match *request.method() {
@@ -296,10 +315,15 @@ mod tests {
                     Method::GET if name == LEASE => {
                         (StatusCode::NOT_FOUND, serde_json::json!({"code": 404, "reason": "NotFound"}))
                     }
-                    Method::PUT if renewals.fetch_add(1, Ordering::SeqCst) < 3 => {
-                        (StatusCode::INTERNAL_SERVER_ERROR, serde_json::json!({"code": 500}))
-                    }
-                    Method::PUT => std::future::pending().await,
+                    Method::PUT => match renewals.fetch_add(1, Ordering::SeqCst) {
+                        nth if silent > 0 && nth >= silent => {
+                            (StatusCode::OK, serde_json::json!({"metadata": {"name": LEASE}}))
+                        }
+                        nth if silent == 0 && nth < 3 => {
+                            (StatusCode::INTERNAL_SERVER_ERROR, serde_json::json!({"code": 500}))
+                        }
+                        _ => std::future::pending().await,
+                    },
                     Method::POST if name == "leases" => {
                         taken.get_or_init(Instant::now);
                         tokio::time::sleep(SLOW).await;
@@ -330,5 +354,37 @@ mod tests {
         assert!(cluster.renewals.load(Ordering::SeqCst) > 3, "it was tried until the end");
         assert!(began.elapsed() <= leader.leadership.deadline, "{:?}", began.elapsed());
         assert!(leader.leadership.deadline < leader.leadership.duration);
+    }
+
+    async fn leading(cluster: &Failing, leadership: Leadership) -> Leader {
+        let client = Client::new(cluster.clone(), "default");
+        lead(client, leadership, Clock::system()).await.expect("nobody else leads")
+    }
+
+    /// SM-44: also if the next attempt would come after the deadline.
+    #[tokio::test(start_paused = true)]
+    async fn sm_44_nobody_acts_beyond_the_deadline_for_the_sake_of_another_attempt() {
+        let cluster = Failing::default();
+        let usual = Leadership::new("n", "we");
+        let mut leader = leading(&cluster, Leadership { period: Duration::from_secs(8), ..usual }).await;
+        let began = *cluster.taken.get().expect("it was taken");
+        leader.keep().await;
+        assert!(began.elapsed() <= leader.leadership.deadline, "{:?}", began.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_renewal_that_is_not_answered_does_not_cost_the_lease() {
+        let cluster = Failing { silent: 1, ..Failing::default() };
+        let mut leader = leading(&cluster, Leadership::new("n", "we")).await;
+        let lost = tokio::time::timeout(Duration::from_secs(60), leader.keep()).await;
+        assert!(lost.is_err(), "the second attempt was answered");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn giving_the_lease_back_does_not_wait_for_ever() {
+        let cluster = Failing { silent: usize::MAX, ..Failing::default() };
+        let leader = leading(&cluster, Leadership::new("n", "we")).await;
+        let released = tokio::time::timeout(Duration::from_secs(10), leader.release()).await;
+        assert!(released.expect("in time").is_err(), "it was not given back");
     }
 }

@@ -13,6 +13,7 @@ mod caches;
 mod certificate;
 mod client;
 pub mod configuration;
+mod connections;
 pub mod definitions;
 pub mod deploy;
 pub mod dispatch;
@@ -101,7 +102,7 @@ pub fn observe(client: Client, settings: Settings, clock: Clock, tasks: &mut Tas
 }
 
 impl Operator {
-    /// Acts from now on. To be called once.
+    /// Acts from now on, for as long as `tasks` live. To be called once.
     pub fn act(&self, tasks: &mut Tasks) {
         let context = &self.context;
         context.acts.store(true, Ordering::Relaxed);

@@ -5,12 +5,18 @@ use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
 use hyper::{body::Bytes, body::Incoming, service::service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use reconcile::Tasks;
 use tokio::net::TcpListener;
 use tracing::debug;
 
 use crate::Operator;
+use crate::connections::{Begun, Door, http};
+
+/// How many connections there are at most. Few ask, and everybody can: those beyond wait.
+const CONNECTIONS: usize = 64;
+/// How long a client may take to ask. Whether we are ready is asked in time, too, and waits behind who does not.
+const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Serves `/healthz`, `/readyz` and `/metrics` on `listener`, for as long as `tasks` live. Returns where.
 pub fn serve(operator: Operator, listener: TcpListener, tasks: &mut Tasks) -> std::io::Result<SocketAddr> {
@@ -18,24 +24,25 @@ pub fn serve(operator: Operator, listener: TcpListener, tasks: &mut Tasks) -> st
     let operator = Arc::new(operator);
     tasks.spawn("http", async move {
         // Connections end with the tasks that they belong to.
-        let mut connections = tokio::task::JoinSet::new();
+        let mut connections = Tasks::new();
+        let door = Door::new(listener, CONNECTIONS, "metrics");
         loop {
-            let Ok((stream, _)) = listener.accept().await else {
-                // Out of file descriptors, most likely: a moment later there may be some.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            };
-            while connections.try_join_next().is_some() {}
+            let (stream, place) = door.next().await;
             let operator = Arc::clone(&operator);
-            connections.spawn(async move {
+            connections.spawn("metrics connection", async move {
+                let begun = Begun::default();
+                let heard = begun.clone();
                 let service = service_fn(move |request: Request<Incoming>| {
+                    heard.set();
                     let response = answer(&operator, request.method(), request.uri().path());
                     async move { Ok::<_, Infallible>(response) }
                 });
-                let server = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
-                if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
+                let spoken = http(DEADLINE);
+                let connection = spoken.serve_connection(TokioIo::new(stream), service);
+                if let Some(Err(error)) = begun.in_time(DEADLINE, connection).await {
                     debug!(%error, "a connection ended");
                 }
+                drop(place);
             });
         }
     });

@@ -10,6 +10,7 @@
 //! - `process`: pods that are processes; [`init`] is what those are started by, and `logs` what becomes of what they write.
 //! - `network`: a network that pods have to themselves.
 //! - [`kept`]: logs of pods that are gone.
+//! - [`private`]: directories that no other user may enter, or has made.
 //! - `threads`: where work is done that takes a while.
 //! - `writes`: what is written about pods.
 //!
@@ -19,6 +20,7 @@ pub mod init;
 pub mod kept;
 mod logs;
 mod network;
+pub mod private;
 mod process;
 mod registration;
 mod settings;

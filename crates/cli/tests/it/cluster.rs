@@ -114,6 +114,36 @@ async fn keeps_what_it_acknowledged_through_kill_9() {
     assert_eq!(ferry.stderr().0, Some(0), "it ends cleanly");
 }
 
+/// What pods are told is below the directories of nodes, and the keys of administrators are in the data.
+#[test]
+fn nobody_else_enters_what_a_cluster_keeps() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().join("data");
+    // As whoever has made them before, or an earlier version.
+    let nodes = data.join("nodes");
+    std::fs::create_dir_all(nodes.join("ferry-node-0")).expect("directories");
+    for open in [&data, &nodes, &nodes.join("ferry-node-0")] {
+        std::fs::set_permissions(open, std::fs::Permissions::from_mode(0o755)).expect("permissions");
+    }
+    let (_ferry, line) = Ferry::start(&["--data", data.to_str().expect("a plain path")]);
+    assert!(line.starts_with("cluster ferry is ready"), "{line}");
+    for (path, expected) in [
+        ("nodes", 0o700),
+        ("nodes/ferry-node-0", 0o700),
+        ("store", 0o700),
+        ("credentials.json", 0o600),
+        ("kubeconfig", 0o600),
+    ] {
+        let mode = std::fs::metadata(data.join(path)).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, expected, "{path}");
+    }
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o777)).expect("permissions");
+    let second = Ferry::start(&["--data", data.to_str().expect("a plain path")]).0;
+    let (code, stderr) = second.stderr();
+    assert!(code == Some(2) && stderr.contains("everybody may write there"), "{stderr}");
+}
+
 #[tokio::test]
 async fn an_ephemeral_cluster_keeps_nothing() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -48,6 +48,13 @@ fn arguments_and_files() {
         ("wait a --timeout soon".to_owned(), "\"soon\" is no time span", "--help"),
         ("completion tcsh".to_owned(), "invalid value 'tcsh'", "--help"),
         ("cluster".to_owned(), "--data <DIR>", "--help"),
+        ("cluster --ephemeral --name Lab".to_owned(), "invalid value 'Lab' for '--name <NAME>'", "--help"),
+        (
+            "up --worker nodes --data d".to_owned(),
+            "\"nodes\" cannot be the name of a worker",
+            "--worker NAME",
+        ),
+        ("up --worker kubeconfig --data d".to_owned(), "\"kubeconfig\" cannot be", "--worker NAME"),
         ("check nowhere.yaml".to_owned(), "failed to read nowhere.yaml", "standard input"),
         ("cluster --ephemeral --image-file nowhere".to_owned(), "the images in nowhere", "--image-file FILE"),
         (format!("cluster --ephemeral --image-file {images}"), "failed to read the images", "NAME=PATH"),
@@ -74,6 +81,29 @@ fn arguments_and_files() {
     let mut astray = command(home.path());
     astray.args(["up", "--ephemeral"]).env("TMPDIR", home.path().join("nowhere"));
     check(&said(&mut astray, ""), 2, "failed to make a temporary directory", "TMPDIR");
+}
+
+/// A kubeconfig that is there is meant, also by who could do without one.
+#[test]
+fn what_is_wrong_with_a_kubeconfig() {
+    let home = tempfile::tempdir().expect("a directory");
+    let no_yaml = write(home.path(), "no-yaml", "a: [");
+    let no_context = write(home.path(), "no-context", "{apiVersion: v1, kind: Config}");
+    let missing = home.path().join("missing").display().to_string();
+    for (file, error, hint) in [
+        (&missing, format!("failed to read {missing}: No such file"), "--kubeconfig and KUBECONFIG"),
+        (&no_yaml, format!("failed to read {no_yaml}"), "--kubeconfig and KUBECONFIG"),
+        (&no_context, "failed to use the kubeconfig of the environment".to_owned(), "--context NAME"),
+    ] {
+        let mut operator = command(home.path());
+        check(&said(operator.arg("operator").env("KUBECONFIG", file), ""), 2, &error, hint);
+    }
+    let kube = home.path().join(".kube");
+    std::fs::create_dir(&kube).expect("a directory");
+    let config = write(&kube, "config", "a: [");
+    let mut operator = command(home.path());
+    operator.arg("operator").env_remove("KUBECONFIG").env("HOME", home.path());
+    check(&said(&mut operator, ""), 2, &format!("failed to read {config}"), "--kubeconfig and KUBECONFIG");
 }
 
 #[test]

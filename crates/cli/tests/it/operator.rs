@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
-use kube::api::{Api, ApiResource, DynamicObject, PostParams};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::runtime::wait::await_condition;
@@ -159,6 +160,54 @@ async fn operators_take_turns() {
     assert!(second.line().starts_with("operator is ready on"));
     create(&client, job("two")).await;
     starts("two").await.expect("in time").expect("it runs");
+}
+
+/// SM-44: who has lost the Lease writes nothing more, however long somebody keeps its webhooks from ending.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sm_44_who_waits_for_its_webhooks_to_end_does_not_act() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let kubeconfig: PathBuf = dir.path().join("kubeconfig");
+    let path = kubeconfig.to_str().expect("a path");
+    let cluster = Ferry::start(&["cluster", "--ephemeral", "--kubeconfig", path, "--controllers", "none"]);
+    cluster.line();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
+    let mut operator =
+        Ferry::start(&["operator", "--kubeconfig", path, "--webhook-listen", &free.to_string()]);
+    operator.line();
+
+    let client = client(&kubeconfig).await;
+    let kueue = "kueue.x-k8s.io/v1beta2";
+    let spec = json!({ "namespaceSelector": {} });
+    create(
+        &client,
+        json!({ "apiVersion": kueue, "kind": "ClusterQueue", "metadata": { "name": "q" }, "spec": spec }),
+    )
+    .await;
+    let spec = json!({ "clusterQueue": "q", "stopPolicy": "Hold" });
+    create(
+        &client,
+        json!({ "apiVersion": kueue, "kind": "LocalQueue", "metadata": { "name": "q" }, "spec": spec }),
+    )
+    .await;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta2", "LocalQueue"));
+    let queues: Api<DynamicObject> = Api::namespaced_with(client.clone(), "default", &resource);
+    let active = |queue: &DynamicObject| queue.data["status"]["conditions"][0]["status"].clone();
+    let held = |queue: Option<&DynamicObject>| queue.is_some_and(|queue| active(queue) == "False");
+    let shown = await_condition(queues.clone(), "q", held);
+    tokio::time::timeout(PATIENCE, shown).await.expect("in time").expect("it is shown");
+
+    let silent = TcpStream::connect(free).expect("it listens");
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "kueue-system");
+    let (params, taken) = (PatchParams::default(), json!({ "spec": { "holderIdentity": "another" } }));
+    leases.patch(::operator::leader::LEASE, &params, &Patch::Merge(taken)).await.expect("it is taken");
+    // It has seen that by then, and waits for the connection.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(operator.child.try_wait().expect("a process").is_none(), "it waits");
+    let (params, goes_on) = (PatchParams::default(), json!({ "spec": { "stopPolicy": "None" } }));
+    queues.patch("q", &params, &Patch::Merge(goes_on)).await.expect("it is written");
+    assert_eq!(operator.child.wait().expect("ferry ends").code(), Some(2));
+    assert_eq!(active(&queues.get("q").await.expect("the queue")), "False", "somebody else is to write this");
+    drop(silent);
 }
 
 /// VI-3: an operator that waits for another one's Lease says who waits where, behind the API server of its cluster.

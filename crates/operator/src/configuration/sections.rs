@@ -21,6 +21,7 @@ use super::{
     Configuration, Version, address,
     reader::{Problems, Section},
 };
+use crate::leader::Leadership;
 
 /// Kinds that Kueue manages and we do not.
 const NOT_MANAGED: [&str; 1] = ["sparkoperator.k8s.io/sparkapplication"];
@@ -29,6 +30,8 @@ const INCREMENTAL: &str = "kueue.x-k8s.io/multikueue-dispatcher-incremental";
 /// Our own; to Kueue it would be the name of somebody else.
 const LEAST_LOADED: &str = "ferry.dev/multikueue-dispatcher-least-loaded";
 const LEASE: &str = "c1f6bfd2.kueue.x-k8s.io";
+/// By how much Kueue's attempts to renew the Lease are spread.
+const JITTER: f64 = 1.2;
 /// Where Kueue says who waits where.
 const VISIBILITY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8082);
 /// How many clusters are asked at a time, if the file does not say.
@@ -56,7 +59,34 @@ impl Configuration {
         self.lease.duration = time("leaseDuration");
         self.lease.deadline = time("renewDeadline");
         self.lease.period = time("retryPeriod");
+        problems.errors.extend(self.times_of_the_lease());
         election.done(problems);
+    }
+
+    /// What is wrong with the times of the Lease: who has it must have stopped before it ends, and must have tried again
+    /// before that (SM-44). The same is asked of Kueue's.
+    fn times_of_the_lease(&self) -> Option<String> {
+        let usual = Leadership::new("", "");
+        let duration = self.lease.duration.unwrap_or(usual.duration);
+        let deadline = self.lease.deadline.unwrap_or(usual.deadline);
+        let period = self.lease.period.unwrap_or(usual.period);
+        let (name, time, why) = if duration.subsec_nanos() != 0 || duration.is_zero() {
+            ("leaseDuration", duration, "must be a whole number of seconds, and at least one".to_owned())
+        } else if duration <= deadline {
+            ("renewDeadline", deadline, format!("must be less than leaseDuration, which is {duration:?}"))
+        } else if period.is_zero() {
+            ("retryPeriod", period, "must not be zero".to_owned())
+        } else if deadline <= period.mul_f64(JITTER) {
+            let most = "some attempts have to fit in";
+            (
+                "renewDeadline",
+                deadline,
+                format!("must be more than {JITTER} times retryPeriod, which is {period:?}: {most}"),
+            )
+        } else {
+            return None;
+        };
+        Some(format!("leaderElection.{name}: {time:?}: {why}"))
     }
 
     /// Where something is served.

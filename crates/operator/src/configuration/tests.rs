@@ -147,6 +147,18 @@ fn cf_1_unknown_settings_are_named_by_their_path() {
         "featureGates.PartialAdmission: is not supported: it is always true here",
     );
     refused("featureGates: {NoSuchGate: true}", "featureGates.NoSuchGate: is not known here");
+    // SM-44: whoever has the Lease stops before it ends, and has tried again before that.
+    for (times, expected) in [
+        ("leaseDuration: 500ms", "leaseDuration: 500ms: must be a whole number of seconds"),
+        ("leaseDuration: 0s", "leaseDuration: 0ns: must be a whole number of seconds"),
+        ("leaseDuration: 10s", "renewDeadline: 10s: must be less than leaseDuration, which is 10s"),
+        ("renewDeadline: 30s", "renewDeadline: 30s: must be less than leaseDuration, which is 15s"),
+        ("retryPeriod: 0s", "retryPeriod: 0ns: must not be zero"),
+        ("retryPeriod: 60s", "renewDeadline: 10s: must be more than 1.2 times retryPeriod, which is 60s"),
+        ("renewDeadline: 0s", "renewDeadline: 0ns: must be more than 1.2 times retryPeriod"),
+    ] {
+        refused(&format!("leaderElection: {{{times}}}"), &format!("leaderElection.{expected}"));
+    }
     refused("leaderElection: {leaderElect: false}", "leaderElection.leaderElect: false is not supported");
 }
 

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use futures::StreamExt as _;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -12,6 +14,8 @@ use kube::{Api, Client};
 use rules::visibility::{GROUP, VERSIONS};
 use serde_json::{Value, json};
 use tracing::{info, warn};
+
+use crate::certificate;
 
 /// Who writes our authority into them.
 const MANAGER: &str = "ferry-visibility";
@@ -39,11 +43,26 @@ fn correction(spec: &Value, namespace: &str, service: &str, bundle: &str) -> Opt
     (is_ours && !is_right).then_some(right)
 }
 
-/// Keeps our authority in one of the APIServices, for as long as it leads to our Service.
-pub(super) async fn keep(client: Client, name: String, service: (String, String), bundle: String) {
+/// Keeps our authority, as it is at any time, in one of the APIServices, for as long as it leads to our Service.
+pub(super) async fn keep(
+    client: Client,
+    name: String,
+    service: (String, String),
+    mut authority: certificate::Current,
+) {
+    loop {
+        let bundle = BASE64.encode(authority.borrow_and_update().bundle());
+        tokio::select! {
+            () = keep_one(&client, &name, &service, &bundle) => return,
+            () = certificate::replaced(&mut authority) => {}
+        }
+    }
+}
+
+async fn keep_one(client: &Client, name: &str, service: &(String, String), bundle: &str) {
     let kind = GroupVersionKind::gvk("apiregistration.k8s.io", "v1", "APIService");
-    let api: Api<DynamicObject> = Api::all_with(client, &ApiResource::from_gvk(&kind));
-    let mut seen = Box::pin(watcher::watch_object(api.clone(), &name).default_backoff());
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+    let mut seen = Box::pin(watcher::watch_object(api.clone(), name).default_backoff());
     while let Some(object) = seen.next().await {
         let object = match object {
             Ok(Some(object)) => object,
@@ -58,9 +77,9 @@ pub(super) async fn keep(client: Client, name: String, service: (String, String)
                 continue;
             }
         };
-        let Some(patch) = correction(&object.data["spec"], &service.0, &service.1, &bundle) else { continue };
+        let Some(patch) = correction(&object.data["spec"], &service.0, &service.1, bundle) else { continue };
         let by_us = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-        match api.patch(&name, &by_us, &Patch::Merge(patch)).await {
+        match api.patch(name, &by_us, &Patch::Merge(patch)).await {
             Ok(_) => info!(api_service = name, "the cluster knows our authority"),
             Err(error) => {
                 let error = reconcile::chain(&error);

@@ -8,26 +8,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper_util::rt::TokioIo;
 use reconcile::Tasks;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use super::access::Gate;
 use super::registration;
 use crate::Operator;
 use crate::certificate::{self, Authority, Renewing, Server, names_of_service};
+use crate::connections::{Begun, Door, http};
 
 /// How long a client may take to begin, and to say what it asks for.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -64,8 +61,7 @@ pub async fn serve(
     let address = listener.local_addr().map_err(failed)?;
     let client = operator.context.client.clone();
     let namespace = operator.context.settings.namespace.clone();
-    let authority = Authority::shared(&client, &namespace).await?;
-    let bundle = BASE64.encode(authority.bundle());
+    let authority = Authority::shared(&client, &namespace, tasks).await?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let server = Server {
         title: "ferry-visibility",
@@ -73,7 +69,7 @@ pub async fn serve(
         clients: Some(tls::any_certificate(provider, Vec::new())),
     };
     let clock = operator.context.clock.clone();
-    let renewing = Renewing::begin(authority, server, clock.now())?;
+    let renewing = Renewing::begin(authority.clone(), server, clock.now())?;
     let gate = Gate::new(client.clone()).await;
     tasks.spawn("visibility", accept(listener, renewing.serving(), operator, Arc::clone(&gate)));
     tasks.spawn("visibility certificate", renewing.run(certificate::LOOK, move || clock.now()));
@@ -82,7 +78,7 @@ pub async fn serve(
         let service = (namespace.clone(), service.to_owned());
         tasks.spawn(
             "visibility API service",
-            registration::keep(client.clone(), name, service, bundle.clone()),
+            registration::keep(client.clone(), name, service, authority.clone()),
         );
     }
     info!(%address, service, "who waits where is said");
@@ -96,24 +92,15 @@ async fn accept(
     gate: Arc<Gate>,
 ) {
     let mut connections = Tasks::new();
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let door = Door::new(listener, CONNECTIONS, "visibility");
     loop {
-        let place = Arc::clone(&places).acquire_owned().await.expect("places are not taken away");
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let acceptor = TlsAcceptor::from(serving.load_full());
-                let conversation = converse(stream, acceptor, operator.clone(), Arc::clone(&gate));
-                connections.spawn("visibility connection", async move {
-                    conversation.await;
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                warn!(%error, "failed to accept a connection of somebody who asks who waits");
-                // Out of file descriptors, most likely: a moment later there may be some.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
+        let (stream, place) = door.next().await;
+        let acceptor = TlsAcceptor::from(serving.load_full());
+        let conversation = converse(stream, acceptor, operator.clone(), Arc::clone(&gate));
+        connections.spawn("visibility connection", async move {
+            conversation.await;
+            drop(place);
+        });
     }
 }
 
@@ -124,15 +111,16 @@ async fn converse(stream: TcpStream, acceptor: TlsAcceptor, operator: Operator, 
     };
     let chain = stream.get_ref().1.peer_certificates();
     let chain: Option<Arc<[CertificateDer<'static>]>> = chain.map(Arc::from);
+    let begun = Begun::default();
+    let heard = begun.clone();
     let service = service_fn(move |request| {
+        heard.set();
         let (operator, gate, chain) = (operator.clone(), Arc::clone(&gate), chain.clone());
         async move { Ok::<_, Infallible>(answer(&operator, &gate, chain.as_deref(), request).await) }
     });
-    let mut served = auto::Builder::new(TokioExecutor::new());
-    served.http1().timer(TokioTimer::new()).header_read_timeout(DEADLINE);
-    // An API server keeps its connection; one that is gone without a word is found out.
-    served.http2().timer(TokioTimer::new()).keep_alive_interval(DEADLINE).keep_alive_timeout(DEADLINE);
-    if let Err(error) = served.serve_connection(TokioIo::new(stream), service).await {
+    let spoken = http(DEADLINE);
+    let connection = spoken.serve_connection(TokioIo::new(stream), service);
+    if let Some(Err(error)) = begun.in_time(DEADLINE, connection).await {
         debug!(error, "a connection of somebody who asks who waits ended");
     }
 }

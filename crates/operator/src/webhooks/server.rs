@@ -14,8 +14,7 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
+use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use reconcile::Tasks;
 use rules::conversion::{self, Version};
@@ -31,14 +30,21 @@ use super::configurations::{self, Mode};
 use super::{ASKED, Asked};
 use crate::Operator;
 use crate::certificate::{self, Authority, Renewing, Server, names_of_service};
+use crate::connections::{Begun, Door, http};
 use crate::definitions::{self, Conversion};
 
 /// The largest review that is read. An API server sends the object twice, and none is larger than 3 MiB.
 const MAX_REVIEW: usize = 16 * 1024 * 1024;
 /// An API server waits no longer for an answer.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// How long those who asked before we stop are waited for. Nobody keeps the Lease meanwhile.
+/// How long a connection is kept on which nothing more is asked: an API server is the first to give one up.
+const IDLE: Duration = Duration::from_secs(120);
+/// How many connections there are at most; an API server has one or a few.
+const CONNECTIONS: usize = 512;
+/// How long those who asked before we stop are waited for. Nobody keeps the Lease meanwhile, and nobody acts.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long it is waited before the same is tried again.
+const PEACE: Duration = Duration::from_secs(1);
 /// Where objects are converted.
 const CONVERT: &str = "/convert";
 
@@ -89,14 +95,19 @@ pub enum Error {
 /// Webhooks that a cluster asks.
 pub struct Webhooks {
     operator: Operator,
-    reach: Reach,
-    address: SocketAddr,
-    /// The certificates by which the cluster knows that it is us.
-    bundle: String,
+    way: Way,
     /// What keeps the configurations as they are to be.
     keeping: Tasks,
     /// Whether the server is to end; heard by it for as long as it is there.
     ending: watch::Sender<bool>,
+}
+
+/// How the cluster finds us, and knows that it is us.
+#[derive(Clone)]
+struct Way {
+    reach: Reach,
+    address: SocketAddr,
+    authority: certificate::Current,
 }
 
 impl Webhooks {
@@ -123,9 +134,9 @@ impl Webhooks {
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let (authority, names) = match &reach {
-            Reach::Url => (Authority::new()?, vec![address.ip().to_string(), "localhost".to_owned()]),
+            Reach::Url => (Authority::own()?, vec![address.ip().to_string(), "localhost".to_owned()]),
             Reach::Service { namespace, name, conversion } => {
-                let authority = Authority::shared(&operator.context.client, namespace).await?;
+                let authority = Authority::shared(&operator.context.client, namespace, tasks).await?;
                 let mut names = names_of_service(namespace, name);
                 if conversion != name {
                     names.extend(names_of_service(namespace, conversion));
@@ -133,37 +144,72 @@ impl Webhooks {
                 (authority, names)
             }
         };
-        let bundle = BASE64.encode(authority.bundle());
         let server = Server { title: "ferry-webhooks", names, clients: None };
         let clock = operator.context.clock.clone();
-        let renewing = Renewing::begin(authority, server, clock.now())?;
+        let renewing = Renewing::begin(authority.clone(), server, clock.now())?;
         let (ending, told) = watch::channel(false);
         tasks.spawn("webhooks", accept(listener, renewing.serving(), operator.clone(), told));
         tasks.spawn("webhook certificate", renewing.run(certificate::LOOK, move || clock.now()));
-        Ok(Webhooks { operator, reach, address, bundle, keeping: Tasks::new(), ending })
+        let way = Way { reach, address, authority };
+        Ok(Webhooks { operator, way, keeping: Tasks::new(), ending })
     }
 
     /// Tells the cluster to ask from now on: how to get from one version to the other, without which not even we can read
     /// what is there; and about writes, once everything was seen. Among several, who leads does.
     pub async fn ask(&mut self) -> Result<(), Error> {
-        let context = &self.operator.context;
-        let client = &context.client;
-        definitions::convert_by(client, &Conversion::Webhook(self.client_config(CONVERT))).await?;
+        let client = &self.operator.context.client;
+        definitions::convert_by(client, &self.way.conversion()).await?;
         self.operator.ready().await;
-        let away = match self.reach {
-            Reach::Url => Duration::ZERO,
-            Reach::Service { .. } => configurations::UNINSTALLED,
-        };
-        let not_in = ["kube-system", context.settings.namespace.as_str()];
-        for mode in Mode::BOTH {
-            let to = |path: &str| self.client_config(path);
-            let configuration = configurations::configuration(mode, &self.operator.asked(), to, &not_in);
+        for (mode, configuration) in self.way.configurations(&self.operator) {
             let written = configurations::write(client, mode, &configuration).await;
             written.map_err(|source| Error::Configure { doing: "write", source })?;
-            let keep = configurations::keep(client.clone(), mode, configuration, away);
-            self.keeping.spawn("webhook configuration", keep);
         }
+        self.keeping.spawn("webhook configurations", keep(self.operator.clone(), self.way.clone()));
         Ok(())
+    }
+
+    /// Where they are served.
+    pub fn address(&self) -> SocketAddr {
+        self.way.address
+    }
+
+    /// Takes the configurations away again, so that the cluster goes on without us; to be called before the server ends.
+    /// One that is reached by a Service leaves them, because another replica answers.
+    pub async fn leave(&mut self) -> Result<(), Error> {
+        self.keeping.stop().await;
+        if self.way.reach != Reach::Url {
+            return Ok(());
+        }
+        let client = &self.operator.context.client;
+        for mode in Mode::BOTH {
+            let removed = configurations::remove(client, mode).await;
+            removed.map_err(|source| Error::Configure { doing: "remove", source })?;
+        }
+        Ok(definitions::convert_by(client, &Conversion::without_us(client).await?).await?)
+    }
+
+    /// Ends the server, once those who have asked are answered: what they ask is refused if nobody answers. Who they ask is
+    /// not ours to say any more.
+    pub async fn end(mut self) {
+        self.keeping.stop().await;
+        self.ending.send_replace(true);
+        self.ending.closed().await;
+    }
+}
+
+impl Way {
+    /// How the cluster gets from one version to the other.
+    fn conversion(&self) -> Conversion {
+        Conversion::Webhook(self.client_config(CONVERT))
+    }
+
+    /// What the cluster is to ask.
+    fn configurations(&self, operator: &Operator) -> [(Mode, Value); 2] {
+        let not_in = ["kube-system", operator.context.settings.namespace.as_str()];
+        Mode::BOTH.map(|mode| {
+            let to = |path: &str| self.client_config(path);
+            (mode, configurations::configuration(mode, &operator.asked(), to, &not_in))
+        })
     }
 
     /// How the cluster reaches a path.
@@ -175,34 +221,31 @@ impl Webhooks {
                 json!({ "service": { "namespace": namespace, "name": name, "path": path } })
             }
         };
-        to["caBundle"] = json!(self.bundle);
+        to["caBundle"] = json!(BASE64.encode(self.authority.borrow().bundle()));
         to
     }
+}
 
-    /// Where they are served.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Takes the configurations away again, so that the cluster goes on without us; to be called before the server ends.
-    /// One that is reached by a Service leaves them, because another replica answers.
-    pub async fn leave(&mut self) -> Result<(), Error> {
-        self.keeping.stop().await;
-        if self.reach != Reach::Url {
-            return Ok(());
+/// Keeps what the cluster asks as it is to be, by the authority that there is at any time.
+async fn keep(operator: Operator, mut way: Way) {
+    let client = &operator.context.client;
+    let away = match way.reach {
+        Reach::Url => Duration::ZERO,
+        Reach::Service { .. } => configurations::UNINSTALLED,
+    };
+    let mut is_another = false;
+    loop {
+        let mut keeping = Tasks::new();
+        for (mode, configuration) in way.configurations(&operator) {
+            let keep = configurations::keep(client.clone(), mode, configuration, away);
+            keeping.spawn("webhook configuration", keep);
         }
-        let client = &self.operator.context.client;
-        for mode in Mode::BOTH {
-            let removed = configurations::remove(client, mode).await;
-            removed.map_err(|source| Error::Configure { doing: "remove", source })?;
+        while is_another && let Err(error) = definitions::convert_by(client, &way.conversion()).await {
+            warn!(error = %reconcile::chain(&error), "failed to tell the definitions our authority");
+            tokio::time::sleep(PEACE).await;
         }
-        Ok(definitions::convert_by(client, &Conversion::without_us(client).await?).await?)
-    }
-
-    /// Ends the server, once those who have asked are answered: what they ask is refused if nobody answers.
-    pub async fn end(self) {
-        self.ending.send_replace(true);
-        self.ending.closed().await;
+        certificate::replaced(&mut way.authority).await;
+        is_another = true;
     }
 }
 
@@ -213,26 +256,21 @@ async fn accept(
     mut told: watch::Receiver<bool>,
 ) {
     let (mut connections, graceful) = (Tasks::new(), GracefulShutdown::new());
+    let door = Door::new(listener, CONNECTIONS, "webhooks");
     loop {
-        let accepted = tokio::select! {
+        let (stream, place) = tokio::select! {
             biased;
             () = told_to_end(&mut told) => break,
-            accepted = listener.accept() => accepted,
+            next = door.next() => next,
         };
-        match accepted {
-            Ok((stream, _)) => {
-                let acceptor = TlsAcceptor::from(serving.load_full());
-                let conversation = converse(stream, acceptor, operator.clone(), graceful.watcher());
-                connections.spawn("webhook connection", conversation);
-            }
-            Err(error) => {
-                warn!(%error, "failed to accept a connection to the webhooks");
-                // Out of file descriptors, most likely: a moment later there may be some.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
+        let acceptor = TlsAcceptor::from(serving.load_full());
+        let conversation = converse(stream, acceptor, operator.clone(), graceful.watcher());
+        connections.spawn("webhook connection", async move {
+            conversation.await;
+            drop(place);
+        });
     }
-    drop(listener);
+    drop(door);
     if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
         debug!("somebody still asked the webhooks when they ended");
     }
@@ -250,13 +288,15 @@ async fn converse(stream: TcpStream, acceptor: TlsAcceptor, operator: Operator, 
         debug!("a connection to the webhooks ended before it began");
         return;
     };
+    let begun = Begun::default();
+    let heard = begun.clone();
     let service = service_fn(move |request| {
+        heard.set();
         let operator = operator.clone();
         async move { Ok::<_, Infallible>(answer(&operator, request).await) }
     });
-    let served = auto::Builder::new(TokioExecutor::new());
-    let connection = served.serve_connection(TokioIo::new(stream), service).into_owned();
-    if let Err(error) = watcher.watch(connection).await {
+    let connection = http(IDLE).serve_connection(TokioIo::new(stream), service).into_owned();
+    if let Some(Err(error)) = begun.in_time(DEADLINE, watcher.watch(connection)).await {
         debug!(error, "a connection to the webhooks ended");
     }
 }

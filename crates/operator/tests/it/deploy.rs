@@ -35,6 +35,19 @@ const UNLESS_OTHERS_HAVE: &str = r#"{{- $kind := "KIND" }}
 "#;
 const END: &str = "{{- end }}\n";
 
+/// Helm's own namespace is `default`, where the operator would have a Lease of its own beside Kueue's, and both would act.
+fn expectations() -> String {
+    let expected = deploy::NAMESPACE;
+    let why = format!(
+        "install with --namespace {expected} --create-namespace: Kueue's Lease is there, by which only one acts, and the \
+         Secrets of workers; anyNamespace=true if they are elsewhere"
+    );
+    format!(
+        "{NOTE}\n{{{{- if and (ne .Release.Namespace {expected:?}) (not .Values.anyNamespace) }}}}\n\
+         {{{{- fail {why:?} }}}}\n{END}"
+    )
+}
+
 fn guarded(objects: &[Value]) -> String {
     let mut text = format!("{NOTE}\n");
     for object in objects {
@@ -101,6 +114,7 @@ fn files() -> Vec<(&'static str, String)> {
         ("kustomize/roles.yaml", yaml(&roles::all())),
         ("kustomize/operator.yaml", yaml(&deploy::operator(&plain))),
         ("kustomize/webhooks.yaml", yaml(&deploy::configurations())),
+        ("chart/templates/expectations.yaml", expectations()),
         ("chart/templates/webhooks.yaml", guarded(&deploy::configurations())),
         ("chart/templates/rbac.yaml", yaml(&deploy::access(&chart.namespace, &settings))),
         ("chart/templates/roles.yaml", yaml(&roles::all())),
@@ -174,6 +188,7 @@ fn the_chart_is_of_this_release_and_its_values_are_the_usual_ones() {
     assert_eq!(usual.image, format!("{repository}:{}", env!("CARGO_PKG_VERSION")));
     assert_eq!(values["image"]["tag"], "");
     assert_eq!(values["replicas"], 1);
+    assert_eq!(values["anyNamespace"], false, "what templates ask for is there");
     assert_eq!(values["image"]["pullPolicy"], usual.pull_policy);
     assert_eq!(values["requests"]["cpu"], usual.requests.0);
     assert_eq!(values["requests"]["memory"], usual.requests.1);

@@ -11,6 +11,7 @@ mod rbac;
 mod refused;
 mod scale;
 mod scenarios;
+mod serve;
 mod steady;
 mod way;
 mod webhooks;

@@ -12,6 +12,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
 };
@@ -324,6 +325,78 @@ async fn wh_1_configurations_are_kept_right() -> anyhow::Result<()> {
             "kueue-webhook-service",
             "{name} asks whom it asked"
         );
+    }
+    Ok(())
+}
+
+/// Whoever wants another authority deletes the Secret, and all replicas are known by the next one, without being started again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_authority_is_followed_by_all() -> anyhow::Result<()> {
+    let client = World::embedded_cluster().await?;
+    install(&client, &Conversion::Embedded).await?;
+    let home = json!({ "metadata": { "name": "kueue-system" } });
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    namespaces.create(&PostParams::default(), &serde_json::from_value(home)?).await?;
+    let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let service = Reach::Service {
+        namespace: "kueue-system".to_owned(),
+        name: "ferry-webhooks".to_owned(),
+        conversion: "ferry-conversion".to_owned(),
+    };
+    let mut tasks = Tasks::new();
+    let mut operator =
+        || operator::observe(client.clone(), operator::Settings::default(), Clock::system(), &mut tasks);
+    let (leads, waits) = (operator(), operator());
+    let leads = Webhooks::start(leads, anywhere, service.clone(), &mut tasks).await?;
+    let waits = Webhooks::listen(waits, anywhere, service, &mut tasks).await?;
+
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), "kueue-system");
+    let authority = async || -> anyhow::Result<Option<Vec<u8>>> {
+        let secret = secrets.get_opt("ferry-webhook-authority").await?;
+        Ok(secret.and_then(|it| it.data).and_then(|data| data.get("ca.crt").map(|it| it.0.clone())))
+    };
+    let first = authority().await?.context("an authority")?;
+    secrets.delete("ferry-webhook-authority", &DeleteParams::default()).await?;
+    let next = eventually("there is another authority", async || {
+        Ok(authority().await?.filter(|next| *next != first))
+    })
+    .await?;
+    let known = |address: SocketAddr, name: &'static str| {
+        let next = next.clone();
+        async move || -> anyhow::Result<Option<()>> {
+            let mut config = kube::Config::new(format!("https://{address}").parse()?);
+            config.root_cert = Some(vec![CertificateDer::from_pem_slice(&next)?.to_vec()]);
+            config.tls_server_name = Some(name.to_owned());
+            let request = http::Request::get("/convert").body(Vec::new().into())?;
+            Ok(Client::try_from(config)?.send(request).await.ok().map(drop))
+        }
+    };
+    for webhooks in [&leads, &waits] {
+        let name = "ferry-webhooks.kueue-system.svc";
+        eventually("its certificate is of that", known(webhooks.address(), name)).await?;
+    }
+    let bundle = BASE64.encode(&next);
+    let configurations: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    eventually("the cluster knows it", async || {
+        let asked = configurations.get("kueue-validating-webhook-configuration").await?;
+        let asked = serde_json::to_value(asked.webhooks)?;
+        let asked: Vec<&Value> =
+            asked.as_array().into_iter().flatten().map(|it| &it["clientConfig"]["caBundle"]).collect();
+        let converted = serde_json::to_value(definitions.get("localqueues.kueue.x-k8s.io").await?)?;
+        let converted = &converted["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"];
+        let is_known = !asked.is_empty() && asked.iter().all(|it| **it == bundle) && *converted == bundle;
+        Ok(is_known.then_some(()))
+    })
+    .await?;
+
+    // What is no authority is not followed.
+    let none = json!({ "stringData": { "ca.crt": "none", "ca.key": "none" } });
+    secrets.patch("ferry-webhook-authority", &PatchParams::default(), &Patch::Merge(none)).await?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for webhooks in [&leads, &waits] {
+        let name = "ferry-webhooks.kueue-system.svc";
+        anyhow::ensure!(known(webhooks.address(), name)().await?.is_some(), "it stays as it was");
     }
     Ok(())
 }

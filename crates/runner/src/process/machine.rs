@@ -22,6 +22,7 @@ use super::{
 use crate::{
     init::{GUARD, Isolation, Mount, NOTHING, Order, Report, Root, User},
     network::Network,
+    private,
     registration::Said,
     settings::Process,
 };
@@ -43,6 +44,8 @@ pub(crate) struct Machine {
 impl Machine {
     /// Cleans up after an earlier node in this directory, and finds out what the kernel permits, by trying. Blocks.
     pub(crate) fn prepare(settings: &Process) -> io::Result<Machine> {
+        // What pods are told in confidence is in there, and what they write.
+        private::make(&settings.directory)?;
         fs::create_dir_all(settings.directory.join("pods"))?;
         clean_up(&settings.directory)?;
         let (isolation, refusals) = isolation(settings)?;
@@ -185,9 +188,10 @@ pub(super) fn root_in(
 }
 
 /// Ends and removes what an earlier node of this directory, which was killed, has left: guards and their containers,
-/// cgroups, and files. Logs stay until their pod is gone, and so do volumes that are on disk and the pod's own.
+/// cgroups, and files. Logs stay until their pod is gone, and so do volumes that are on disk and the pod's own. What another
+/// user has put there says nothing: neither what is to be killed, nor what is to be removed.
 fn clean_up(directory: &Path) -> io::Result<()> {
-    for base in fs::read_to_string(directory.join("cgroups")).unwrap_or_default().lines() {
+    for base in record(&directory.join("cgroups")).unwrap_or_default().lines() {
         // What is in there is killed; the guards see it, or that their node is gone, and end.
         cgroups::remove(Path::new(base))?;
     }
@@ -223,20 +227,30 @@ pub(super) fn forget_memory(directory: &Path) -> io::Result<()> {
 
 /// Removes everything that a node in this directory, which runs no more, has left, and the directory. Blocks.
 pub(crate) fn remove(directory: &Path) -> io::Result<()> {
+    private::expect_ours(directory)?;
     clean_up(directory)?;
     volumes::remove_tree(directory)
 }
 
+/// What is in a directory and this user's own: no links, which lead elsewhere.
 fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        entries => entries?.map(|entry| Ok(entry?.path())).collect(),
-    }
+    let mut ours = match fs::read_dir(directory) {
+        _ if !private::is_ours(directory) => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<PathBuf>>>()?,
+    };
+    ours.retain(|path| private::is_ours(path));
+    Ok(ours)
+}
+
+/// What an earlier node wrote down for us.
+fn record(path: &Path) -> Option<String> {
+    private::is_ours(path).then(|| fs::read_to_string(path).ok()).flatten()
 }
 
 /// Waits for a guard to end by itself, which it does when its node is gone; or ends it.
-fn end_guard(record: &Path) {
-    let Some((process, born)) = fs::read_to_string(record).ok().and_then(|text| {
+fn end_guard(path: &Path) {
+    let Some((process, born)) = record(path).and_then(|text| {
         let (process, born) = text.split_once(' ')?;
         Some((process.parse().ok().and_then(Pid::from_raw)?, born.to_owned()))
     }) else {

@@ -30,7 +30,7 @@ use self::written::Written;
 use super::objects::Objects;
 use crate::{
     init::{Confined, Mount},
-    threads,
+    private, threads,
 };
 
 /// Where a pod's own volumes on disk are, below its directory. They are there for as long as their pod.
@@ -140,9 +140,10 @@ impl Volumes {
             let is_in_memory = empty.medium.as_deref() == Some("Memory") && Path::new(MEMORY).is_dir();
             let directory = if is_in_memory { self.memory.join(name) } else { self.disk.join(name) };
             let (most, group) = (empty.size_limit.as_ref().and_then(size), group_of(pod));
+            let memory = self.memory.clone();
             let make = move || {
                 let made = if is_in_memory {
-                    in_memory(&directory, most, group)
+                    private::make(&memory).and_then(|()| in_memory(&directory, most, group))
                 } else {
                     on_disk(&directory, group)
                 };
@@ -224,6 +225,7 @@ impl Volumes {
         if !Path::new(MEMORY).is_dir() || directory.exists() {
             return Ok(Some(directory).filter(|directory| directory.exists()));
         }
+        private::make(&self.memory)?;
         fs::create_dir_all(&directory)?;
         bound(&directory, SHARED_BYTES)?;
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o1777))?;
@@ -254,9 +256,10 @@ pub(super) fn memory_of(uid: &str) -> PathBuf {
     Path::new(MEMORY).join(format!("ferry-{uid}"))
 }
 
-/// Removes a pod's directories in memory.
+/// Removes a pod's directories in memory. Everybody may put something there: what others have called so is none of them.
 pub(super) fn remove_memory(memory: &Path) -> io::Result<()> {
     let volumes = match fs::read_dir(memory) {
+        _ if !private::is_ours(memory) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         volumes => volumes?,
     };
@@ -405,5 +408,28 @@ mod tests {
             assert_eq!(below(&volume, path), Err(format!("subPath {path:?} leads out of its volume")));
         }
         assert_eq!(fs::read_dir(host).expect("entries").count(), 0, "nothing is made there");
+    }
+
+    #[test]
+    fn volumes_in_memory_are_neither_entered_nor_made_by_others() {
+        let pod = tempfile::tempdir().expect("a directory");
+        let volumes = Volumes::new(pod.path(), &format!("private-test-{}", std::process::id()));
+        let Some(shared) = volumes.shared_memory().expect("made") else { return };
+        assert!(shared.is_dir());
+        assert_eq!(fs::metadata(&volumes.memory).expect("it is there").permissions().mode() & 0o777, 0o700);
+        remove_memory(&volumes.memory).expect("removed");
+        assert!(!volumes.memory.exists());
+        // Whoever knows a pod's name can be there first.
+        if rustix::process::geteuid().is_root() {
+            let kept = pod.path().join("kept");
+            fs::create_dir(&kept).expect("a directory");
+            symlink(pod.path(), &volumes.memory).expect("a link");
+            std::os::unix::fs::lchown(&volumes.memory, Some(65534), None).expect("another's");
+            let refused = volumes.shared_memory().expect_err("it is another's");
+            assert!(refused.to_string().contains("belongs to another user"), "{refused}");
+            remove_memory(&volumes.memory).expect("left alone");
+            assert!(kept.exists() && volumes.memory.is_symlink());
+            fs::remove_file(&volumes.memory).expect("removed");
+        }
     }
 }

@@ -152,7 +152,7 @@ async fn clusters_join_work_and_leave() -> anyhow::Result<()> {
     leave(&sites).await
 }
 
-/// What others said of the operator holds on, also if a new release is installed: its file, and how many there are.
+/// What others said of the operator holds on, also if a new release is installed: its file, its image, and how many there are.
 async fn installed_again_it_is_as_it_was(sites: &Sites) -> anyhow::Result<()> {
     let deployments: Api<Deployment> = Api::namespaced(sites.client("manager"), "kueue-system");
     let mut theirs = serde_json::to_value(deployments.get("ferry").await?)?;
@@ -167,6 +167,9 @@ async fn installed_again_it_is_as_it_was(sites: &Sites) -> anyhow::Result<()> {
     let theirs =
         deployments.replace("ferry", &PostParams::default(), &serde_json::from_value(theirs)?).await?;
     let said = sites.said(&["install", "--context", "manager", "--image", "ferry:test"])?;
+    assert!(said.lines().all(|line| line.ends_with("unchanged")), "{said}");
+    // Who says nothing of the image means the one that is there, which the usual one is not.
+    let said = sites.said(&["install", "--context", "manager"])?;
     assert!(said.lines().all(|line| line.ends_with("unchanged")), "{said}");
     let said = sites.said(&["install", "--context", "manager", "--image", "ferry:next"])?;
     assert!(said.contains("Deployment kueue-system/ferry changed"), "{said}");
