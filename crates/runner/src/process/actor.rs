@@ -31,6 +31,7 @@ use super::{
     instance::{End, Instance, LONGEST_GRACE},
     launch::Directories,
     loopback::Address,
+    probes,
     sandbox::Sandbox,
     volumes::{self, Volumes},
 };
@@ -100,8 +101,8 @@ enum Stage {
 #[derive(Debug)]
 enum Happening {
     Ended(End),
-    HookDone(Result<(), String>),
-    Probed(Purpose, bool, String),
+    HookDone(Result<Option<String>, String>),
+    Probed(Purpose, probes::Found),
 }
 
 impl Actor {

@@ -25,7 +25,7 @@ use crate::{
         cgroups::Cgroup,
         instance::{End, Error, Instance},
         launch::Launch,
-        probes,
+        probes::{self, Found},
         sandbox::Sandbox,
         volumes,
     },
@@ -35,6 +35,9 @@ use crate::{
 const MESSAGE: u64 = 4096;
 const LOG_MESSAGE: usize = 2048;
 const LOG_LINES: usize = 80;
+
+/// The reason of events of hooks that were to speak TLS with who does not.
+const FALLBACK: &str = "LifecycleHTTPFallback";
 
 impl Actor {
     pub(super) async fn start(&mut self, index: usize) {
@@ -139,9 +142,7 @@ impl Actor {
                 ip,
                 place,
                 started,
-                move |success, message| {
-                    let _ = tell.send((index, number, Happening::Probed(purpose, success, message)));
-                },
+                move |found| drop(tell.send((index, number, Happening::Probed(purpose, found)))),
             ));
         }
         let container = &mut self.containers[index];
@@ -166,13 +167,13 @@ impl Actor {
         let (place, ip) = (instance.place.clone(), self.ip.clone());
         let (events, pod, name) = (self.shared.events.clone(), Arc::clone(&self.pod), specified.name.clone());
         let hook = hook.map(|handler: LifecycleHandler| async move {
-            if let Err(message) = probes::hook(handler, specified, ip, place).await {
-                events.warning(
-                    &pod,
-                    Some(&name),
-                    "FailedPreStopHook",
-                    format!("PreStopHook failed: {message}"),
-                );
+            match probes::hook(handler, specified, ip, place).await {
+                Ok(None) => {}
+                Ok(Some(warning)) => events.warning(&pod, None, FALLBACK, warning),
+                Err(message) => {
+                    let message = format!("PreStopHook failed: {message}");
+                    events.warning(&pod, Some(&name), "FailedPreStopHook", message);
+                }
             }
         });
         instance.stop(left, hook);
@@ -185,7 +186,10 @@ impl Actor {
         }
         match happening {
             Happening::Ended(end) => self.end(index, &end).await,
-            Happening::HookDone(Ok(())) => {
+            Happening::HookDone(Ok(warning)) => {
+                if let Some(warning) = warning {
+                    self.shared.events.warning(&self.pod, None, FALLBACK, warning);
+                }
                 let no_probe =
                     self.specified(index).is_none_or(|specified| specified.startup_probe.is_none());
                 if no_probe {
@@ -203,7 +207,7 @@ impl Actor {
                 self.containers[index].unhealthy = true;
                 self.stop(index, None);
             }
-            Happening::Probed(purpose, success, message) => self.probed(index, purpose, success, &message),
+            Happening::Probed(purpose, found) => self.probed(index, purpose, found),
         }
     }
 
@@ -214,29 +218,38 @@ impl Actor {
         }
     }
 
-    fn probed(&mut self, index: usize, purpose: Purpose, success: bool, message: &str) {
-        let name = self.containers[index].name.clone();
-        if !success {
-            let message = format!("{} probe failed: {message}", purpose.as_str());
-            self.shared.events.warning(&self.pod, Some(&name), "Unhealthy", message);
+    fn probed(&mut self, index: usize, purpose: Purpose, found: Found) {
+        // A pod that is being ended is not started again.
+        if self.ending.is_some() && purpose != Purpose::Readiness {
+            return;
         }
-        match (purpose, success) {
+        let told = match &found.outcome {
+            Ok(None) => None,
+            Ok(Some(warning)) => {
+                Some(("ProbeWarning", format!("{} probe warning: {warning}", purpose.as_str())))
+            }
+            Err(message) => Some(("Unhealthy", format!("{} probe failed: {message}", purpose.as_str()))),
+        };
+        if let Some((reason, message)) = told {
+            self.shared.events.warning(&self.pod, Some(&self.containers[index].name), reason, message);
+        }
+        if !found.counts {
+            return;
+        }
+        match (purpose, found.outcome.is_ok()) {
             (Purpose::Readiness, ready) => self.containers[index].ready = ready,
             (Purpose::Startup, true) => self.come_up(index),
             (Purpose::Liveness, true) => {}
             (Purpose::Liveness | Purpose::Startup, false) => {
-                // A pod that is being ended is not started again.
-                if self.ending.is_none() {
-                    self.containers[index].unhealthy = true;
-                    let specified = self.specified(index);
-                    let probe = specified.and_then(|specified| match purpose {
-                        Purpose::Startup => specified.startup_probe,
-                        Purpose::Liveness | Purpose::Readiness => specified.liveness_probe,
-                    });
-                    let grace = probe.and_then(|probe| probe.termination_grace_period_seconds);
-                    let grace = grace.and_then(|grace| u64::try_from(grace).ok()).map(Duration::from_secs);
-                    self.stop(index, grace);
-                }
+                self.containers[index].unhealthy = true;
+                let specified = self.specified(index);
+                let probe = specified.and_then(|specified| match purpose {
+                    Purpose::Startup => specified.startup_probe,
+                    Purpose::Liveness | Purpose::Readiness => specified.liveness_probe,
+                });
+                let grace = probe.and_then(|probe| probe.termination_grace_period_seconds);
+                let grace = grace.and_then(|grace| u64::try_from(grace).ok()).map(Duration::from_secs);
+                self.stop(index, grace);
             }
         }
     }
