@@ -212,6 +212,9 @@ impl Actor {
             return Ok(again);
         }
         self.write().await?;
+        if self.stage == Stage::Living && self.back_off_pulls() {
+            self.write().await?;
+        }
         if self.stage == Stage::Over {
             self.clean().await;
         }
@@ -273,10 +276,7 @@ impl Actor {
                         let container = &mut self.containers[container];
                         let message = restart::message(&self.pod, &container.name, seconds);
                         container.wait(restart::CRASH_LOOP, message);
-                        let message = format!(
-                            "Back-off restarting failed container {} in pod {}",
-                            container.name, self.key
-                        );
+                        let message = restart::told(&self.pod, &container.name);
                         self.shared.events.warning(&self.pod, Some(&container.name), "BackOff", message);
                         self.register_logs();
                     }

@@ -236,7 +236,7 @@ impl Launch<'_> {
             return Ok(Some(found));
         }
         let Some(resolver) = &self.shared.settings.resolver else { return Ok(None) };
-        resolver.resolve(image).await.map_err(|message| Refusal { reason: "ErrImagePull", message })
+        resolver.resolve(image).await.map_err(|message| Refusal { reason: image::NOT_PULLED, message })
     }
 
     /// The command, the directory that is the root, and the program that the image is, if it is one.

@@ -1,7 +1,11 @@
 //! What containers run, in which order, and what becomes of it.
 
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
+use rules::node::image::Found;
 use runner::{LogOptions, Settings};
 use serde_json::json;
 
@@ -79,6 +83,50 @@ async fn exit_codes_and_reasons_are_told() {
     let ended = &container(&pod, "main")["state"]["terminated"];
     assert_eq!((&ended["exitCode"], &ended["reason"]), (&json!(127), &json!("ContainerCannotRun")));
     assert!(ended["message"].as_str().is_some_and(|message| message.contains("no-such-program")), "{ended}");
+}
+
+/// An image that nobody has.
+#[derive(Debug)]
+struct Nothing;
+
+impl runner::Resolve for Nothing {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<Found>, String>> {
+        Box::pin(async { Err("nobody has it".to_owned()) })
+    }
+}
+
+#[tokio::test]
+async fn a_container_whose_image_cannot_be_had_waits_for_it() {
+    let Some(bed) = Bed::new("pull").await else { return };
+    let _local = bed.local(|process| process.resolver = Some(Arc::new(Nothing))).await;
+    bed.create(bed.script("pull", "true", json!({}), json!({}))).await;
+    let waits = |pod: Option<&Pod>| {
+        pod.is_some_and(|pod| container(pod, "main")["state"]["waiting"]["reason"] == "ImagePullBackOff")
+    };
+    let pod = bed.until("pull", waits).await.expect("the pod");
+    assert_eq!(
+        container(&pod, "main")["state"]["waiting"]["message"],
+        "Back-off pulling image \"any\": ErrImagePull: nobody has it"
+    );
+    let told = crate::bed::found(async || bed.told("pull", "BackOff").await).await;
+    assert_eq!(told, "Back-off pulling image \"any\"");
+}
+
+#[tokio::test]
+async fn what_is_told_of_a_container_is_told_in_the_words_of_a_kubelet() {
+    let Some(bed) = Bed::new("words").await else { return };
+    let _local = bed.local(|_| {}).await;
+    let hook = json!({ "exec": { "command": ["sh", "-c", "echo secret; exit 1"] } });
+    let own = json!({ "lifecycle": { "postStart": hook } });
+    bed.create(bed.script("words", "exec sleep 1000", own, json!({}))).await;
+    bed.until_phase("words", "Failed").await;
+    for (reason, message) in [
+        ("Created", "Container created"),
+        ("Started", "Container started"),
+        ("FailedPostStartHook", "PostStartHook failed"),
+    ] {
+        assert_eq!(crate::bed::found(async || bed.told("words", reason).await).await, message);
+    }
 }
 
 #[tokio::test]

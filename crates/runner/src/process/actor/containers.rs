@@ -10,7 +10,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::{Container as Specified, LifecycleHandler, PodSpec, Probe};
-use rules::node::{Ending, Exit, State, ending, namespaces, probe::Purpose};
+use rules::node::{Ending, Exit, State, ending, image, namespaces, probe::Purpose};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -63,7 +63,7 @@ impl Actor {
             Ok(prepared) => prepared,
             Err(refusal) => {
                 debug!(pod = %self.key, container = specified.name, ?refusal, "cannot be started now");
-                let is_pull = refusal.reason == "ErrImagePull";
+                let is_pull = refusal.reason == image::NOT_PULLED;
                 let event = format!("Error: {}", refusal.message);
                 self.shared.events.warning(&self.pod, Some(&specified.name), "Failed", event);
                 self.containers[index].wait(refusal.reason, refusal.message);
@@ -87,8 +87,11 @@ impl Actor {
             Ok(instance) => {
                 container.start(id, image, now);
                 container.resources.clone_from(&specified.resources);
-                let message = format!("Started container {}", specified.name);
-                self.shared.events.normal(&self.pod, Some(&specified.name), "Started", message);
+                for (reason, message) in [("Created", "Container created"), ("Started", "Container started")]
+                {
+                    let events = &self.shared.events;
+                    events.normal(&self.pod, Some(&specified.name), reason, message.to_owned());
+                }
                 self.instances.insert(index, instance);
                 self.accompany(index, &specified);
             }
@@ -110,6 +113,24 @@ impl Actor {
             }
         }
         self.register_logs();
+    }
+
+    /// Lets containers whose image could not be had, which was said, wait until that is tried again; true if there are any.
+    pub(super) fn back_off_pulls(&mut self) -> bool {
+        let mut some = false;
+        for container in &mut self.containers {
+            let failure = match &container.state {
+                State::Waiting { reason, message } if reason == image::NOT_PULLED => message,
+                _ => continue,
+            };
+            let (event, message) = image::back_off(&container.image, failure);
+            let (events, name) = (&self.shared.events, Some(container.name.as_str()));
+            events.normal(&self.pod, name, "BackOff", event);
+            events.warning(&self.pod, name, "Failed", format!("Error: {}", image::BACK_OFF));
+            container.wait(image::BACK_OFF, message);
+            some = true;
+        }
+        some
     }
 
     /// What goes along with an instance: hooks and probes.
@@ -170,9 +191,9 @@ impl Actor {
             match probes::hook(handler, specified, ip, place).await {
                 Ok(None) => {}
                 Ok(Some(warning)) => events.warning(&pod, None, FALLBACK, warning),
-                Err(message) => {
-                    let message = format!("PreStopHook failed: {message}");
-                    events.warning(&pod, Some(&name), "FailedPreStopHook", message);
+                // What it wrote is not told: there may be secrets in it.
+                Err(_) => {
+                    events.warning(&pod, Some(&name), "FailedPreStopHook", "PreStopHook failed".to_owned());
                 }
             }
         });
@@ -196,14 +217,9 @@ impl Actor {
                     self.come_up(index);
                 }
             }
-            Happening::HookDone(Err(message)) => {
-                let message = format!("PostStartHook failed: {message}");
-                self.shared.events.warning(
-                    &self.pod,
-                    Some(&self.containers[index].name),
-                    "FailedPostStartHook",
-                    message,
-                );
+            Happening::HookDone(Err(_)) => {
+                let (name, message) = (&self.containers[index].name, "PostStartHook failed".to_owned());
+                self.shared.events.warning(&self.pod, Some(name), "FailedPostStartHook", message);
                 self.containers[index].unhealthy = true;
                 self.stop(index, None);
             }
