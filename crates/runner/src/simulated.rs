@@ -265,6 +265,7 @@ impl Life {
                 self.changed = true;
                 false
             }
+            Step::PreStop(_) => false,
             Step::Stop(index) => self.stop(pod, script, index, now),
         }
     }

@@ -280,6 +280,7 @@ impl Actor {
                         self.shared.events.warning(&self.pod, Some(&container.name), "BackOff", message);
                         self.register_logs();
                     }
+                    Step::PreStop(index) => self.pre_stop(index),
                     Step::Stop(index) => self.stop(index, None),
                 }
             }
@@ -294,7 +295,7 @@ impl Actor {
         if self.gone {
             // Nobody waits for it any more.
             self.ending = Some(Ending::Deleted);
-            self.deadline = Some(Instant::now());
+            (self.deadline, self.grace) = (Some(Instant::now()), Duration::ZERO);
             return None;
         }
         let refused =

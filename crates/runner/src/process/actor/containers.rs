@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::core::v1::{Container as Specified, LifecycleHandler, PodSpec, Probe};
+use k8s_openapi::api::core::v1::{Container as Specified, PodSpec, Probe};
 use rules::node::{Ending, Exit, State, ending, image, namespaces, probe::Purpose};
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -23,7 +23,7 @@ use crate::{
     logs::Log,
     process::{
         cgroups::Cgroup,
-        instance::{End, Error, Instance},
+        instance::{End, Error, Instance, LEAST},
         launch::Launch,
         probes::{self, Found},
         sandbox::Sandbox,
@@ -172,32 +172,48 @@ impl Actor {
         instance.started.send_replace(container.started);
     }
 
-    pub(super) fn stop(&mut self, index: usize, grace: Option<Duration>) {
+    /// Tells that a container will be stopped, and has it do what it does before.
+    pub(super) fn pre_stop(&mut self, index: usize) {
         let Some(specified) = self.specified(index) else { return };
-        let left = match (grace, self.deadline) {
-            (Some(grace), _) => grace,
-            (None, Some(deadline)) => deadline.saturating_duration_since(Instant::now()),
-            (None, None) => ending::grace(&self.pod, &Ending::DeadlineExceeded),
-        };
-        let Some(instance) = self.instances.get_mut(&index) else { return };
-        if !instance.is_stopping() {
-            let message = format!("Stopping container {}", specified.name);
-            self.shared.events.normal(&self.pod, Some(&specified.name), "Killing", message);
-        }
+        let is_at_once = self.is_at_once();
+        let Some(instance) = self.instances.get_mut(&index).filter(|one| !one.is_prepared()) else { return };
+        let name = specified.name.clone();
+        let message = format!("Stopping container {name}");
+        self.shared.events.normal(&self.pod, Some(&name), "Killing", message);
         let hook = specified.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.clone());
+        let hook = hook.filter(|_| !is_at_once);
         let (place, ip) = (instance.place.clone(), self.ip.clone());
-        let (events, pod, name) = (self.shared.events.clone(), Arc::clone(&self.pod), specified.name.clone());
-        let hook = hook.map(|handler: LifecycleHandler| async move {
+        let (events, pod) = (self.shared.events.clone(), Arc::clone(&self.pod));
+        instance.prepare_stop(async move {
+            let Some(handler) = hook else { return };
             match probes::hook(handler, specified, ip, place).await {
                 Ok(None) => {}
                 Ok(Some(warning)) => events.warning(&pod, None, FALLBACK, warning),
-                // What it wrote is not told: there may be secrets in it.
-                Err(_) => {
+                // What it wrote is not told to everybody: there may be secrets in it.
+                Err(message) => {
+                    debug!(container = name, message, "a hook before the stop failed");
                     events.warning(&pod, Some(&name), "FailedPreStopHook", "PreStopHook failed".to_owned());
                 }
             }
         });
-        instance.stop(left, hook);
+    }
+
+    pub(super) fn stop(&mut self, index: usize, grace: Option<Duration>) {
+        self.pre_stop(index);
+        let left = match (grace, self.deadline) {
+            _ if self.is_at_once() => Duration::ZERO,
+            (Some(grace), _) => grace.max(LEAST),
+            (None, Some(deadline)) => deadline.saturating_duration_since(Instant::now()).max(LEAST),
+            (None, None) => ending::grace(&self.pod, &Ending::DeadlineExceeded).max(LEAST),
+        };
+        if let Some(instance) = self.instances.get_mut(&index) {
+            instance.stop(left);
+        }
+    }
+
+    /// Whether nothing of the pod is given any time to end.
+    fn is_at_once(&self) -> bool {
+        self.ending.is_some() && self.grace.is_zero()
     }
 
     pub(super) async fn happen(&mut self, index: usize, number: i32, happening: Happening) {
@@ -217,8 +233,10 @@ impl Actor {
                     self.come_up(index);
                 }
             }
-            Happening::HookDone(Err(_)) => {
-                let (name, message) = (&self.containers[index].name, "PostStartHook failed".to_owned());
+            Happening::HookDone(Err(message)) => {
+                let name = &self.containers[index].name;
+                debug!(pod = %self.key, container = name, message, "a hook after the start failed");
+                let message = "PostStartHook failed".to_owned();
                 self.shared.events.warning(&self.pod, Some(name), "FailedPostStartHook", message);
                 self.containers[index].unhealthy = true;
                 self.stop(index, None);
