@@ -11,6 +11,7 @@
 //! - [`phase`], [`conditions`], [`status`]: what the pod's status says.
 //! - [`probe`]: from single probes to what they mean.
 //! - [`environment`] with [`expand()`](expand::expand) and [`downward`]: the variables of a container; [`volume`]: the files of a volume.
+//! - [`hostname`]: what a pod is called.
 //! - [`image`]: what images are on a node that runs programs of its host.
 //! - [`namespaces`]: which of them containers share, and with whom.
 //! - [`sysctl`]: settings of the kernel that a pod may ask for.
@@ -22,6 +23,7 @@ pub mod downward;
 pub mod ending;
 pub mod environment;
 pub mod expand;
+pub mod hostname;
 pub mod image;
 pub mod namespaces;
 pub mod phase;

@@ -318,6 +318,23 @@ async fn a_pod_sets_what_is_its_own_of_the_kernel_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_pod_is_called_what_it_asks_to_be_called() {
+    let Some(bed) = Bed::new("called").await else { return };
+    let local = bed.local(|_| {}).await;
+    let whole = json!({ "hostname": "h", "subdomain": "s", "setHostnameAsFQDN": true });
+    let expected = format!("h.s.{}.svc.cluster.local", bed.namespace);
+    for (name, more, expected) in [
+        ("whole", whole, expected),
+        ("other", json!({ "hostnameOverride": "db.example" }), "db.example".to_owned()),
+        ("host", json!({ "hostNetwork": true }), bed.node("local")),
+    ] {
+        let script = "echo $HOSTNAME $(cat /proc/sys/kernel/hostname)";
+        let (_, text) = bed.output(&local, bed.script(name, script, json!({}), more)).await;
+        assert_eq!(text, format!("{expected} {expected}\n"), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_second_pod_that_asks_for_the_same_port_of_the_node_is_refused() {
     let Some(bed) = Bed::new("ports").await else { return };
     let _local = bed.local(|_| {}).await;
