@@ -21,6 +21,7 @@ use rules::node::{
 };
 
 use crate::{
+    admission::Admission,
     registration::Host,
     writes::{self, Written},
 };
@@ -35,6 +36,7 @@ const LEFT_TO_SERVER: Duration = Duration::from_secs(2);
 pub(crate) struct Simulated {
     client: Client,
     pods: Cache<Pod>,
+    admission: Arc<Admission>,
     clock: Clock,
     hosts: BTreeMap<String, Arc<Host>>,
     lives: Mutex<Lives>,
@@ -50,14 +52,15 @@ impl Simulated {
     pub(crate) fn new(
         client: Client,
         pods: Cache<Pod>,
+        admission: Arc<Admission>,
         clock: Clock,
         hosts: BTreeMap<String, Arc<Host>>,
     ) -> Simulated {
-        Simulated { client, pods, clock, hosts, lives: Mutex::default() }
+        Simulated { client, pods, admission, clock, hosts, lives: Mutex::default() }
     }
 
     pub(crate) async fn run(&self, queue: &Queue<Key>) {
-        self.pods.ready().await;
+        self.admission.ready().await;
         queue.run(IN_FLIGHT, |key| self.work(key)).await;
     }
 
@@ -80,6 +83,10 @@ impl Simulated {
 
     /// `None` when the pod is gone.
     async fn lead(&self, life: &mut Life, pod: &Pod, host: &Host) -> kube::Result<Option<Next>> {
+        if !life.admitted {
+            life.ending = self.admission.refusal(pod).await?;
+            life.admitted = true;
+        }
         let now = self.clock.now();
         let next = life.advance(pod, now);
         if life.changed {
@@ -137,6 +144,8 @@ struct Life {
     /// When we saw it first.
     seen: Timestamp,
     started: Option<Timestamp>,
+    /// Whether it may begin is known; it has to end if not.
+    admitted: bool,
     ending: Option<Ending>,
     over: bool,
     /// Something happened that the status does not say yet.
@@ -164,6 +173,7 @@ impl Life {
             containers,
             seen: now,
             started,
+            admitted: false,
             ending: None,
             over: false,
             changed: false,
@@ -187,7 +197,7 @@ impl Life {
         };
         let begin = after(self.seen, script.start);
         if self.started.is_none() && pod.metadata.deletion_timestamp.is_none() {
-            if now < begin {
+            if now < begin && self.ending.is_none() {
                 return Some(begin);
             }
             (self.started, self.changed) = (Some(now), true);

@@ -5,7 +5,7 @@
 //! them, and writes [`status::of`]. Whether a container is a process or a simulation is not known here.
 //!
 //! - [`container`]: what is known of one container; [`restart`]: whether and when it runs again.
-//! - [`plan`]: the next steps of a pod; [`ending`]: why a pod has to end.
+//! - [`plan`]: the next steps of a pod; [`ending`]: why a pod has to end; [`admission`]: whether it may begin.
 //! - [`storage`]: whether it has written more than it may.
 //! - [`resize`]: whether a pod that runs may have other resources.
 //! - [`phase`], [`conditions`], [`status`]: what the pod's status says.
@@ -17,6 +17,7 @@
 //! - [`sysctl`]: settings of the kernel that a pod may ask for.
 //! - [`script`]: what a simulated pod does.
 
+pub mod admission;
 pub mod conditions;
 pub mod container;
 pub mod downward;
@@ -28,7 +29,6 @@ pub mod image;
 pub mod namespaces;
 pub mod phase;
 pub mod plan;
-pub mod ports;
 pub mod probe;
 pub mod resize;
 pub mod resolver;

@@ -12,8 +12,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use reconcile::Key;
 use rules::node::{
-    Container, Ending, State, Step, container, downward::Place as Downward, ending, plan, ports,
-    probe::Purpose, resize::Unsettled, restart, status,
+    Container, Ending, State, Step, container, downward::Place as Downward, ending, plan, probe::Purpose,
+    resize::Unsettled, restart, status,
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -72,6 +72,8 @@ pub(super) struct Actor {
     /// What could not be made waits.
     retries: Retries,
     started: Option<Timestamp>,
+    /// Whether it may begin is known, and if not, why.
+    admitted: Option<Result<(), Ending>>,
     ending: Option<Ending>,
     /// What keeps it from the resources that it asks for.
     unsettled: Option<Unsettled>,
@@ -134,6 +136,7 @@ impl Actor {
             renew: None,
             instances: BTreeMap::new(),
             retries: Retries::default(),
+            admitted: None,
             ending: None,
             unsettled: None,
             storage: Storage::default(),
@@ -206,6 +209,10 @@ impl Actor {
     async fn turn(&mut self) -> kube::Result<Option<Timestamp>> {
         let mut again = None;
         if self.stage == Stage::Living {
+            if self.admitted.is_none() {
+                let refused = self.shared.admission.refusal(&self.pod).await?;
+                self.admitted = Some(refused.map_or(Ok(()), Err));
+            }
             again = self.advance().await;
         }
         if self.gone {
@@ -298,9 +305,7 @@ impl Actor {
             (self.deadline, self.grace) = (Some(Instant::now()), Duration::ZERO);
             return None;
         }
-        let refused =
-            || ports::refusal(&self.pod, || self.shared.pods.all()).filter(|_| self.started.is_none());
-        let refused = || refused().or_else(|| self.storage.exceeded());
+        let refused = || self.admitted.clone().and_then(Result::err).or_else(|| self.storage.exceeded());
         let found = match ending::of_pod(&self.pod, self.started, now) {
             Ok(found) => found,
             Err(again) => match refused() {

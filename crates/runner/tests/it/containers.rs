@@ -335,6 +335,17 @@ async fn a_pod_is_called_what_it_asks_to_be_called() {
 }
 
 #[tokio::test]
+async fn a_pod_that_asks_for_another_node_than_it_names_is_refused() {
+    let Some(bed) = Bed::new("refused").await else { return };
+    let _local = bed.local(|_| {}).await;
+    bed.create(bed.script("refused", "true", json!({}), json!({ "nodeSelector": { "no": "such" } }))).await;
+    let status = bed.until_phase("refused", "Failed").await.status.expect("a status");
+    assert_eq!(status.reason.as_deref(), Some("NodeAffinity"));
+    let told = crate::bed::found(async || bed.told("refused", "NodeAffinity").await).await;
+    assert_eq!(told, "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector");
+}
+
+#[tokio::test]
 async fn a_second_pod_that_asks_for_the_same_port_of_the_node_is_refused() {
     let Some(bed) = Bed::new("ports").await else { return };
     let _local = bed.local(|_| {}).await;
