@@ -249,5 +249,11 @@ async fn a_node_that_starts_again_goes_on_where_it_was() {
             main["restartCount"] == 1 && main["state"]["running"].is_object()
         })
     };
-    bed.until("service", again).await.expect("it runs again");
+    let service = bed.until("service", again).await.expect("it runs again");
+    // A new one has no address that one that was here before has.
+    bed.create(pod("new", &bed.node("one"), "Never", &[])).await;
+    let new = bed.until_phase("new", "Succeeded").await;
+    let address = |pod: Pod| pod.status.and_then(|status| status.pod_ip).expect("an address");
+    let (service, batch, new) = (address(service), address(batch), address(new));
+    assert!(service != batch && new != service && new != batch, "{service} {batch} {new}");
 }
