@@ -10,7 +10,7 @@
 //! - [`resize`]: whether a pod that runs may have other resources.
 //! - [`phase`], [`conditions`], [`status`]: what the pod's status says.
 //! - [`probe`]: from single probes to what they mean.
-//! - [`environment`] with [`expand()`](expand::expand) and [`downward`]: the variables of a container; [`volume`]: the files of a volume.
+//! - [`environment`] with [`expand()`](expand::expand), [`env_file`] and [`downward`]: the variables of a container; [`volume`]: the files of a volume.
 //! - [`hostname`]: what a pod is called.
 //! - [`image`]: what images are on a node that runs programs of its host.
 //! - [`namespaces`]: which of them containers share, and with whom.
@@ -22,6 +22,7 @@ pub mod conditions;
 pub mod container;
 pub mod downward;
 pub mod ending;
+pub mod env_file;
 pub mod environment;
 pub mod expand;
 pub mod hostname;

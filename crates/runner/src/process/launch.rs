@@ -274,7 +274,11 @@ impl Launch<'_> {
     async fn variables(&self) -> Result<BTreeMap<String, String>, Refusal> {
         let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
         let data = self.shared.objects.data(namespace, environment::sources(self.container)).await;
-        let data = data.map_err(|error| Refusal::config(error.to_string()))?;
+        let mut data = data.map_err(|error| Refusal::config(error.to_string()))?;
+        let files = environment::files(self.container);
+        if !files.is_empty() {
+            data.files = self.volumes.texts(files).await;
+        }
         // In the network of pods the address of the service leads to the server.
         let server = self.shared.settings.server.as_ref().filter(|_| self.shared.machine.network.is_none());
         let services = self.shared.objects.service_variables(self.pod, server);

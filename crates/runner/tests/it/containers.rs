@@ -71,6 +71,36 @@ async fn variables_come_from_config_maps_and_secrets_and_missing_ones_are_waited
 }
 
 #[tokio::test]
+async fn variables_come_from_files_that_other_containers_have_written() {
+    let Some(bed) = Bed::new("files").await else { return };
+    let local = bed.local(|_| {}).await;
+    let from = |key: &str, optional: bool| json!({ "fileKeyRef": { "volumeName": "v", "path": "all.env", "key": key, "optional": optional } });
+    let init = json!({
+        "name": "init", "image": "any", "volumeMounts": [{ "name": "v", "mountPath": "/v" }],
+        "command": ["sh", "-c", "echo \"A='one' # first\" > /v/all.env"],
+    });
+    let more = json!({ "initContainers": [init], "volumes": [{ "name": "v", "emptyDir": {} }] });
+    let variables = json!([
+        { "name": "A", "valueFrom": from("A", false) }, { "name": "B", "valueFrom": from("B", true) },
+    ]);
+    let own = json!({ "env": variables });
+    let (_, text) = bed.output(&local, bed.script("there", "echo $A ${B-none}", own, more.clone())).await;
+    assert_eq!(text, "one none\n");
+    let own = json!({ "env": [{ "name": "B", "valueFrom": from("B", false) }] });
+    bed.create(bed.script("missing", "true", own, more)).await;
+    let waits = |pod: Option<&Pod>| {
+        pod.is_some_and(|pod| {
+            container(pod, "main")["state"]["waiting"]["reason"] == "CreateContainerConfigError"
+        })
+    };
+    let pod = bed.until("missing", waits).await.expect("the pod");
+    assert_eq!(
+        container(&pod, "main")["state"]["waiting"]["message"],
+        "environment variable key \"B\" not found in file \"all.env\""
+    );
+}
+
+#[tokio::test]
 async fn exit_codes_and_reasons_are_told() {
     let Some(bed) = Bed::new("exit").await else { return };
     let local = bed.local(|_| {}).await;
