@@ -6,6 +6,7 @@
 //!
 //! - [`Settings`]: what a node is.
 //! - `registration`: the Node object and its lease.
+//! - `admission`: which pods a node takes.
 //! - `simulated`: pods that only pretend to run.
 //! - `process`: pods that are processes; [`init`] is what those are started by, and `logs` what becomes of what they write.
 //! - `network`: a network that pods have to themselves.
@@ -16,6 +17,7 @@
 //!
 //! What to do next with a pod, and what its status says, is decided in [`rules::node`].
 
+mod admission;
 pub mod init;
 pub mod kept;
 mod logs;
@@ -38,7 +40,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{self as core, Pod};
 use kube::{Api, Client, ResourceExt as _};
 use reconcile::{Cache, Clock, Key, Queue, Tasks};
 use rules::pod::logs::unavailable;
@@ -48,6 +50,7 @@ pub use logs::Options as LogOptions;
 pub use process::{Streams, Unreachable};
 pub use settings::{PodNetwork, Process, Resolve, Runtime, Settings};
 
+use admission::{Admission, Shares};
 use network::{Network, Services};
 use registration::Host;
 
@@ -208,7 +211,11 @@ pub async fn start(
     }
     let queues = Queues { simulated: Queue::new(), processes: Queue::new() };
     let ports = Arc::new(Notify::new());
-    let pods = watch(&client, &hosts, &queues, &ports, tasks);
+    let shares = Shares::of(hosts.keys().cloned());
+    let pods = watch(&client, &hosts, &queues, &ports, &shares, tasks);
+    let nodes = watch_nodes(&client, &hosts, tasks);
+    let admission = Admission { client: client.clone(), nodes, pods: pods.clone(), shares };
+    let admission = Arc::new(admission);
     if network.is_some() {
         serve(&client, &hosts, pods.clone(), ports, tasks);
     }
@@ -220,12 +227,16 @@ pub async fn start(
             let host = Arc::clone(&hosts[&name]);
             let (client, clock, pods, objects) =
                 (client.clone(), clock.clone(), pods.clone(), objects.clone());
-            let shared = process::Shared::new(client, clock, pods, objects, host, machine, settings, events);
+            let admission = Arc::clone(&admission);
+            let shared = process::Shared::new(
+                client, clock, pods, objects, admission, host, machine, settings, events,
+            );
             processes.insert(name, Arc::new(shared));
         }
         tasks.spawn("pods", process::run(processes.clone(), pods.clone(), queues.processes));
     }
-    let simulated = simulated::Simulated::new(client.clone(), pods.clone(), clock.clone(), hosts.clone());
+    let simulated =
+        simulated::Simulated::new(client.clone(), pods.clone(), admission, clock.clone(), hosts.clone());
     tasks.spawn("simulated pods", async move { simulated.run(&queues.simulated).await });
     let node = |name: &String| Node {
         name: name.clone(),
@@ -288,12 +299,23 @@ fn serve(
     Services { nodes, server, pods, changed }.start(client, tasks);
 }
 
+/// Watches these nodes: the only one, or all that there are.
+fn watch_nodes(client: &Client, hosts: &BTreeMap<String, Arc<Host>>, tasks: &mut Tasks) -> Cache<core::Node> {
+    let mut names = hosts.keys();
+    let all = Cache::new(Api::<core::Node>::all(client.clone()));
+    match (names.next(), names.next()) {
+        (Some(only), None) => all.fields(&format!("metadata.name={only}")).start(tasks),
+        _ => all.start(tasks),
+    }
+}
+
 /// Watches the pods of all these nodes at once: the only one's, or those that have any node.
 fn watch(
     client: &Client,
     hosts: &BTreeMap<String, Arc<Host>>,
     queues: &Queues,
     ports: &Arc<Notify>,
+    shares: &Shares,
     tasks: &mut Tasks,
 ) -> Cache<Pod> {
     let mut names = hosts.keys();
@@ -307,10 +329,11 @@ fn watch(
     };
     let ours: BTreeMap<String, Queue<Key>> =
         hosts.iter().map(|(name, host)| (name.clone(), queue(host))).collect();
-    let ports = Arc::clone(ports);
+    let (ports, shares) = (Arc::clone(ports), shares.clone());
     Cache::new(Api::<Pod>::all(client.clone()))
         .fields(&selector)
         .on_change(move |change| {
+            shares.see(change);
             if change.latest().is_some_and(|pod| network::has_host_port(pod)) {
                 ports.notify_one();
             }

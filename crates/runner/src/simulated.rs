@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    net::Ipv4Addr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -21,12 +22,16 @@ use rules::node::{
 };
 
 use crate::{
+    admission::Admission,
     registration::Host,
     writes::{self, Written},
 };
 
 /// Writes in flight: enough to keep an API server busy, few enough for it to stay fair to others.
 const IN_FLIGHT: usize = 32;
+
+/// How many addresses there are.
+const ADDRESSES: usize = 1 << 24;
 
 /// How long the API server has to remove a pod that goes at once. Times of deletion are told in whole seconds.
 const LEFT_TO_SERVER: Duration = Duration::from_secs(2);
@@ -35,6 +40,7 @@ const LEFT_TO_SERVER: Duration = Duration::from_secs(2);
 pub(crate) struct Simulated {
     client: Client,
     pods: Cache<Pod>,
+    admission: Arc<Admission>,
     clock: Clock,
     hosts: BTreeMap<String, Arc<Host>>,
     lives: Mutex<Lives>,
@@ -43,43 +49,108 @@ pub(crate) struct Simulated {
 #[derive(Default)]
 struct Lives {
     by_key: HashMap<Key, Life>,
-    addresses: u32,
+    addresses: Addresses,
+}
+
+/// The addresses of simulated pods, in the range that many networks use.
+#[derive(Debug, Default)]
+struct Addresses {
+    last: u32,
+    /// Who has each, by uid.
+    taken: HashMap<Ipv4Addr, String>,
+}
+
+impl Addresses {
+    /// The address that a pod has, or one that nobody has.
+    fn of(&mut self, pod: &Pod) -> Ipv4Addr {
+        if let Some(known) = self.keep(pod) {
+            return known;
+        }
+        loop {
+            self.last = self.last.wrapping_add(1);
+            let [_, high, middle, low] = self.last.to_be_bytes();
+            let address = Ipv4Addr::new(10, 244_u8.wrapping_sub(high), middle, low);
+            // When there are no others, somebody has to share.
+            if !self.taken.contains_key(&address) || self.taken.len() >= ADDRESSES {
+                self.taken.insert(address, uid(pod).to_owned());
+                return address;
+            }
+        }
+    }
+
+    /// Lets a pod keep the address that it has.
+    fn keep(&mut self, pod: &Pod) -> Option<Ipv4Addr> {
+        let known = pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()?;
+        self.taken.entry(known).or_insert_with(|| uid(pod).to_owned());
+        Some(known)
+    }
+
+    /// A pod has no address any more.
+    fn leave(&mut self, life: &Life) {
+        if self.taken.get(&life.ip) == life.uid.as_ref() {
+            self.taken.remove(&life.ip);
+        }
+    }
 }
 
 impl Simulated {
     pub(crate) fn new(
         client: Client,
         pods: Cache<Pod>,
+        admission: Arc<Admission>,
         clock: Clock,
         hosts: BTreeMap<String, Arc<Host>>,
     ) -> Simulated {
-        Simulated { client, pods, clock, hosts, lives: Mutex::default() }
+        Simulated { client, pods, admission, clock, hosts, lives: Mutex::default() }
     }
 
     pub(crate) async fn run(&self, queue: &Queue<Key>) {
-        self.pods.ready().await;
+        self.admission.ready().await;
+        // Pods that were here before keep their addresses, whoever of them comes first.
+        for pod in self.pods.all() {
+            self.lives().addresses.keep(&pod);
+        }
         queue.run(IN_FLIGHT, |key| self.work(key)).await;
     }
 
     /// Leads one pod on. The queue works on no key twice at once, so the life may be out of the table meanwhile.
     async fn work(&self, key: Key) -> kube::Result<Next> {
-        let known = self.lives().by_key.remove(&key);
-        let Some(pod) = self.pods.get(&key) else { return Ok(Next::Done) };
+        let pod = self.pods.get(&key);
+        let known = self.life_of(&key, pod.as_deref());
+        let Some(pod) = pod else { return Ok(Next::Done) };
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
         let Some(host) = self.hosts.get(node) else { return Ok(Next::Done) };
-        let mut life = match known.filter(|life| life.uid == pod.metadata.uid) {
+        let mut life = match known {
             Some(life) => life,
-            None => Life::new(&pod, self.new_address(&pod), self.clock.now()),
+            None => Life::new(&pod, self.lives().addresses.of(&pod), self.clock.now()),
         };
         let next = self.lead(&mut life, &pod, host).await;
-        if !matches!(next, Ok(None)) {
-            self.lives().by_key.insert(key, life);
+        let mut lives = self.lives();
+        if matches!(next, Ok(None)) {
+            lives.addresses.leave(&life);
+        } else {
+            lives.by_key.insert(key, life);
         }
         next.map(|next| next.unwrap_or(Next::Done))
     }
 
+    /// The life of this pod, out of the table. That of another one of its name is over.
+    fn life_of(&self, key: &Key, pod: Option<&Pod>) -> Option<Life> {
+        let mut lives = self.lives();
+        let life = lives.by_key.remove(key)?;
+        if pod.is_some_and(|pod| pod.metadata.uid == life.uid) {
+            return Some(life);
+        }
+        lives.addresses.leave(&life);
+        None
+    }
+
     /// `None` when the pod is gone.
     async fn lead(&self, life: &mut Life, pod: &Pod, host: &Host) -> kube::Result<Option<Next>> {
+        if !life.admitted {
+            life.ending = self.admission.refusal(pod).await?;
+            life.admitted = true;
+        }
         let now = self.clock.now();
         let next = life.advance(pod, now);
         if life.changed {
@@ -109,27 +180,20 @@ impl Simulated {
         }))
     }
 
-    /// The address that the pod has, or one that no other pod of this cluster has, in the range that many networks use.
-    fn new_address(&self, pod: &Pod) -> String {
-        if let Some(ip) = pod.status.as_ref().and_then(|status| status.pod_ip.clone()) {
-            return ip;
-        }
-        let mut lives = self.lives();
-        lives.addresses = lives.addresses.wrapping_add(1);
-        let [_, high, middle, low] = lives.addresses.to_be_bytes();
-        format!("10.{}.{middle}.{low}", 244_u8.wrapping_sub(high))
-    }
-
     fn lives(&self) -> std::sync::MutexGuard<'_, Lives> {
         // Every change of the table is one insertion or removal; a panic elsewhere leaves it whole.
         self.lives.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+fn uid(pod: &Pod) -> &str {
+    pod.metadata.uid.as_deref().unwrap_or_default()
+}
+
 /// One simulated pod.
 struct Life {
     uid: Option<String>,
-    ip: String,
+    ip: Ipv4Addr,
     script: Result<Script, String>,
     containers: Vec<Container>,
     /// When each container will do what: become ready, end, or have stopped.
@@ -137,6 +201,8 @@ struct Life {
     /// When we saw it first.
     seen: Timestamp,
     started: Option<Timestamp>,
+    /// Whether it may begin is known; it has to end if not.
+    admitted: bool,
     ending: Option<Ending>,
     over: bool,
     /// Something happened that the status does not say yet.
@@ -153,7 +219,7 @@ struct Act {
 
 impl Life {
     /// The life of a pod that may have begun under another node.
-    fn new(pod: &Pod, ip: String, now: Timestamp) -> Life {
+    fn new(pod: &Pod, ip: Ipv4Addr, now: Timestamp) -> Life {
         let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0);
         let containers = container::of_pod(pod);
         Life {
@@ -164,6 +230,7 @@ impl Life {
             containers,
             seen: now,
             started,
+            admitted: false,
             ending: None,
             over: false,
             changed: false,
@@ -187,7 +254,7 @@ impl Life {
         };
         let begin = after(self.seen, script.start);
         if self.started.is_none() && pod.metadata.deletion_timestamp.is_none() {
-            if now < begin {
+            if now < begin && self.ending.is_none() {
                 return Some(begin);
             }
             (self.started, self.changed) = (Some(now), true);
@@ -265,6 +332,7 @@ impl Life {
                 self.changed = true;
                 false
             }
+            Step::PreStop(_) => false,
             Step::Stop(index) => self.stop(pod, script, index, now),
         }
     }
@@ -335,7 +403,7 @@ impl Life {
     }
 
     fn status(&self, pod: &Pod, host: &Host, now: Timestamp) -> k8s_openapi::api::core::v1::PodStatus {
-        let host_ip = host.settings.address.to_string();
+        let (ip, host_ip) = (self.ip.to_string(), host.settings.address.to_string());
         status::of(&status::Seen {
             pod,
             containers: &self.containers,
@@ -343,7 +411,7 @@ impl Life {
             resize: None,
             over: self.over,
             started: self.started,
-            ip: self.started.is_some().then_some(self.ip.as_str()),
+            ip: self.started.is_some().then_some(ip.as_str()),
             host_ip: &host_ip,
             sandboxed: true,
             now,
@@ -378,6 +446,29 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn nobody_gets_an_address_that_somebody_has() {
+        let pod = |uid: &str, ip: Option<&str>| -> Pod {
+            let pod = json!({ "metadata": { "uid": uid }, "status": { "podIP": ip } });
+            serde_json::from_value(pod).expect("a pod")
+        };
+        let mut addresses = Addresses::default();
+        assert_eq!(addresses.keep(&pod("a", None)), None);
+        assert!(addresses.keep(&pod("b", Some("10.244.0.2"))).is_some());
+        assert_eq!(addresses.of(&pod("a", None)).to_string(), "10.244.0.1");
+        assert_eq!(addresses.of(&pod("c", None)).to_string(), "10.244.0.3");
+        assert_eq!(addresses.of(&pod("b", Some("10.244.0.2"))).to_string(), "10.244.0.2");
+        addresses.last = u32::MAX; // all of them, many times
+        assert_eq!(addresses.of(&pod("d", None)).to_string(), "10.244.0.0");
+        // What was given to somebody else meanwhile is not given back.
+        let life = |uid: &str, ip: &str| {
+            Life::new(&pod(uid, None), ip.parse().expect("an address"), Timestamp::UNIX_EPOCH)
+        };
+        addresses.leave(&life("b", "10.244.0.1"));
+        addresses.leave(&life("b", "10.244.0.2"));
+        assert_eq!(addresses.of(&pod("e", None)).to_string(), "10.244.0.2");
+    }
 
     #[test]
     fn only_what_goes_at_once_and_is_not_held_is_left_to_the_server() {

@@ -29,6 +29,12 @@ pub async fn connect(host: &str, stream: TcpStream) -> io::Result<TlsStream<TcpS
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
+/// Whether it failed because whoever answers does not speak TLS at all.
+pub fn is_plain(error: &io::Error) -> bool {
+    let error = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+    matches!(error, Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)))
+}
+
 /// Believes whoever answers.
 pub fn anybody(provider: Arc<CryptoProvider>) -> Arc<dyn ServerCertVerifier> {
     Arc::new(Anybody(provider))

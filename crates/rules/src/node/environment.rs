@@ -6,16 +6,19 @@ use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVarSource, Pod, Secret
 
 use super::{
     downward::{self, Place},
+    env_file,
     expand::expand,
 };
 
-/// The ConfigMaps and Secrets that a pod's containers and volumes name, as far as they exist.
+/// The ConfigMaps, Secrets and files that a pod's containers and volumes name, as far as they exist.
 #[derive(Clone, Debug, Default)]
 pub struct Data {
     /// By name.
     pub config_maps: BTreeMap<String, ConfigMap>,
     /// By name.
     pub secrets: BTreeMap<String, Secret>,
+    /// What files say, by their volume and their path in there.
+    pub files: BTreeMap<(String, String), String>,
 }
 
 /// The names of ConfigMaps and Secrets that the variables of a container come from.
@@ -30,6 +33,13 @@ pub fn sources(container: &Container) -> (BTreeSet<String>, BTreeSet<String>) {
         secrets.extend(from.secret_key_ref.as_ref().map(|source| source.name.clone()));
     }
     (config_maps, secrets)
+}
+
+/// The files that the variables of a container come from: their volumes, and their paths in there.
+pub fn files(container: &Container) -> BTreeSet<(String, String)> {
+    let sources = container.env.iter().flatten().filter_map(|one| one.value_from.as_ref());
+    let files = sources.filter_map(|source| source.file_key_ref.as_ref());
+    files.map(|file| (file.volume_name.clone(), file.path.clone())).collect()
 }
 
 /// All variables of a container, or why it cannot be created. Later declarations see earlier ones by `$(NAME)`.
@@ -131,6 +141,16 @@ fn from_source(
         }
         return Ok(value.map(|value| String::from_utf8_lossy(&value.0).into_owned()));
     }
+    if let Some(key) = &source.file_key_ref {
+        let text = data.files.get(&(key.volume_name.clone(), key.path.clone()));
+        let text = text.ok_or_else(|| format!("couldn't read env file {:?}", key.path))?;
+        let value = env_file::value(text, &key.key)
+            .map_err(|why| format!("couldn't parse env file {:?}: {why}", key.path))?;
+        if value.is_none() && key.optional != Some(true) {
+            return Err(format!("environment variable key {:?} not found in file {:?}", key.key, key.path));
+        }
+        return Ok(value);
+    }
     Err("this source of a variable is not supported by this node".to_owned())
 }
 
@@ -185,6 +205,7 @@ mod tests {
         data.config_maps.insert("map".to_owned(), serde_json::from_value(map).expect("a ConfigMap"));
         let secret = json!({ "data": { "s": "c2VjcmV0" } });
         data.secrets.insert("secret".to_owned(), serde_json::from_value(secret).expect("a Secret"));
+        data.files.insert(("v".to_owned(), "all.env".to_owned()), "A='1'\nB='2".to_owned());
         let services = [("DB_SERVICE_HOST".to_owned(), "10.0.0.9".to_owned())].into();
         let place = Place { ip: "127.0.0.2", host_ip: "127.0.0.1", allocatable: &BTreeMap::new() };
         let variables = of(&pod, &container, &data, &services, &place).map(|mut variables| {
@@ -223,5 +244,13 @@ mod tests {
             json!({ "name": "c", "env": [{ "name": "A", "valueFrom": { "secretKeyRef": { "name": "secret", "key": "t" } } }] }),
             Err("couldn't find key t in Secret n/secret"),
         );
+        let file = |path: &str, key: &str, optional: bool| {
+            let file = json!({ "volumeName": "v", "path": path, "key": key, "optional": optional });
+            json!({ "name": "c", "env": [{ "name": "F", "valueFrom": { "fileKeyRef": file } }] })
+        };
+        check(file("all.env", "A", false), Ok(&[("F", "1")]));
+        let why = "couldn't parse env file \"all.env\": line 2: the quotes are not closed";
+        check(file("all.env", "C", true), Err(why));
+        check(file("none.env", "A", true), Err("couldn't read env file \"none.env\""));
     }
 }

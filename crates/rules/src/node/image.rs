@@ -2,6 +2,18 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
+/// The reason of a container whose image could not be had just now.
+pub const NOT_PULLED: &str = "ErrImagePull";
+/// And of one that waits until that is tried again.
+pub const BACK_OFF: &str = "ImagePullBackOff";
+
+/// What is told of one that waits: as an event, and with the failure before in its status.
+pub fn back_off(image: &str, failure: &str) -> (String, String) {
+    let event = format!("Back-off pulling image {image:?}");
+    let message = format!("{event}: {NOT_PULLED}: {failure}");
+    (event, message)
+}
+
 /// What images are. The first entry that matches counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Images {

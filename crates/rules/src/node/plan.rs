@@ -47,6 +47,8 @@ pub enum Step {
         /// The wait, counted from its end.
         seconds: u64,
     },
+    /// Let this container, whose turn to be stopped comes later, do what it does before.
+    PreStop(usize),
     /// Stop this container.
     Stop(usize),
 }
@@ -95,19 +97,17 @@ fn mains(containers: &[Container]) -> impl Iterator<Item = (usize, &Container)> 
     containers.iter().enumerate().filter(|(_, container)| container.kind == Kind::Main)
 }
 
-/// Stops what runs: sidecars last, in the reverse order of their start, each when nothing that came later runs any more.
+/// Stops what runs: sidecars last, in the reverse order of their start, each when nothing that came later runs any more. What
+/// they do before, they do while the others stop, as those may leave them no time.
 fn stop(containers: &[Container]) -> Plan {
-    let running = || containers.iter().enumerate().filter(|(_, container)| container.is_running());
-    let steps: Vec<Step> = if running().any(|(_, container)| container.kind != Kind::Sidecar) {
-        running()
-            .filter(|(_, container)| container.kind != Kind::Sidecar)
-            .map(|(index, _)| Step::Stop(index))
-            .collect()
-    } else {
-        running().next_back().map(|(index, _)| Step::Stop(index)).into_iter().collect()
+    let running: Vec<usize> = (0..containers.len()).filter(|index| containers[*index].is_running()).collect();
+    let is_sidecar = |index: &usize| containers[*index].kind == Kind::Sidecar;
+    let others = running.iter().any(|index| !is_sidecar(index));
+    let is_its_turn = |index: &usize| {
+        if others { !is_sidecar(index) } else { running.last() == Some(index) }
     };
-    let over = steps.is_empty();
-    Plan { steps, again: None, over }
+    let step = |index: &usize| if is_its_turn(index) { Step::Stop(*index) } else { Step::PreStop(*index) };
+    Plan { steps: running.iter().map(step).collect(), again: None, over: running.is_empty() }
 }
 
 /// Leads the init containers on; true when the main ones may run. Those of a pod that goes on after its node was started
@@ -172,6 +172,7 @@ impl fmt::Display for Plan {
                 Step::BackOff { container, seconds } => {
                     write!(f, "{separator}back off {container} {seconds}s")?;
                 }
+                Step::PreStop(index) => write!(f, "{separator}pre-stop {index}")?,
                 Step::Stop(index) => write!(f, "{separator}stop {index}")?,
             }
             separator = ", ";
@@ -297,8 +298,8 @@ mod tests {
 
     #[test]
     fn a_pod_that_has_to_end_stops_its_sidecars_last() {
-        check("Always", "0R0RR", Some(&Ending::Deleted), "stop 3, stop 4");
-        check("Always", "0R01R", Some(&Ending::Deleted), "stop 4");
+        check("Always", "0R0RR", Some(&Ending::Deleted), "pre-stop 1, stop 3, stop 4");
+        check("Always", "0R01R", Some(&Ending::Deleted), "pre-stop 1, stop 4");
         check("Always", "0R011", Some(&Ending::DeadlineExceeded), "stop 1");
         check("Always", "00011", Some(&Ending::DeadlineExceeded), "over");
         check("Always", "-----", Some(&Ending::Deleted), "over");
@@ -319,7 +320,24 @@ mod tests {
         assert_eq!(seen("------", "Always"), "start 0");
         assert_eq!(seen("0R0RR-", "Always"), "start 5");
         assert_eq!(seen("0R0RR1", "Always"), "wait");
-        assert_eq!(seen("0R000R", "Never"), "stop 5");
+        assert_eq!(seen("0R000R", "Never"), "pre-stop 1, stop 5");
+    }
+
+    #[test]
+    fn sidecars_stop_one_after_another_and_do_what_comes_before_at_once() {
+        let side = |name: &str| json!({ "name": name, "restartPolicy": "Always" });
+        let pod: Pod = serde_json::from_value(json!({ "spec": {
+            "initContainers": [side("first"), side("second")], "containers": [{ "name": "main" }],
+        } }))
+        .expect("a pod");
+        let plan = |states: &str| {
+            let (containers, ending) = (containers(&pod, states), Some(&Ending::Deleted));
+            decide(&Seen { pod: &pod, containers: &containers, ending, now: at(101) }).to_string()
+        };
+        assert_eq!(plan("RRR"), "pre-stop 0, pre-stop 1, stop 2");
+        assert_eq!(plan("RR0"), "pre-stop 0, stop 1");
+        assert_eq!(plan("R00"), "stop 0");
+        assert_eq!(plan("000"), "over");
     }
 
     #[test]

@@ -52,13 +52,19 @@ pub fn message(pod: &Pod, container: &str, seconds: u64) -> String {
         (0, seconds) => format!("{seconds}s"),
         (minutes, seconds) => format!("{minutes}m{seconds}s"),
     };
+    format!("back-off {wait} restarting failed container={container} pod={}", called(pod))
+}
+
+/// The same as an event.
+pub fn told(pod: &Pod, container: &str) -> String {
+    format!("Back-off restarting failed container {container} in pod {}", called(pod))
+}
+
+/// A pod as kubelets call it.
+fn called(pod: &Pod) -> String {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
-    format!(
-        "back-off {wait} restarting failed container={container} pod={}_{}({})",
-        text(&pod.metadata.name),
-        text(&pod.metadata.namespace),
-        text(&pod.metadata.uid),
-    )
+    let (name, namespace) = (text(&pod.metadata.name), text(&pod.metadata.namespace));
+    format!("{name}_{namespace}({})", text(&pod.metadata.uid))
 }
 
 /// Whether a container is to run again after this end: the first of its own rules that matches, else its own policy, else
@@ -130,6 +136,14 @@ mod tests {
         assert_eq!(backoff.wait(at(ended + 601)), Duration::ZERO, "it ran for ten minutes");
         backoff.next(at(ended + 601));
         assert_eq!(backoff.wait(at(ended + 602)), FIRST);
+    }
+
+    #[test]
+    fn a_pod_that_waits_is_called_the_same_wherever_it_is_told() {
+        let metadata = serde_json::json!({ "name": "p", "namespace": "n", "uid": "u" });
+        let pod = serde_json::from_value(serde_json::json!({ "metadata": metadata })).expect("a pod");
+        assert_eq!(message(&pod, "c", 80), "back-off 1m20s restarting failed container=c pod=p_n(u)");
+        assert_eq!(told(&pod, "c"), "Back-off restarting failed container c in pod p_n(u)");
     }
 
     #[test]

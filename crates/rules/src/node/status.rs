@@ -20,6 +20,9 @@ use super::{
 
 pub use super::conditions::is_owned;
 
+/// What the message of a pod begins with that its node does not take.
+const REJECTED: &str = "Pod was rejected: ";
+
 /// Everything a pod's status follows from.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
@@ -74,7 +77,8 @@ pub fn of(seen: &Seen<'_>) -> PodStatus {
         (reason, message) = (old.reason.clone(), old.message.clone());
     }
     if let Some((word, sentence)) = seen.ending.filter(|_| seen.over).and_then(Ending::words) {
-        (reason, message) = (Some(word.to_owned()), Some(sentence.to_owned()));
+        let prefix = if matches!(seen.ending, Some(Ending::Rejected { .. })) { REJECTED } else { "" };
+        (reason, message) = (Some(word.to_owned()), Some(format!("{prefix}{sentence}")));
     }
     let of_kinds = |kinds: &[Kind]| -> Option<Vec<ContainerStatus>> {
         let some: Vec<ContainerStatus> = containers

@@ -28,7 +28,7 @@ pub struct Resources {
 
 impl Resources {
     /// What a node has, and how many pods it takes.
-    pub(super) fn of_node(list: Option<&BTreeMap<String, resource::Quantity>>) -> (Self, i64) {
+    pub(crate) fn of_node(list: Option<&BTreeMap<String, resource::Quantity>>) -> (Self, i64) {
         let mut resources = Resources::default();
         let mut pods = 0;
         for (name, quantity) in list.into_iter().flatten() {
@@ -43,7 +43,7 @@ impl Resources {
     }
 
     /// What a pod asks for at once. A pod was validated when it was let in; one that is odd asks for nothing.
-    pub(super) fn of_pod(spec: &PodSpec) -> Self {
+    pub(crate) fn of_pod(spec: &PodSpec) -> Self {
         let mut resources = Resources::default();
         let total = PodResources::read(spec, &Path::new("spec")).map(|resources| resources.total());
         for (name, quantity) in total.unwrap_or_default() {
@@ -77,7 +77,7 @@ impl Resources {
         }
     }
 
-    pub(super) fn add(&mut self, other: &Resources) {
+    pub(crate) fn add(&mut self, other: &Resources) {
         self.milli_cpu = self.milli_cpu.saturating_add(other.milli_cpu);
         self.memory = self.memory.saturating_add(other.memory);
         self.ephemeral_storage = self.ephemeral_storage.saturating_add(other.ephemeral_storage);
@@ -87,7 +87,7 @@ impl Resources {
         }
     }
 
-    pub(super) fn subtract(&mut self, other: &Resources) {
+    pub(crate) fn subtract(&mut self, other: &Resources) {
         self.milli_cpu -= other.milli_cpu;
         self.memory -= other.memory;
         self.ephemeral_storage -= other.ephemeral_storage;

@@ -1,7 +1,8 @@
 //! Directories that no path leads out of, whatever links containers have made in there, or make at this moment.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read as _},
     os::fd::OwnedFd,
     path::{Component, Path, PathBuf},
 };
@@ -13,6 +14,9 @@ use rustix::{
 
 /// How often the kernel may say that something has moved while it looked.
 const TRIES: usize = 100;
+
+/// The largest file that is read, in bytes.
+const LARGEST: u64 = 1024 * 1024;
 
 /// A directory, and what becomes of links that lead out of it.
 #[derive(Debug)]
@@ -53,7 +57,21 @@ impl Confined {
         self.open_with(path, OFlags::PATH, Mode::empty())
     }
 
-    /// The same, after directories are made that are missing.
+    /// The text of a file, if it is one and not too large.
+    pub(crate) fn read(&self, path: &Path) -> io::Result<String> {
+        // Nobody waits for whoever may write to a pipe.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let mut file = fs::File::from(self.open_with(path, flags, Mode::empty())?);
+        let metadata = file.metadata()?;
+        if !metadata.is_file() || metadata.len() > LARGEST {
+            return Err(io::Error::other("it is no file, or too large"));
+        }
+        let mut text = String::new();
+        file.by_ref().take(LARGEST).read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    /// What is at a path, after directories are made that are missing.
     pub(crate) fn make_directories(&self, path: &Path, mode: u32) -> io::Result<OwnedFd> {
         let mode = Mode::from_raw_mode(mode);
         let (mut path_so_far, mut here) = (PathBuf::new(), self.open(Path::new("."))?);
@@ -133,6 +151,27 @@ mod tests {
         confined.make_directories(Path::new("within/new/er"), 0o2777).expect("directories");
         let mode = stat(volume.join("deep/new/er")).expect("a directory").st_mode;
         assert_eq!(mode & 0o7777, 0o2777);
+    }
+
+    #[test]
+    fn only_files_that_are_inside_are_read() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let volume = directory.path().join("v");
+        fs::create_dir(&volume).expect("a directory");
+        fs::write(directory.path().join("host"), "secret").expect("a file");
+        fs::write(volume.join("own"), "text").expect("a file");
+        symlink("own", volume.join("link")).expect("a link");
+        symlink("../host", volume.join("out")).expect("a link");
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(CWD, volume.join("pipe"), rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
+        fs::File::create(volume.join("large")).expect("a file").set_len(LARGEST + 1).expect("a length");
+        let confined = Confined::volume(&volume).expect("a volume");
+        for path in ["own", "link"] {
+            assert_eq!(confined.read(Path::new(path)).expect("text"), "text", "{path}");
+        }
+        for path in ["out", "pipe", "large", ".", "none", "../host"] {
+            confined.read(Path::new(path)).expect_err(path);
+        }
     }
 
     /// Whoever looks first and opens later can be fooled (CVE-2021-25741).

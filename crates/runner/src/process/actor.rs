@@ -12,8 +12,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use reconcile::Key;
 use rules::node::{
-    Container, Ending, State, Step, container, downward::Place as Downward, ending, plan, ports,
-    probe::Purpose, resize::Unsettled, restart, status,
+    Container, Ending, State, Step, container, downward::Place as Downward, ending, plan, probe::Purpose,
+    resize::Unsettled, restart, status,
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -31,6 +31,7 @@ use super::{
     instance::{End, Instance, LONGEST_GRACE},
     launch::Directories,
     loopback::Address,
+    probes,
     sandbox::Sandbox,
     volumes::{self, Volumes},
 };
@@ -71,6 +72,8 @@ pub(super) struct Actor {
     /// What could not be made waits.
     retries: Retries,
     started: Option<Timestamp>,
+    /// Whether it may begin is known, and if not, why.
+    admitted: Option<Result<(), Ending>>,
     ending: Option<Ending>,
     /// What keeps it from the resources that it asks for.
     unsettled: Option<Unsettled>,
@@ -100,8 +103,8 @@ enum Stage {
 #[derive(Debug)]
 enum Happening {
     Ended(End),
-    HookDone(Result<(), String>),
-    Probed(Purpose, bool, String),
+    HookDone(Result<Option<String>, String>),
+    Probed(Purpose, probes::Found),
 }
 
 impl Actor {
@@ -133,6 +136,7 @@ impl Actor {
             renew: None,
             instances: BTreeMap::new(),
             retries: Retries::default(),
+            admitted: None,
             ending: None,
             unsettled: None,
             storage: Storage::default(),
@@ -205,12 +209,19 @@ impl Actor {
     async fn turn(&mut self) -> kube::Result<Option<Timestamp>> {
         let mut again = None;
         if self.stage == Stage::Living {
+            if self.admitted.is_none() {
+                let refused = self.shared.admission.refusal(&self.pod).await?;
+                self.admitted = Some(refused.map_or(Ok(()), Err));
+            }
             again = self.advance().await;
         }
         if self.gone {
             return Ok(again);
         }
         self.write().await?;
+        if self.stage == Stage::Living && self.back_off_pulls() {
+            self.write().await?;
+        }
         if self.stage == Stage::Over {
             self.clean().await;
         }
@@ -272,13 +283,11 @@ impl Actor {
                         let container = &mut self.containers[container];
                         let message = restart::message(&self.pod, &container.name, seconds);
                         container.wait(restart::CRASH_LOOP, message);
-                        let message = format!(
-                            "Back-off restarting failed container {} in pod {}",
-                            container.name, self.key
-                        );
+                        let message = restart::told(&self.pod, &container.name);
                         self.shared.events.warning(&self.pod, Some(&container.name), "BackOff", message);
                         self.register_logs();
                     }
+                    Step::PreStop(index) => self.pre_stop(index),
                     Step::Stop(index) => self.stop(index, None),
                 }
             }
@@ -293,12 +302,10 @@ impl Actor {
         if self.gone {
             // Nobody waits for it any more.
             self.ending = Some(Ending::Deleted);
-            self.deadline = Some(Instant::now());
+            (self.deadline, self.grace) = (Some(Instant::now()), Duration::ZERO);
             return None;
         }
-        let refused =
-            || ports::refusal(&self.pod, || self.shared.pods.all()).filter(|_| self.started.is_none());
-        let refused = || refused().or_else(|| self.storage.exceeded());
+        let refused = || self.admitted.clone().and_then(Result::err).or_else(|| self.storage.exceeded());
         let found = match ending::of_pod(&self.pod, self.started, now) {
             Ok(found) => found,
             Err(again) => match refused() {

@@ -28,8 +28,8 @@ use crate::{
 const DRAIN: Duration = Duration::from_secs(2);
 /// Nothing is given longer to end, whatever it asks for.
 pub(super) const LONGEST_GRACE: Duration = Duration::from_secs(365 * 24 * 3600);
-/// What is left at least for the signal if a hook has taken all the time.
-const LEAST: Duration = Duration::from_secs(2);
+/// What is left at least for the signal if a hook, or others that had to stop first, have taken all the time.
+pub(super) const LEAST: Duration = Duration::from_secs(2);
 
 /// A running instance. Dropping it ends the container.
 pub(super) struct Instance {
@@ -47,6 +47,8 @@ pub(super) struct Instance {
     /// What goes on for as long as it runs: probes, hooks, the order to stop.
     pub(super) tasks: JoinSet<()>,
     signals: mpsc::UnboundedSender<Signal>,
+    /// What comes before the stop has begun. It is over when nobody holds the other end.
+    prepared: Option<watch::Receiver<()>>,
     stopping: Option<Instant>,
 }
 
@@ -159,23 +161,42 @@ impl Instance {
             started: watch::Sender::new(false),
             tasks,
             signals,
+            prepared: None,
             stopping: None,
         })
     }
 
-    /// Stops it: the hook, the signal, and when `grace` is over the end. A later, shorter grace counts.
-    pub(super) fn stop(&mut self, grace: Duration, hook: Option<impl Future<Output = ()> + Send + 'static>) {
+    /// Begins with what comes before the stop, unless that has begun: `hook` is done while others may still stop.
+    pub(super) fn prepare_stop(&mut self, hook: impl Future<Output = ()> + Send + 'static) {
+        if self.prepared.is_none() {
+            let (done, prepared) = watch::channel(());
+            self.prepared = Some(prepared);
+            self.tasks.spawn(async move {
+                hook.await;
+                drop(done);
+            });
+        }
+    }
+
+    /// Whether what comes before the stop has begun.
+    pub(super) fn is_prepared(&self) -> bool {
+        self.prepared.is_some()
+    }
+
+    /// Stops it: what comes before has its time, then the signal, and when `grace` is over the end; at once if there is none.
+    /// A later, shorter grace counts.
+    pub(super) fn stop(&mut self, grace: Duration) {
         let deadline = Instant::now() + grace.min(LONGEST_GRACE);
         if self.stopping.is_some_and(|earlier| earlier <= deadline) {
             return;
         }
         let first = self.stopping.replace(deadline).is_none();
-        let signals = self.signals.clone();
+        let (signals, prepared) = (self.signals.clone(), self.prepared.clone());
         self.tasks.spawn(async move {
             let mut deadline = deadline;
             if first && !grace.is_zero() {
-                if let Some(hook) = hook {
-                    let _ = timeout_at(deadline, hook).await; // one that takes too long has had its time
+                if let Some(mut prepared) = prepared {
+                    let _ = timeout_at(deadline, prepared.changed()).await; // one that takes too long has had its time
                     deadline = deadline.max(Instant::now() + LEAST);
                 }
                 let _ = signals.send(Signal::TERM);

@@ -9,11 +9,11 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::{Container, Pod};
-use rules::dns::DOMAIN;
 use rules::node::{
     downward::Place as Downward,
     environment::{self},
     expand::expand,
+    hostname,
     image::{self, Found},
     namespaces, resolver, sysctl,
 };
@@ -128,6 +128,8 @@ impl Launch<'_> {
         let found = self.image().await?;
         let variables = self.variables().await?;
         let user = identity::of(self.pod, self.container).map_err(Refusal::config)?;
+        let hostname =
+            hostname::of_kernel(self.pod, &self.shared.host.settings.name).map_err(Refusal::config)?;
         let expanded = |text: &String| expand(text, |name| variables.get(name).map(String::as_str));
         let (command, lower, program) = self.command(found.as_ref(), expanded)?;
         let directory = self.directories.instance(&self.container.name, self.number);
@@ -136,7 +138,7 @@ impl Launch<'_> {
             .await
             .map_err(|error| Refusal::create("failed to make directories", &error))?;
         let mounts = self.mounts(&directory, program.as_deref(), &variables)?;
-        let mut variables = self.with_usual(variables, user.uid);
+        let mut variables = self.with_usual(variables, user.uid, &hostname);
         let (root, mounts) = if isolation == Isolation::Plain {
             self.link(&directory, &mounts, &mut variables)?;
             (None, Vec::new())
@@ -167,7 +169,7 @@ impl Launch<'_> {
             mounts,
             sysctls: sysctl::files(self.pod),
             network: self.interface.map(Interface::path),
-            hostname: Some(hostname(self.pod)),
+            hostname: Some(hostname),
             user: place.user.clone(),
             cgroups: place.cgroups.clone(),
             data_limit: if cgroup.is_some() { None } else { memory_limit(self.container) },
@@ -236,7 +238,7 @@ impl Launch<'_> {
             return Ok(Some(found));
         }
         let Some(resolver) = &self.shared.settings.resolver else { return Ok(None) };
-        resolver.resolve(image).await.map_err(|message| Refusal { reason: "ErrImagePull", message })
+        resolver.resolve(image).await.map_err(|message| Refusal { reason: image::NOT_PULLED, message })
     }
 
     /// The command, the directory that is the root, and the program that the image is, if it is one.
@@ -272,7 +274,11 @@ impl Launch<'_> {
     async fn variables(&self) -> Result<BTreeMap<String, String>, Refusal> {
         let namespace = self.pod.metadata.namespace.as_deref().unwrap_or_default();
         let data = self.shared.objects.data(namespace, environment::sources(self.container)).await;
-        let data = data.map_err(|error| Refusal::config(error.to_string()))?;
+        let mut data = data.map_err(|error| Refusal::config(error.to_string()))?;
+        let files = environment::files(self.container);
+        if !files.is_empty() {
+            data.files = self.volumes.texts(files).await;
+        }
         // In the network of pods the address of the service leads to the server.
         let server = self.shared.settings.server.as_ref().filter(|_| self.shared.machine.network.is_none());
         let services = self.shared.objects.service_variables(self.pod, server);
@@ -287,12 +293,11 @@ impl Launch<'_> {
         &self,
         mut variables: BTreeMap<String, String>,
         uid: Option<u32>,
+        hostname: &str,
     ) -> BTreeMap<String, String> {
         let home = if uid.is_none_or(|uid| uid == 0) { "/root" } else { "/" };
-        for (name, value) in
-            [("PATH", PATH.to_owned()), ("HOME", home.to_owned()), ("HOSTNAME", hostname(self.pod))]
-        {
-            variables.entry(name.to_owned()).or_insert(value);
+        for (name, value) in [("PATH", PATH), ("HOME", home), ("HOSTNAME", hostname)] {
+            variables.entry(name.to_owned()).or_insert_with(|| value.to_owned());
         }
         if self.container.tty == Some(true) {
             variables.entry("TERM".to_owned()).or_insert_with(|| "xterm".to_owned());
@@ -402,20 +407,6 @@ fn has_several_containers(pod: &Pod) -> bool {
     spec.map_or(0, |spec| spec.containers.len()) + sidecars.count() > 1
 }
 
-/// What the pod is called on its network.
-pub(super) fn hostname(pod: &Pod) -> String {
-    let own = pod.spec.as_ref().and_then(|spec| spec.hostname.clone()).filter(|name| !name.is_empty());
-    let mut name = own.or_else(|| pod.metadata.name.clone()).unwrap_or_default();
-    name.truncate(63);
-    name.trim_end_matches(['-', '.']).to_owned()
-}
-
-/// The domain of a pod that has a name in its cluster.
-fn domain(pod: &Pod) -> Option<String> {
-    let subdomain = pod.spec.as_ref()?.subdomain.as_ref().filter(|name| !name.is_empty())?;
-    Some(format!("{subdomain}.{}.svc.{DOMAIN}", pod.metadata.namespace.as_deref()?))
-}
-
 /// The names that a pod knows: its own and those that it asks for, after the usual ones or, in the network of its host,
 /// those that the host knows.
 fn hosts(pod: &Pod, ip: &str) -> String {
@@ -433,9 +424,10 @@ fn hosts(pod: &Pod, ip: &str) -> String {
         let _ = writeln!(text, "{ip}\t{names}"); // a String takes everything
     };
     if !in_hosts_network {
-        match domain(pod) {
-            Some(domain) => add(ip, &format!("{0}.{domain}\t{0}", hostname(pod))),
-            None => add(ip, &hostname(pod)),
+        let name = hostname::short(pod);
+        match hostname::domain(pod) {
+            Some(domain) => add(ip, &format!("{name}.{domain}\t{name}")),
+            None => add(ip, &name),
         }
     }
     for alias in pod.spec.iter().flat_map(|spec| spec.host_aliases.iter().flatten()) {

@@ -48,6 +48,7 @@ pub(crate) use objects::Objects;
 pub use sessions::Streams;
 
 use crate::{
+    admission::Admission,
     logs::{self, Log, Options},
     network,
     registration::Host,
@@ -64,6 +65,7 @@ pub(crate) struct Shared {
     clock: Clock,
     pods: Cache<Pod>,
     objects: Objects,
+    admission: Arc<Admission>,
     host: Arc<Host>,
     machine: Machine,
     settings: Process,
@@ -156,13 +158,14 @@ impl Shared {
         clock: Clock,
         pods: Cache<Pod>,
         objects: Objects,
+        admission: Arc<Admission>,
         host: Arc<Host>,
         machine: Machine,
         settings: Process,
         events: Events,
     ) -> Shared {
         let (containers, said) = (Mutex::default(), Mutex::default());
-        Shared { client, clock, pods, objects, host, machine, settings, events, containers, said }
+        Shared { client, clock, pods, objects, admission, host, machine, settings, events, containers, said }
     }
 
     /// The node's address in the network of pods, if it has one.
@@ -303,6 +306,7 @@ pub(crate) async fn run(nodes: BTreeMap<String, Arc<Shared>>, pods: Cache<Pod>, 
     pods.ready().await;
     forget_others(&nodes, &pods).await;
     if let Some(shared) = nodes.values().next() {
+        shared.admission.ready().await;
         shared.objects.ready().await;
     }
     // Pods that were here before keep their addresses, whoever of them comes first.

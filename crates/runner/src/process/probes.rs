@@ -1,23 +1,19 @@
 //! Probes and hooks: asking a container how it is, and telling it what happens.
 
+mod http;
+
 use std::time::Duration;
 
+use ::http::Request;
 use bytes::Bytes;
-use http::{
-    HeaderMap, HeaderName, HeaderValue,
-    header::{ACCEPT, CONNECTION, HOST, USER_AGENT},
-};
-use http_body_util::{BodyExt as _, Empty, Full, Limited};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::{
-    api::core::v1::{
-        Container, ExecAction, GRPCAction, HTTPGetAction, LifecycleHandler, Probe, TCPSocketAction,
-    },
+    api::core::v1::{Container, ExecAction, GRPCAction, LifecycleHandler, Probe, TCPSocketAction},
     apimachinery::pkg::util::intstr::IntOrString,
 };
 use rules::node::probe::{Purpose, Run, Schedule};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     sync::watch,
     time::{Instant, sleep, sleep_until, timeout},
@@ -25,15 +21,19 @@ use tokio::{
 
 use super::sessions::Place;
 
-/// What a request goes through.
-trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
-
 /// How much of an answer is read.
 const LONGEST: usize = 10 * 1024;
 
-/// Probes until the task is ended, and calls `counted` when enough equal answers have come.
+/// What one probe has found.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Why it failed, or what is odd although it did not.
+    pub(super) outcome: Result<Option<String>, String>,
+    /// Whether there were enough equal ones in a row for it to count.
+    pub(super) counts: bool,
+}
+
+/// Probes until the task is ended, and calls `tell` with what counts, and with every failure and warning.
 pub(super) async fn watch(
     purpose: Purpose,
     probe: Probe,
@@ -41,7 +41,7 @@ pub(super) async fn watch(
     ip: String,
     place: Place,
     mut started: watch::Receiver<bool>,
-    mut counted: impl FnMut(bool, String),
+    mut tell: impl FnMut(Found),
 ) {
     let schedule = Schedule::of(&probe);
     let born = Instant::now();
@@ -51,56 +51,60 @@ pub(super) async fn watch(
     sleep_until(born + schedule.initial_delay).await;
     let mut run = Run::default();
     loop {
-        let answer = timeout(schedule.timeout, once(&probe, &container, &ip, &place)).await;
-        let answer = answer.unwrap_or_else(|_| Err("probe timed out".to_owned()));
-        let (success, message) = match answer {
-            Ok(()) => (true, String::new()),
-            Err(message) => (false, message),
-        };
-        if let Some(success) = run.add(success, &schedule) {
-            counted(success, message);
-            // A container that has come up, or will be started again, is not asked again.
-            if purpose == Purpose::Startup || (purpose == Purpose::Liveness && !success) {
-                return;
-            }
+        let outcome = timeout(schedule.timeout, once(&probe, &container, &ip, &place)).await;
+        let outcome = outcome.unwrap_or_else(|_| Err("probe timed out".to_owned()));
+        let is_success = outcome.is_ok();
+        let counts = run.add(is_success, &schedule).is_some();
+        if counts || !matches!(outcome, Ok(None)) {
+            tell(Found { outcome, counts });
+        }
+        // A container that has come up, or will be started again, is not asked again.
+        if counts && (purpose == Purpose::Startup || (purpose == Purpose::Liveness && !is_success)) {
+            return;
         }
         sleep(schedule.period).await;
     }
 }
 
-async fn once(probe: &Probe, container: &Container, ip: &str, place: &Place) -> Result<(), String> {
+/// Asks once. Who succeeds may still have something to warn of.
+async fn once(
+    probe: &Probe,
+    container: &Container,
+    ip: &str,
+    place: &Place,
+) -> Result<Option<String>, String> {
     if let Some(exec) = &probe.exec {
-        return command(exec, place).await;
+        return command(exec, place).await.map(|()| None);
     }
     if let Some(get) = &probe.http_get {
-        return http(get, container, ip).await;
+        return http::probe(get, container, ip).await;
     }
     if let Some(socket) = &probe.tcp_socket {
-        return tcp(socket, container, ip).await;
+        return tcp(socket, container, ip).await.map(|()| None);
     }
     if let Some(action) = &probe.grpc {
-        return grpc(action, ip).await;
+        return grpc(action, ip).await.map(|()| None);
     }
     Err("the probe does not say what to ask".to_owned())
 }
 
-/// Does what a hook says.
+/// Does what a hook says. One that succeeds may still have something to warn of.
 pub(super) async fn hook(
     handler: LifecycleHandler,
     container: Container,
     ip: String,
     place: Place,
-) -> Result<(), String> {
+) -> Result<Option<String>, String> {
     if let Some(exec) = &handler.exec {
-        return command(exec, &place).await;
+        return command(exec, &place).await.map(|()| None);
     }
     if let Some(get) = &handler.http_get {
-        return http(get, &container, &ip).await;
+        return http::hook(get, &container, &ip).await;
     }
     if let Some(sleeping) = &handler.sleep {
         sleep(Duration::from_secs(u64::try_from(sleeping.seconds).unwrap_or_default())).await;
     }
-    Ok(())
+    Ok(None)
 }
 
 async fn command(exec: &ExecAction, place: &Place) -> Result<(), String> {
@@ -120,65 +124,6 @@ async fn tcp(socket: &TCPSocketAction, container: &Container, ip: &str) -> Resul
         .map_err(|error| format!("dial tcp {host}:{port}: {error}"))
 }
 
-async fn http(get: &HTTPGetAction, container: &Container, ip: &str) -> Result<(), String> {
-    let port = port_of(&get.port, container)?;
-    let host = get.host.as_deref().filter(|host| !host.is_empty()).unwrap_or(ip);
-    let path = get.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
-    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-    let is_secure = get.scheme.as_deref() == Some("HTTPS");
-    let url = format!("{}://{host}:{port}{path}", if is_secure { "https" } else { "http" });
-    let failed = |error: &dyn std::fmt::Display| format!("Get {url:?}: {error}");
-    let stream = TcpStream::connect((host, port)).await.map_err(|error| failed(&error))?;
-    let stream: Box<dyn Connection> = if is_secure {
-        Box::new(tls::connect(host, stream).await.map_err(|error| failed(&error))?)
-    } else {
-        Box::new(stream)
-    };
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
-    let request = http::Request::get(path).body(Empty::<Bytes>::new());
-    let mut request = request.map_err(|error| failed(&error))?;
-    *request.headers_mut() = headers(get, &format!("{host}:{port}")).map_err(|error| failed(&error))?;
-    let asking = async {
-        let answer = sender.send_request(request).await.map_err(|error| failed(&error))?;
-        let status = answer.status().as_u16();
-        // Read, so that the one who answers does not see a broken connection; too much of it is no failure.
-        let _ = Limited::new(answer.into_body(), LONGEST).collect().await;
-        if (200..400).contains(&status) {
-            Ok(())
-        } else {
-            Err(format!("HTTP probe failed with statuscode: {status}"))
-        }
-    };
-    tokio::pin!(asking, connection);
-    tokio::select! {
-        biased;
-        answer = &mut asking => answer,
-        ended = &mut connection => {
-            ended.map_err(|error| failed(&error))?;
-            asking.await
-        }
-    }
-}
-
-/// What goes along with a request: what the probe says comes before what is usual.
-fn headers(get: &HTTPGetAction, address: &str) -> Result<HeaderMap, http::Error> {
-    let mut headers = HeaderMap::new();
-    for own in get.http_headers.iter().flatten() {
-        headers.append(HeaderName::try_from(&own.name)?, HeaderValue::try_from(&own.value)?);
-    }
-    // There is one host, and a name of none is the address.
-    let host = headers.get(HOST).filter(|host| !host.is_empty()).cloned();
-    headers.insert(HOST, host.map_or_else(|| HeaderValue::try_from(address), Ok)?);
-    headers.entry(USER_AGENT).or_insert(HeaderValue::from_static("kube-probe/1.35"));
-    // Whoever says nothing here wants it not to be said.
-    if headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*")).is_empty() {
-        headers.remove(ACCEPT);
-    }
-    headers.insert(CONNECTION, HeaderValue::from_static("close"));
-    Ok(headers)
-}
-
 /// Asks for the health of a service as gRPC does: a message with its name, and one with a number for an answer.
 async fn grpc(action: &GRPCAction, ip: &str) -> Result<(), String> {
     let address = format!("{ip}:{}", action.port);
@@ -189,7 +134,7 @@ async fn grpc(action: &GRPCAction, ip: &str) -> Result<(), String> {
             .await
             .map_err(|error| failed(&error))?;
     let question = health_question(action.service.as_deref().unwrap_or_default());
-    let request = http::Request::post(format!("http://{address}/grpc.health.v1.Health/Check"))
+    let request = Request::post(format!("http://{address}/grpc.health.v1.Health/Check"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .header("user-agent", "kube-probe/1.35")
@@ -245,32 +190,7 @@ fn port_of(port: &IntOrString, container: &Container) -> Result<u16, String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn a_request_has_one_host_and_what_the_probe_says_comes_first() {
-        let print = |own: &[(&str, &str)]| {
-            let own: Vec<_> =
-                own.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
-            let get = serde_json::from_value(json!({ "port": 80, "httpHeaders": own })).expect("an action");
-            let headers = headers(&get, "10.0.0.1:80").expect("headers");
-            let mut lines: Vec<String> = headers
-                .iter()
-                .map(|(name, value)| format!("{name}: {}", value.to_str().expect("text")))
-                .collect();
-            lines.sort();
-            lines
-        };
-        let usual = ["accept: */*", "connection: close", "host: 10.0.0.1:80", "user-agent: kube-probe/1.35"];
-        assert_eq!(print(&[]), usual);
-        assert_eq!(print(&[("Host", "")]), usual);
-        assert_eq!(
-            print(&[("Host", "a.example"), ("user-agent", "me"), ("Accept", ""), ("X", "1"), ("X", "2")]),
-            ["connection: close", "host: a.example", "user-agent: me", "x: 1", "x: 2"]
-        );
-    }
 
     #[test]
     fn health_is_asked_for_and_told_in_grpc_messages() {

@@ -116,7 +116,7 @@ impl Holder {
     }
 
     async fn end(mut self) {
-        self.instance.stop(Duration::ZERO, None::<std::future::Ready<()>>);
+        self.instance.stop(Duration::ZERO);
         let _ = self.ended.await; // whoever would tell is gone only with what it tells of
     }
 }

@@ -3,7 +3,7 @@
 mod written;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::CString,
     fs, io,
     os::unix::fs::{PermissionsExt as _, chown},
@@ -230,6 +230,22 @@ impl Volumes {
         bound(&directory, SHARED_BYTES)?;
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o1777))?;
         Ok(Some(directory))
+    }
+
+    /// What files in volumes say, as far as they can be read.
+    pub(super) async fn texts(
+        &self,
+        files: BTreeSet<(String, String)>,
+    ) -> BTreeMap<(String, String), String> {
+        let places = self.places.clone();
+        let read = move || {
+            let text = |(volume, path): &(String, String)| {
+                let volume = Confined::volume(places.get(volume)?).ok()?;
+                volume.read(Path::new(path)).inspect_err(|error| debug!(path, %error, "cannot be read")).ok()
+            };
+            Ok(files.into_iter().filter_map(|file| Some((file.clone(), text(&file)?))).collect())
+        };
+        threads::blocking(read).await.unwrap_or_default()
     }
 
     /// Where a volume is, if it is there.

@@ -7,12 +7,12 @@ use std::{
 };
 
 use futures::TryStreamExt as _;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kube::{
     Api, Client,
     api::{
-        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ObjectMeta, Patch, PatchParams,
-        PostParams,
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, Patch,
+        PatchParams, PostParams,
     },
     runtime::wait::{Condition, await_condition},
 };
@@ -327,6 +327,13 @@ impl Bed {
     pub(crate) async fn patch(&self, version: &str, kind: &str, name: &str, patch: Value) {
         let patch = Patch::Merge(patch);
         self.objects(version, kind).patch(name, &PatchParams::default(), &patch).await.expect("a change");
+    }
+
+    /// The message of an event about a pod that gives this reason, if there is one by now.
+    pub(crate) async fn told(&self, name: &str, reason: &str) -> Option<String> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let about = ListParams::default().fields(&format!("involvedObject.name={name},reason={reason}"));
+        events.list(&about).await.expect("events").items.pop()?.message
     }
 
     /// Takes the finalizers off a pod.

@@ -1,7 +1,11 @@
 //! What containers run, in which order, and what becomes of it.
 
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
+use rules::node::image::Found;
 use runner::{LogOptions, Settings};
 use serde_json::json;
 
@@ -67,6 +71,36 @@ async fn variables_come_from_config_maps_and_secrets_and_missing_ones_are_waited
 }
 
 #[tokio::test]
+async fn variables_come_from_files_that_other_containers_have_written() {
+    let Some(bed) = Bed::new("files").await else { return };
+    let local = bed.local(|_| {}).await;
+    let from = |key: &str, optional: bool| json!({ "fileKeyRef": { "volumeName": "v", "path": "all.env", "key": key, "optional": optional } });
+    let init = json!({
+        "name": "init", "image": "any", "volumeMounts": [{ "name": "v", "mountPath": "/v" }],
+        "command": ["sh", "-c", "echo \"A='one' # first\" > /v/all.env"],
+    });
+    let more = json!({ "initContainers": [init], "volumes": [{ "name": "v", "emptyDir": {} }] });
+    let variables = json!([
+        { "name": "A", "valueFrom": from("A", false) }, { "name": "B", "valueFrom": from("B", true) },
+    ]);
+    let own = json!({ "env": variables });
+    let (_, text) = bed.output(&local, bed.script("there", "echo $A ${B-none}", own, more.clone())).await;
+    assert_eq!(text, "one none\n");
+    let own = json!({ "env": [{ "name": "B", "valueFrom": from("B", false) }] });
+    bed.create(bed.script("missing", "true", own, more)).await;
+    let waits = |pod: Option<&Pod>| {
+        pod.is_some_and(|pod| {
+            container(pod, "main")["state"]["waiting"]["reason"] == "CreateContainerConfigError"
+        })
+    };
+    let pod = bed.until("missing", waits).await.expect("the pod");
+    assert_eq!(
+        container(&pod, "main")["state"]["waiting"]["message"],
+        "environment variable key \"B\" not found in file \"all.env\""
+    );
+}
+
+#[tokio::test]
 async fn exit_codes_and_reasons_are_told() {
     let Some(bed) = Bed::new("exit").await else { return };
     let local = bed.local(|_| {}).await;
@@ -79,6 +113,50 @@ async fn exit_codes_and_reasons_are_told() {
     let ended = &container(&pod, "main")["state"]["terminated"];
     assert_eq!((&ended["exitCode"], &ended["reason"]), (&json!(127), &json!("ContainerCannotRun")));
     assert!(ended["message"].as_str().is_some_and(|message| message.contains("no-such-program")), "{ended}");
+}
+
+/// An image that nobody has.
+#[derive(Debug)]
+struct Nothing;
+
+impl runner::Resolve for Nothing {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<Found>, String>> {
+        Box::pin(async { Err("nobody has it".to_owned()) })
+    }
+}
+
+#[tokio::test]
+async fn a_container_whose_image_cannot_be_had_waits_for_it() {
+    let Some(bed) = Bed::new("pull").await else { return };
+    let _local = bed.local(|process| process.resolver = Some(Arc::new(Nothing))).await;
+    bed.create(bed.script("pull", "true", json!({}), json!({}))).await;
+    let waits = |pod: Option<&Pod>| {
+        pod.is_some_and(|pod| container(pod, "main")["state"]["waiting"]["reason"] == "ImagePullBackOff")
+    };
+    let pod = bed.until("pull", waits).await.expect("the pod");
+    assert_eq!(
+        container(&pod, "main")["state"]["waiting"]["message"],
+        "Back-off pulling image \"any\": ErrImagePull: nobody has it"
+    );
+    let told = crate::bed::found(async || bed.told("pull", "BackOff").await).await;
+    assert_eq!(told, "Back-off pulling image \"any\"");
+}
+
+#[tokio::test]
+async fn what_is_told_of_a_container_is_told_in_the_words_of_a_kubelet() {
+    let Some(bed) = Bed::new("words").await else { return };
+    let _local = bed.local(|_| {}).await;
+    let hook = json!({ "exec": { "command": ["sh", "-c", "echo secret; exit 1"] } });
+    let own = json!({ "lifecycle": { "postStart": hook } });
+    bed.create(bed.script("words", "exec sleep 1000", own, json!({}))).await;
+    bed.until_phase("words", "Failed").await;
+    for (reason, message) in [
+        ("Created", "Container created"),
+        ("Started", "Container started"),
+        ("FailedPostStartHook", "PostStartHook failed"),
+    ] {
+        assert_eq!(crate::bed::found(async || bed.told("words", reason).await).await, message);
+    }
 }
 
 #[tokio::test]
@@ -267,6 +345,34 @@ async fn a_pod_sets_what_is_its_own_of_the_kernel_and_nothing_else() {
     bed.create(bed.script("other", "true", json!({}), with("kernel.msgmax"))).await;
     let pod = bed.until_phase("other", "Failed").await;
     assert_eq!(pod.status.and_then(|status| status.reason).as_deref(), Some("SysctlForbidden"));
+}
+
+#[tokio::test]
+async fn a_pod_is_called_what_it_asks_to_be_called() {
+    let Some(bed) = Bed::new("called").await else { return };
+    let local = bed.local(|_| {}).await;
+    let whole = json!({ "hostname": "h", "subdomain": "s", "setHostnameAsFQDN": true });
+    let expected = format!("h.s.{}.svc.cluster.local", bed.namespace);
+    for (name, more, expected) in [
+        ("whole", whole, expected),
+        ("other", json!({ "hostnameOverride": "db.example" }), "db.example".to_owned()),
+        ("host", json!({ "hostNetwork": true }), bed.node("local")),
+    ] {
+        let script = "echo $HOSTNAME $(cat /proc/sys/kernel/hostname)";
+        let (_, text) = bed.output(&local, bed.script(name, script, json!({}), more)).await;
+        assert_eq!(text, format!("{expected} {expected}\n"), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_asks_for_another_node_than_it_names_is_refused() {
+    let Some(bed) = Bed::new("refused").await else { return };
+    let _local = bed.local(|_| {}).await;
+    bed.create(bed.script("refused", "true", json!({}), json!({ "nodeSelector": { "no": "such" } }))).await;
+    let status = bed.until_phase("refused", "Failed").await.status.expect("a status");
+    assert_eq!(status.reason.as_deref(), Some("NodeAffinity"));
+    let told = crate::bed::found(async || bed.told("refused", "NodeAffinity").await).await;
+    assert_eq!(told, "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector");
 }
 
 #[tokio::test]

@@ -28,6 +28,19 @@ async fn readiness_follows_its_probe() {
     bed.until("ready", |pod: Option<&Pod>| !is_ready(pod)).await.expect("it still runs");
 }
 
+/// Whoever waits for a container to come up can see why it does not, long before that has consequences.
+#[tokio::test]
+async fn a_probe_that_fails_is_told_before_it_counts() {
+    let Some(bed) = Bed::new("told").await else { return };
+    let _local = bed.local(|_| {}).await;
+    let own = json!({ "startupProbe": every_second(json!({ "exec": { "command": ["false"] } }), 100) });
+    bed.create(bed.script("told", "exec sleep 1000", own, json!({}))).await;
+    let told = crate::bed::found(async || bed.told("told", "Unhealthy").await).await;
+    assert!(told.starts_with("Startup probe failed: "), "{told}");
+    let pod = bed.until_phase("told", "Running").await;
+    assert_eq!(container(&pod, "main")["restartCount"], 0);
+}
+
 #[tokio::test]
 async fn what_is_not_alive_is_started_again_and_not_asked_before_it_has_come_up() {
     let Some(bed) = Bed::new("alive").await else { return };

@@ -188,6 +188,48 @@ async fn the_deadline_of_a_pod_is_kept() {
     assert_eq!(container(&failed, "main")["state"]["terminated"]["exitCode"], 143);
 }
 
+/// Whoever names a node does not ask whether it fits there.
+#[tokio::test]
+async fn a_pod_that_does_not_fit_on_the_node_that_it_names_is_refused() {
+    let Some(bed) = Bed::new("simulated").await else { return };
+    let _tasks = bed.simulated(&["one"]).await;
+    let mut elsewhere = pod("elsewhere", &bed.node("one"), "Never", &[("start-ms", "3600000")]);
+    elsewhere["spec"]["nodeSelector"] = json!({ "zone": "a" });
+    bed.create(elsewhere.clone()).await;
+    let status = bed.until_phase("elsewhere", "Failed").await.status.expect("a status");
+    assert_eq!(status.reason.as_deref(), Some("NodeAffinity"));
+    assert_eq!(
+        status.message.as_deref(),
+        Some(
+            "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+        )
+    );
+    let large = |name: &str, cpu: &str| {
+        let mut large = pod(name, &bed.node("one"), "Never", &[("duration-ms", "forever")]);
+        large["spec"]["containers"][0]["resources"] = json!({ "requests": { "cpu": cpu } });
+        large
+    };
+    for (name, cpu, phase) in
+        [("first", "600", "Running"), ("second", "401", "Failed"), ("third", "400", "Running")]
+    {
+        bed.create(large(name, cpu)).await;
+        bed.until_phase(name, phase).await;
+    }
+    let second = bed.pods().get("second").await.expect("the pod").status.expect("a status");
+    assert_eq!(second.reason.as_deref(), Some("OutOfcpu"));
+    bed.delete("first").await;
+    bed.until_gone("first").await;
+    bed.create(large("fourth", "600")).await;
+    bed.until_phase("fourth", "Running").await;
+    // What the node has become since counts at once.
+    let labels = Patch::Merge(json!({ "metadata": { "labels": { "zone": "a" } } }));
+    let nodes: Api<Node> = Api::all(bed.client.clone());
+    nodes.patch(&bed.node("one"), &PatchParams::default(), &labels).await.expect("a label");
+    elsewhere["metadata"] = json!({ "name": "here", "annotations": {} });
+    bed.create(elsewhere).await;
+    bed.until_phase("here", "Succeeded").await;
+}
+
 #[tokio::test]
 async fn a_node_that_starts_again_goes_on_where_it_was() {
     let Some(bed) = Bed::new("simulated").await else { return };
@@ -207,5 +249,11 @@ async fn a_node_that_starts_again_goes_on_where_it_was() {
             main["restartCount"] == 1 && main["state"]["running"].is_object()
         })
     };
-    bed.until("service", again).await.expect("it runs again");
+    let service = bed.until("service", again).await.expect("it runs again");
+    // A new one has no address that one that was here before has.
+    bed.create(pod("new", &bed.node("one"), "Never", &[])).await;
+    let new = bed.until_phase("new", "Succeeded").await;
+    let address = |pod: Pod| pod.status.and_then(|status| status.pod_ip).expect("an address");
+    let (service, batch, new) = (address(service), address(batch), address(new));
+    assert!(service != batch && new != service && new != batch, "{service} {batch} {new}");
 }

@@ -130,6 +130,39 @@ async fn hooks_run_after_the_start_and_before_the_stop() {
     assert_eq!(log, "started\nstopping\ntold\n");
 }
 
+/// Those that stop before it may leave it no time.
+#[tokio::test]
+async fn a_sidecar_is_told_to_stop_although_others_took_all_the_time() {
+    let Some(bed) = Bed::new("sidecar").await else { return };
+    let _local = bed.local(|_| {}).await;
+    let host = tempfile::tempdir().expect("a directory");
+    let hook = json!({ "exec": { "command": ["sh", "-c", "echo stopping >> /shared/log"] } });
+    let mounts = json!([{ "name": "shared", "mountPath": "/shared" }]);
+    let script = "trap 'echo told >> /shared/log; exit 0' TERM; while :; do sleep 0.05; done";
+    let side = json!({
+        "name": "side", "image": "any", "restartPolicy": "Always", "command": ["sh", "-c", script],
+        "lifecycle": { "preStop": hook }, "volumeMounts": mounts,
+    });
+    let own = json!({ "volumeMounts": mounts });
+    let more = json!({
+        "initContainers": [side], "terminationGracePeriodSeconds": 1,
+        "volumes": [{ "name": "shared", "hostPath": { "path": host.path() } }],
+    });
+    let script = "trap 'sleep 0.5; echo first >> /shared/log' TERM; while :; do sleep 0.05; done";
+    let mut pod = bed.script("sidecar", script, own, more);
+    pod["metadata"]["finalizers"] = json!(["example.com/held"]);
+    bed.create(pod).await;
+    let ready = |pod: Option<&Pod>| pod.is_some_and(|pod| container(pod, "main")["ready"] == true);
+    bed.until("sidecar", ready).await;
+    bed.delete("sidecar").await;
+    let pod = bed.until_phase("sidecar", "Failed").await;
+    assert_eq!(container(&pod, "main")["state"]["terminated"]["exitCode"], 137);
+    assert_eq!(container(&pod, "side")["state"]["terminated"]["exitCode"], 0);
+    let log = std::fs::read_to_string(host.path().join("log")).expect("a log");
+    assert_eq!(log, "stopping\nfirst\ntold\n");
+    bed.release("sidecar").await;
+}
+
 #[tokio::test]
 async fn a_hook_that_fails_after_the_start_ends_the_container() {
     let Some(bed) = Bed::new("badhook").await else { return };

@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::core::v1::{Container as Specified, LifecycleHandler, PodSpec, Probe};
-use rules::node::{Ending, Exit, State, ending, namespaces, probe::Purpose};
+use k8s_openapi::api::core::v1::{Container as Specified, PodSpec, Probe};
+use rules::node::{Ending, Exit, State, ending, image, namespaces, probe::Purpose};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -23,9 +23,9 @@ use crate::{
     logs::Log,
     process::{
         cgroups::Cgroup,
-        instance::{End, Error, Instance},
+        instance::{End, Error, Instance, LEAST},
         launch::Launch,
-        probes,
+        probes::{self, Found},
         sandbox::Sandbox,
         volumes,
     },
@@ -35,6 +35,9 @@ use crate::{
 const MESSAGE: u64 = 4096;
 const LOG_MESSAGE: usize = 2048;
 const LOG_LINES: usize = 80;
+
+/// The reason of events of hooks that were to speak TLS with who does not.
+const FALLBACK: &str = "LifecycleHTTPFallback";
 
 impl Actor {
     pub(super) async fn start(&mut self, index: usize) {
@@ -60,7 +63,7 @@ impl Actor {
             Ok(prepared) => prepared,
             Err(refusal) => {
                 debug!(pod = %self.key, container = specified.name, ?refusal, "cannot be started now");
-                let is_pull = refusal.reason == "ErrImagePull";
+                let is_pull = refusal.reason == image::NOT_PULLED;
                 let event = format!("Error: {}", refusal.message);
                 self.shared.events.warning(&self.pod, Some(&specified.name), "Failed", event);
                 self.containers[index].wait(refusal.reason, refusal.message);
@@ -84,8 +87,11 @@ impl Actor {
             Ok(instance) => {
                 container.start(id, image, now);
                 container.resources.clone_from(&specified.resources);
-                let message = format!("Started container {}", specified.name);
-                self.shared.events.normal(&self.pod, Some(&specified.name), "Started", message);
+                for (reason, message) in [("Created", "Container created"), ("Started", "Container started")]
+                {
+                    let events = &self.shared.events;
+                    events.normal(&self.pod, Some(&specified.name), reason, message.to_owned());
+                }
                 self.instances.insert(index, instance);
                 self.accompany(index, &specified);
             }
@@ -107,6 +113,24 @@ impl Actor {
             }
         }
         self.register_logs();
+    }
+
+    /// Lets containers whose image could not be had, which was said, wait until that is tried again; true if there are any.
+    pub(super) fn back_off_pulls(&mut self) -> bool {
+        let mut some = false;
+        for container in &mut self.containers {
+            let failure = match &container.state {
+                State::Waiting { reason, message } if reason == image::NOT_PULLED => message,
+                _ => continue,
+            };
+            let (event, message) = image::back_off(&container.image, failure);
+            let (events, name) = (&self.shared.events, Some(container.name.as_str()));
+            events.normal(&self.pod, name, "BackOff", event);
+            events.warning(&self.pod, name, "Failed", format!("Error: {}", image::BACK_OFF));
+            container.wait(image::BACK_OFF, message);
+            some = true;
+        }
+        some
     }
 
     /// What goes along with an instance: hooks and probes.
@@ -139,9 +163,7 @@ impl Actor {
                 ip,
                 place,
                 started,
-                move |success, message| {
-                    let _ = tell.send((index, number, Happening::Probed(purpose, success, message)));
-                },
+                move |found| drop(tell.send((index, number, Happening::Probed(purpose, found)))),
             ));
         }
         let container = &mut self.containers[index];
@@ -150,32 +172,48 @@ impl Actor {
         instance.started.send_replace(container.started);
     }
 
-    pub(super) fn stop(&mut self, index: usize, grace: Option<Duration>) {
+    /// Tells that a container will be stopped, and has it do what it does before.
+    pub(super) fn pre_stop(&mut self, index: usize) {
         let Some(specified) = self.specified(index) else { return };
-        let left = match (grace, self.deadline) {
-            (Some(grace), _) => grace,
-            (None, Some(deadline)) => deadline.saturating_duration_since(Instant::now()),
-            (None, None) => ending::grace(&self.pod, &Ending::DeadlineExceeded),
-        };
-        let Some(instance) = self.instances.get_mut(&index) else { return };
-        if !instance.is_stopping() {
-            let message = format!("Stopping container {}", specified.name);
-            self.shared.events.normal(&self.pod, Some(&specified.name), "Killing", message);
-        }
+        let is_at_once = self.is_at_once();
+        let Some(instance) = self.instances.get_mut(&index).filter(|one| !one.is_prepared()) else { return };
+        let name = specified.name.clone();
+        let message = format!("Stopping container {name}");
+        self.shared.events.normal(&self.pod, Some(&name), "Killing", message);
         let hook = specified.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.clone());
+        let hook = hook.filter(|_| !is_at_once);
         let (place, ip) = (instance.place.clone(), self.ip.clone());
-        let (events, pod, name) = (self.shared.events.clone(), Arc::clone(&self.pod), specified.name.clone());
-        let hook = hook.map(|handler: LifecycleHandler| async move {
-            if let Err(message) = probes::hook(handler, specified, ip, place).await {
-                events.warning(
-                    &pod,
-                    Some(&name),
-                    "FailedPreStopHook",
-                    format!("PreStopHook failed: {message}"),
-                );
+        let (events, pod) = (self.shared.events.clone(), Arc::clone(&self.pod));
+        instance.prepare_stop(async move {
+            let Some(handler) = hook else { return };
+            match probes::hook(handler, specified, ip, place).await {
+                Ok(None) => {}
+                Ok(Some(warning)) => events.warning(&pod, None, FALLBACK, warning),
+                // What it wrote is not told to everybody: there may be secrets in it.
+                Err(message) => {
+                    debug!(container = name, message, "a hook before the stop failed");
+                    events.warning(&pod, Some(&name), "FailedPreStopHook", "PreStopHook failed".to_owned());
+                }
             }
         });
-        instance.stop(left, hook);
+    }
+
+    pub(super) fn stop(&mut self, index: usize, grace: Option<Duration>) {
+        self.pre_stop(index);
+        let left = match (grace, self.deadline) {
+            _ if self.is_at_once() => Duration::ZERO,
+            (Some(grace), _) => grace.max(LEAST),
+            (None, Some(deadline)) => deadline.saturating_duration_since(Instant::now()).max(LEAST),
+            (None, None) => ending::grace(&self.pod, &Ending::DeadlineExceeded).max(LEAST),
+        };
+        if let Some(instance) = self.instances.get_mut(&index) {
+            instance.stop(left);
+        }
+    }
+
+    /// Whether nothing of the pod is given any time to end.
+    fn is_at_once(&self) -> bool {
+        self.ending.is_some() && self.grace.is_zero()
     }
 
     pub(super) async fn happen(&mut self, index: usize, number: i32, happening: Happening) {
@@ -185,7 +223,10 @@ impl Actor {
         }
         match happening {
             Happening::Ended(end) => self.end(index, &end).await,
-            Happening::HookDone(Ok(())) => {
+            Happening::HookDone(Ok(warning)) => {
+                if let Some(warning) = warning {
+                    self.shared.events.warning(&self.pod, None, FALLBACK, warning);
+                }
                 let no_probe =
                     self.specified(index).is_none_or(|specified| specified.startup_probe.is_none());
                 if no_probe {
@@ -193,17 +234,14 @@ impl Actor {
                 }
             }
             Happening::HookDone(Err(message)) => {
-                let message = format!("PostStartHook failed: {message}");
-                self.shared.events.warning(
-                    &self.pod,
-                    Some(&self.containers[index].name),
-                    "FailedPostStartHook",
-                    message,
-                );
+                let name = &self.containers[index].name;
+                debug!(pod = %self.key, container = name, message, "a hook after the start failed");
+                let message = "PostStartHook failed".to_owned();
+                self.shared.events.warning(&self.pod, Some(name), "FailedPostStartHook", message);
                 self.containers[index].unhealthy = true;
                 self.stop(index, None);
             }
-            Happening::Probed(purpose, success, message) => self.probed(index, purpose, success, &message),
+            Happening::Probed(purpose, found) => self.probed(index, purpose, found),
         }
     }
 
@@ -214,29 +252,38 @@ impl Actor {
         }
     }
 
-    fn probed(&mut self, index: usize, purpose: Purpose, success: bool, message: &str) {
-        let name = self.containers[index].name.clone();
-        if !success {
-            let message = format!("{} probe failed: {message}", purpose.as_str());
-            self.shared.events.warning(&self.pod, Some(&name), "Unhealthy", message);
+    fn probed(&mut self, index: usize, purpose: Purpose, found: Found) {
+        // A pod that is being ended is not started again.
+        if self.ending.is_some() && purpose != Purpose::Readiness {
+            return;
         }
-        match (purpose, success) {
+        let told = match &found.outcome {
+            Ok(None) => None,
+            Ok(Some(warning)) => {
+                Some(("ProbeWarning", format!("{} probe warning: {warning}", purpose.as_str())))
+            }
+            Err(message) => Some(("Unhealthy", format!("{} probe failed: {message}", purpose.as_str()))),
+        };
+        if let Some((reason, message)) = told {
+            self.shared.events.warning(&self.pod, Some(&self.containers[index].name), reason, message);
+        }
+        if !found.counts {
+            return;
+        }
+        match (purpose, found.outcome.is_ok()) {
             (Purpose::Readiness, ready) => self.containers[index].ready = ready,
             (Purpose::Startup, true) => self.come_up(index),
             (Purpose::Liveness, true) => {}
             (Purpose::Liveness | Purpose::Startup, false) => {
-                // A pod that is being ended is not started again.
-                if self.ending.is_none() {
-                    self.containers[index].unhealthy = true;
-                    let specified = self.specified(index);
-                    let probe = specified.and_then(|specified| match purpose {
-                        Purpose::Startup => specified.startup_probe,
-                        Purpose::Liveness | Purpose::Readiness => specified.liveness_probe,
-                    });
-                    let grace = probe.and_then(|probe| probe.termination_grace_period_seconds);
-                    let grace = grace.and_then(|grace| u64::try_from(grace).ok()).map(Duration::from_secs);
-                    self.stop(index, grace);
-                }
+                self.containers[index].unhealthy = true;
+                let specified = self.specified(index);
+                let probe = specified.and_then(|specified| match purpose {
+                    Purpose::Startup => specified.startup_probe,
+                    Purpose::Liveness | Purpose::Readiness => specified.liveness_probe,
+                });
+                let grace = probe.and_then(|probe| probe.termination_grace_period_seconds);
+                let grace = grace.and_then(|grace| u64::try_from(grace).ok()).map(Duration::from_secs);
+                self.stop(index, grace);
             }
         }
     }
