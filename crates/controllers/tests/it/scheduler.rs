@@ -49,8 +49,9 @@ async fn why(client: &Client, name: &str, expected: &str) {
     eventually(&format!("{name} says {expected}"), || async {
         let status = pods.get(name).await.expect("a pod").status?;
         let condition = status.conditions?.into_iter().find(|condition| condition.type_ == "PodScheduled")?;
-        let reason = condition.reason.as_deref() == Some("Unschedulable");
-        (reason && condition.message.as_deref() == Some(expected)).then_some(())
+        let of = (condition.reason.as_deref(), condition.observed_generation);
+        (of == (Some("Unschedulable"), Some(1)) && condition.message.as_deref() == Some(expected))
+            .then_some(())
     })
     .await;
 }
