@@ -103,6 +103,7 @@ pub(super) async fn tell_why(context: Context, key: Key, why: String, nomination
         Err(error) if api::is_not_found(&error) || api::is_conflict(&error) => {}
         Err(error) => {
             warn!(pod = %key, error = reconcile::chain(&error), "failed to say why it waits");
+            return Written::NotTold(key, pod.uid().unwrap_or_default());
         }
     }
     Written::Done
