@@ -21,7 +21,7 @@ const SOURCE: &str = "deployment-controller";
 /// Deployments that are worked on at once.
 const AT_ONCE: usize = 16;
 /// Index of ReplicaSets by the uid of their Deployment.
-const BY_OWNER: &str = "deployment";
+pub(crate) const BY_OWNER: &str = "deployment";
 
 /// Says what the controller watches, and returns its work.
 pub(crate) fn prepare(context: &Context) -> Run {
