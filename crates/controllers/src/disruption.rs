@@ -62,17 +62,28 @@ async fn sync(context: Context, key: Key) -> Result<Next, Error> {
     let Some(budget) = context.kinds.disruption_budgets.get(&key) else { return Ok(Next::Done) };
     let wanted = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
     let pods = context.kinds.pods.in_namespace(&key.namespace);
-    let ended = |pod: &Pod| {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        matches!(phase, Some("Succeeded" | "Failed"))
-    };
-    let guarded =
-        pods.iter().filter(|pod| selector::matches(wanted, pod.labels()) == Some(true) && !ended(pod));
+    // Those that have ended count, too, as in Kubernetes.
+    let guarded = pods.iter().filter(|pod| selector::matches(wanted, pod.labels()) == Some(true));
     let guarded: Vec<&Pod> = guarded.map(Arc::as_ref).collect();
+    if guarded.is_empty() {
+        context.events.tell(SOURCE, &*budget, "Normal", "NoPods", "No matching pods found");
+    }
     let now = context.clock.now();
     let scale = if needs_scale(&budget) { scale(context, &key.namespace, &guarded).await } else { Ok(0) };
     let (status, look_again) = match scale {
-        Ok(scale) => decide(&budget, &guarded, scale, now),
+        Ok(scale) => {
+            let alone = guarded.iter().any(|pod| controller_of(&pod.metadata).is_none());
+            if alone && needs_scale(&budget) {
+                let message = format!(
+                    "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the \
+                     status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account \
+                     for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.",
+                    wanted.map(selector::in_go).unwrap_or_default()
+                );
+                context.events.tell(SOURCE, &*budget, "Warning", "UnmanagedPods", message);
+            }
+            decide(&budget, &guarded, scale, now)
+        }
         Err(why) => {
             let message = format!("Failed to calculate the number of expected pods: {why}");
             let reason = "CalculateExpectedPodCountFailed";

@@ -8,7 +8,7 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::cluster::{api, create, define, embedded, eventually, things};
+use crate::cluster::{api, create, define, embedded, eventually, set_phase, things};
 use crate::job::job;
 
 fn owner(kind: &str, version: &str, name: &str, uid: Option<&String>) -> Value {
@@ -97,13 +97,40 @@ async fn a_budget_lets_nobody_go_when_a_controller_does_not_say_what_it_wants() 
         status.expected_pods == 0 && conditions.into_iter().any(|it| it.reason == "InsufficientPods")
     })
     .await;
+    budget(client, "nobody", |status| status.expected_pods == 0).await;
+    // A pod that has ended counts like one that runs: budgets should not match any.
+    let ended = ["ended-1", "ended-2"];
+    for name in ended {
+        ready_pod(client, name, "ended", owner("Job", "batch/v1", "job", owned.metadata.uid.as_ref())).await;
+        set_phase(client, &api::<Pod>(client).get(name).await.expect("a pod"), "Succeeded").await;
+    }
+    budget(client, "ended", has_failed("jobs.batch does not implement the scale subresource")).await;
+
     let events: Api<k8s_openapi::api::core::v1::Event> = api(client);
-    eventually("it is told", || async {
-        let events = events.list(&kube::api::ListParams::default()).await.expect("events");
-        let mut told = events.into_iter().filter_map(|event| Some((event.reason?, event.message?)));
-        let message =
-            "Failed to calculate the number of expected pods: found no controllers for pod \"lost\"";
-        told.find(|(reason, told)| reason == "CalculateExpectedPodCountFailed" && told == message)
-    })
-    .await;
+    for (about, expected, message) in [
+        (
+            "lost",
+            "CalculateExpectedPodCountFailed",
+            "Failed to calculate the number of expected pods: found no controllers for pod \"lost\"",
+        ),
+        (
+            "alone",
+            "UnmanagedPods",
+            "Pods selected by this PodDisruptionBudget (selector: &LabelSelector{MatchLabels:map[string]string{app: \
+             alone,},MatchExpressions:[]LabelSelectorRequirement{},}) were found to be unmanaged. As a result, the \
+             status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for \
+             these pods please set \".spec.minAvailable\" field of the PDB to an integer value.",
+        ),
+        ("nobody", "NoPods", "No matching pods found"),
+    ] {
+        eventually("it is told", || async {
+            let events = events.list(&kube::api::ListParams::default()).await.expect("events");
+            let mut told =
+                events.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(about));
+            told.find(|told| {
+                told.reason.as_deref() == Some(expected) && told.message.as_deref() == Some(message)
+            })
+        })
+        .await;
+    }
 }
