@@ -1,9 +1,11 @@
 //! How many pods budgets let go, by what the controllers of their pods want, on an API server in this process.
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -132,5 +134,43 @@ async fn a_budget_lets_nobody_go_when_a_controller_does_not_say_what_it_wants() 
             })
         })
         .await;
+    }
+}
+
+/// Whoever marked the pod died before it deleted it.
+#[tokio::test]
+async fn p_4_22_a_pod_that_was_to_go_and_is_not_deleted_says_so_no_more() {
+    let cluster = embedded("disruption-controller").await;
+    let client = &cluster.client;
+    let now = Timestamp::now();
+    for (name, since, reason) in [
+        ("stays", SignedDuration::from_secs(118), "DeletionByTaintManager"),
+        ("goes", SignedDuration::ZERO, "EvictionByEvictionAPI"),
+        ("shut-down", SignedDuration::from_hours(1), "TerminationByKubelet"),
+    ] {
+        ready_pod(client, name, name, json!([])).await;
+        let target = json!({
+            "type": "DisruptionTarget", "status": "True", "reason": reason, "message": "why",
+            "lastTransitionTime": Time(now - since),
+        });
+        let marked = Patch::Strategic(json!({"status": {"conditions": [target]}}));
+        api::<Pod>(client).patch_status(name, &PatchParams::default(), &marked).await.expect("marked");
+    }
+    let target = async |name: &str| {
+        let status = api::<Pod>(client).get(name).await.expect("a pod").status.expect("a status");
+        let target = status.conditions.into_iter().flatten().find(|it| it.type_ == "DisruptionTarget");
+        target.expect("it was to go")
+    };
+    let taken_back = eventually("it is taken back", || async {
+        Some(target("stays").await).filter(|target| target.status == "False")
+    })
+    .await;
+    assert_eq!(
+        (taken_back.reason, taken_back.message, taken_back.observed_generation),
+        (None, None, Some(1))
+    );
+    assert!(taken_back.last_transition_time.is_some_and(|time| time.0 >= now), "it has changed");
+    for name in ["goes", "shut-down"] {
+        assert_eq!(target(name).await.status, "True", "{name}");
     }
 }
