@@ -7,7 +7,7 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PropagationPolicy};
 use reconcile::{Key, Next, Queue};
-use rules::deployment::{Plan, REVISION, decide, same_template};
+use rules::deployment::{Plan, REVISION, decide, not_created, same_template};
 use rules::meta::{controller_of, selector};
 use serde_json::json;
 use tracing::debug;
@@ -21,7 +21,7 @@ const SOURCE: &str = "deployment-controller";
 /// Deployments that are worked on at once.
 const AT_ONCE: usize = 16;
 /// Index of ReplicaSets by the uid of their Deployment.
-const BY_OWNER: &str = "deployment";
+pub(crate) const BY_OWNER: &str = "deployment";
 
 /// Says what the controller watches, and returns its work.
 pub(crate) fn prepare(context: &Context) -> Run {
@@ -156,7 +156,14 @@ async fn apply(context: &Context, key: &Key, deployment: &Deployment, plan: Plan
                     set.name_any(),
                     api::message(&error)
                 );
-                context.events.tell(SOURCE, deployment, "Warning", "ReplicaSetCreateError", message);
+                context.events.tell(SOURCE, deployment, "Warning", "ReplicaSetCreateError", message.clone());
+                if let Some(status) = not_created(deployment, message, context.clock.now()) {
+                    current.status = Some(status);
+                    // If this cannot be written either, the next attempt says it.
+                    if let Ok(written) = deployments.replace_status(&key.name, &api::post(), &current).await {
+                        context.kinds.deployments.put(written);
+                    }
+                }
                 return Err(failed(error));
             }
         }

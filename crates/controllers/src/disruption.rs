@@ -1,16 +1,18 @@
-//! Keeps the status of pod disruption budgets, on which evictions depend.
+//! Keeps the status of pod disruption budgets, on which evictions depend, and takes back what pods say that were to go and
+//! do not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ObjectMeta};
 use reconcile::{Key, Next, Queue};
-use rules::disruption::{decide, fail_safe, needs_scale};
+use rules::disruption::{decide, fail_safe, needs_scale, stays, stays_at};
 use rules::meta::{controller_of, selector};
 
 use crate::context::Context;
@@ -20,19 +22,25 @@ use crate::{Run, api};
 /// Events are told under this name.
 const SOURCE: &str = "controllermanager";
 
-/// Budgets that are worked on at once.
+/// Budgets, or pods, that are worked on at once.
 const AT_ONCE: usize = 8;
 /// Pods change in crowds.
 const BATCH: Duration = Duration::from_millis(50);
 
 /// Says what the controller watches, and returns its work.
 pub(crate) fn prepare(context: &Context) -> Run {
-    let queue: Queue<Key> = Queue::new();
+    let (queue, targets): (Queue<Key>, Queue<Key>) = (Queue::new(), Queue::new());
     let kinds = &context.kinds;
     let budgets = kinds.disruption_budgets.feeding(&queue);
     let (pods, deployments) = (kinds.pods.wanted(), kinds.deployments.wanted());
     let (sets, stateful) = (kinds.replica_sets.wanted(), kinds.stateful_sets.wanted());
     let controllers = kinds.replication_controllers.wanted();
+    let line = targets.clone();
+    pods.on_change(move |change| {
+        if change.new.is_some_and(|pod| stays_at(pod).is_some()) {
+            line.add(change.key.clone());
+        }
+    });
     let (line, known) = (queue.clone(), budgets.clone());
     pods.on_change(move |change| {
         if !known.is_ready() {
@@ -54,7 +62,19 @@ pub(crate) fn prepare(context: &Context) -> Run {
         controllers.filled(),
         stateful.filled(),
     ];
-    context.work(queue, AT_ONCE, reads, sync)
+    let stale = context.work(targets, AT_ONCE, [pods.filled()], take_back);
+    futures::future::join(context.work(queue, AT_ONCE, reads, sync), stale).map(drop).boxed()
+}
+
+/// Takes back what a pod says that was to go, once it is clear that it does not.
+async fn take_back(context: Context, key: Key) -> Result<Next, NotTakenBack> {
+    let Some(pod) = context.kinds.pods.get(&key) else { return Ok(Next::Done) };
+    let (now, at) = (context.clock.now(), stays_at(&pod));
+    if at.is_none_or(|at| at > now) {
+        return Ok(Next::at(at, now));
+    }
+    let written = context.kinds.pods.write_status(&context.client, &key, &stays(&pod, now)).await;
+    written.map_err(|source| NotTakenBack { pod: key, source })
 }
 
 async fn sync(context: Context, key: Key) -> Result<Next, Error> {
@@ -62,17 +82,28 @@ async fn sync(context: Context, key: Key) -> Result<Next, Error> {
     let Some(budget) = context.kinds.disruption_budgets.get(&key) else { return Ok(Next::Done) };
     let wanted = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
     let pods = context.kinds.pods.in_namespace(&key.namespace);
-    let ended = |pod: &Pod| {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        matches!(phase, Some("Succeeded" | "Failed"))
-    };
-    let guarded =
-        pods.iter().filter(|pod| selector::matches(wanted, pod.labels()) == Some(true) && !ended(pod));
+    // Those that have ended count, too, as in Kubernetes.
+    let guarded = pods.iter().filter(|pod| selector::matches(wanted, pod.labels()) == Some(true));
     let guarded: Vec<&Pod> = guarded.map(Arc::as_ref).collect();
+    if guarded.is_empty() {
+        context.events.tell(SOURCE, &*budget, "Normal", "NoPods", "No matching pods found");
+    }
     let now = context.clock.now();
     let scale = if needs_scale(&budget) { scale(context, &key.namespace, &guarded).await } else { Ok(0) };
     let (status, look_again) = match scale {
-        Ok(scale) => decide(&budget, &guarded, scale, now),
+        Ok(scale) => {
+            let alone = guarded.iter().any(|pod| controller_of(&pod.metadata).is_none());
+            if alone && needs_scale(&budget) {
+                let message = format!(
+                    "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the \
+                     status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account \
+                     for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.",
+                    wanted.map(selector::in_go).unwrap_or_default()
+                );
+                context.events.tell(SOURCE, &*budget, "Warning", "UnmanagedPods", message);
+            }
+            decide(&budget, &guarded, scale, now)
+        }
         Err(why) => {
             let message = format!("Failed to calculate the number of expected pods: {why}");
             let reason = "CalculateExpectedPodCountFailed";
@@ -184,5 +215,12 @@ async fn scale_of(
 #[error("failed to write the status of budget {budget}")]
 struct Error {
     budget: Key,
+    source: kube::Error,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("failed to take back that pod {pod} was to go")]
+struct NotTakenBack {
+    pod: Key,
     source: kube::Error,
 }

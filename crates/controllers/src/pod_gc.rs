@@ -85,13 +85,15 @@ async fn remove(context: &Context, removal: &Removal<'_>) -> kube::Result<()> {
     let pod = removal.pod;
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), &pod.namespace().unwrap_or_default());
     if removal.mark_failed {
-        let mut status = json!({"phase": "Failed"});
+        let generation = pod.metadata.generation;
+        let mut status = json!({"phase": "Failed", "observedGeneration": generation});
         if let Some((reason, message)) = removal.disruption {
             let condition = PodCondition {
                 type_: "DisruptionTarget".to_owned(),
                 status: "True".to_owned(),
                 reason: Some(reason.to_owned()),
                 message: Some(message.to_owned()),
+                observed_generation: generation,
                 last_transition_time: Some(Time(context.clock.now())),
                 ..PodCondition::default()
             };

@@ -21,6 +21,7 @@ use tracing::debug;
 
 pub(crate) use self::owner::Owner;
 use crate::context::Context;
+use crate::deployment::BY_OWNER;
 use crate::job::{BY_CONTROLLER, FREE, controller_uid, free_labels};
 use crate::{Run, api, pods};
 
@@ -45,6 +46,9 @@ where
 {
     let queue: Queue<Key> = Queue::new();
     let (owners, pods) = (K::cache(&context.kinds).feeding(&queue), context.kinds.pods.wanted());
+    owners.index(BY_OWNER, |owner| {
+        controller_of(owner.meta()).map(|owner| owner.uid.clone()).into_iter().collect()
+    });
     pods.index(BY_CONTROLLER, controller_uid);
     pods.index(FREE, free_labels);
     let (line, of) = (queue.clone(), context.clone());
@@ -90,8 +94,12 @@ where
     };
     pods.extend(context.kinds.pods.by(FREE, &free));
     let pods: Vec<&Pod> = pods.iter().map(Arc::as_ref).collect();
+    let sisters = controller_of(owner.meta()).map(|owner| K::cache(&context.kinds).by(BY_OWNER, &owner.uid));
+    let uids = sisters.into_iter().flatten().filter_map(|sister| sister.meta().uid.clone());
+    let related: Vec<Arc<Pod>> = uids.flat_map(|uid| context.kinds.pods.by(BY_CONTROLLER, &uid)).collect();
+    let related: Vec<&Pod> = related.iter().map(Arc::as_ref).collect();
     let now = context.clock.now();
-    let plan = decide(&wanted, &pods, now);
+    let plan = decide(&wanted, &pods, &related, now);
     let Plan { create, delete, counts, .. } = &plan;
     debug!(owner = %key, create = create.len(), delete = delete.len(), ?counts, "decided");
     pods::claim(context, &*owner, &key, &plan.claims).await?;

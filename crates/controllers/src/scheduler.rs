@@ -143,6 +143,8 @@ enum Written {
     NotBound(Key, String),
     /// Those that were to go for a pod do not.
     NotPreempted(Key, String),
+    /// The pod does not say why it waits.
+    NotTold(Key, String),
 }
 
 /// What becomes of the node that a pod was promised.
@@ -164,13 +166,18 @@ impl Scheduler {
         let mut flush = tokio::time::interval(FLUSH);
         flush.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            self.take_in(&writes);
+            self.take_in();
             for _ in 0..BATCH {
                 if writes.len() >= AT_ONCE {
                     break;
                 }
                 let Some(pod) = self.waiting.first().cloned() else { break };
                 self.decide(pod, &writes);
+            }
+            // What is decided comes first: there may be thousands to tell.
+            while writes.len() < AT_ONCE {
+                let Some((pod, why)) = self.waiting.to_tell() else { break };
+                self.tell_why(&pod, why, Nomination::Kept, &writes);
             }
             let idle = self.waiting.first().is_none() || writes.len() >= AT_ONCE;
             let news = Arc::clone(&self.news);
@@ -188,7 +195,7 @@ impl Scheduler {
     }
 
     /// Takes in what has changed.
-    fn take_in(&mut self, writes: &Writes) {
+    fn take_in(&mut self) {
         let changed = std::mem::take(&mut *self.news.changed());
         let kinds = self.context.kinds.clone();
         let mut room = false;
@@ -212,7 +219,7 @@ impl Scheduler {
         }
         for key in changed.pods {
             if let Some(pod) = kinds.pods.get(&key) {
-                room |= self.take_in_pod(Pod::read(&pod), writes);
+                room |= self.take_in_pod(Pod::read(&pod));
             }
         }
         if self.snapshot.keeps_apart() {
@@ -224,7 +231,7 @@ impl Scheduler {
     }
 
     /// Returns whether the pod makes room, or may draw others near.
-    fn take_in_pod(&mut self, pod: Pod, writes: &Writes) -> bool {
+    fn take_in_pod(&mut self, pod: Pod) -> bool {
         if pod.ended {
             self.given.remove(&pod.uid);
             self.waiting.remove(&pod.uid);
@@ -255,10 +262,7 @@ impl Scheduler {
         if let Some(node) = pod.nominated_node.clone() {
             self.snapshot.promise(pod.clone(), &node);
         }
-        let why = self.waiting.add(pod.clone()).map(str::to_owned);
-        if let Some(why) = why {
-            self.tell_why(&pod, why, Nomination::Kept, writes);
-        }
+        self.waiting.add(pod);
         false
     }
 
@@ -339,7 +343,7 @@ impl Scheduler {
                 }
                 self.later(key, &uid);
             }
-            Written::NotPreempted(key, uid) => self.later(key, &uid),
+            Written::NotPreempted(key, uid) | Written::NotTold(key, uid) => self.later(key, &uid),
         }
     }
 }

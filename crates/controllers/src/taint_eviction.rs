@@ -92,6 +92,7 @@ async fn evict(context: &Context, key: Key, pod: &Pod, now: Timestamp) -> Result
         status: "True".to_owned(),
         reason: Some("DeletionByTaintManager".to_owned()),
         message: Some("Taint manager: deleting due to NoExecute taint".to_owned()),
+        observed_generation: pod.metadata.generation,
         last_transition_time: Some(Time(now)),
         ..PodCondition::default()
     };

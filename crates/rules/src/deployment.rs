@@ -17,6 +17,8 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub use self::status::not_created;
+
 /// The label that tells the pods of one template from those of another.
 pub const HASH_LABEL: &str = "pod-template-hash";
 /// The annotation with the number of a template.
@@ -61,10 +63,13 @@ pub fn decide(deployment: &Deployment, sets: &[&ReplicaSet], old_pods_run: bool,
             if spec.paused == Some(true) && rollout.is_saturated() {
                 rollout.clean_up();
             }
-        } else if recreate {
-            rollout.recreate(old_pods_run);
         } else {
-            rollout.roll();
+            rollout.rolls = true;
+            if recreate {
+                rollout.recreate(old_pods_run);
+            } else {
+                rollout.roll();
+            }
         }
     }
     rollout.finish(now)
@@ -82,6 +87,8 @@ struct Rollout<'a> {
     before: BTreeMap<String, ReplicaSet>,
     plan: Plan,
     created: bool,
+    /// Whether this is a step of the rollout: its progress is nothing to ask for while it is paused, scaled or deleted.
+    rolls: bool,
 }
 
 impl<'a> Rollout<'a> {
@@ -101,6 +108,7 @@ impl<'a> Rollout<'a> {
             before,
             plan: Plan::default(),
             created: false,
+            rolls: false,
         }
     }
 
@@ -370,6 +378,12 @@ fn set_condition(status: &mut DeploymentStatus, mut new: DeploymentCondition) {
             *old = new;
         }
         None => conditions.push(new),
+    }
+}
+
+fn remove_condition(status: &mut DeploymentStatus, kind: &str) {
+    if let Some(conditions) = &mut status.conditions {
+        conditions.retain(|condition| condition.type_ != kind);
     }
 }
 

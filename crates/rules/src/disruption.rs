@@ -1,9 +1,9 @@
-//! How many of the pods that a budget guards may be made to go.
+//! How many of the pods that a budget guards may be made to go, and which of those that were to go do not.
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -12,6 +12,8 @@ use crate::replicas::ready_since;
 
 /// A pod whose eviction was granted and that has not gone after this time stays.
 const EVICTED_FOR: SignedDuration = SignedDuration::from_mins(2);
+/// The condition of a pod that is to go.
+const TARGET: &str = "DisruptionTarget";
 
 /// Whether a budget depends on how many pods the controllers of its pods want.
 pub fn needs_scale(budget: &PodDisruptionBudget) -> bool {
@@ -79,6 +81,37 @@ pub fn fail_safe(
     let conditions = Some(conditions(&known, failed, known.observed_generation, now));
     let status = PodDisruptionBudgetStatus { disruptions_allowed: 0, conditions, ..known };
     Some(status).filter(|status| Some(status) != budget.status.as_ref())
+}
+
+/// When it is clear that a pod which was to go does not: whoever said so has not deleted it. `None` if it was not to go, or
+/// goes; its node may take as long as it likes.
+pub fn stays_at(pod: &Pod) -> Option<Timestamp> {
+    let status = pod.status.as_ref()?;
+    let over = pod.metadata.deletion_timestamp.is_some()
+        || matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    let target = status.conditions.iter().flatten().find(|condition| condition.type_ == TARGET)?;
+    if over || target.status != "True" || target.reason.as_deref() == Some("TerminationByKubelet") {
+        return None;
+    }
+    let since = target.last_transition_time.as_ref().map_or(Timestamp::MIN, |time| time.0);
+    Some(since.checked_add(EVICTED_FOR).unwrap_or(Timestamp::MAX))
+}
+
+/// The pod without what said that it is to go.
+pub fn stays(pod: &Pod, now: Timestamp) -> Pod {
+    let mut pod = pod.clone();
+    let generation = pod.metadata.generation;
+    let conditions = pod.status.iter_mut().flat_map(|status| status.conditions.iter_mut().flatten());
+    for condition in conditions.filter(|condition| condition.type_ == TARGET) {
+        *condition = PodCondition {
+            type_: TARGET.to_owned(),
+            status: "False".to_owned(),
+            observed_generation: generation,
+            last_transition_time: Some(Time(now)),
+            ..PodCondition::default()
+        };
+    }
+    pod
 }
 
 fn counted(allowed: bool) -> (&'static str, &'static str, &'static str) {
@@ -192,6 +225,44 @@ mod tests {
         let mut settled = stale;
         settled.status = Some(status);
         assert_eq!(decide(&settled, &pods, scale, at(172)), (None, None), "nothing new");
+    }
+
+    #[test]
+    fn p_4_22_a_pod_that_was_to_go_and_does_not_says_so_no_more() {
+        let pod = |more: Value| -> Pod {
+            let mut pod = json!({"metadata": {"name": "p", "generation": 3}, "status": {"phase": "Running", "conditions": [
+                {"type": "Ready", "status": "True"},
+                {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "m",
+                 "observedGeneration": 2, "lastTransitionTime": at(100).to_string()},
+            ]}});
+            for (path, value) in more.as_object().unwrap() {
+                *pod.pointer_mut(path).unwrap() = value.clone();
+            }
+            serde_json::from_value(pod).unwrap()
+        };
+        for (more, expected) in [
+            (json!({}), Some(at(220))),
+            (json!({"/status/phase": "Pending"}), Some(at(220))),
+            (
+                json!({"/status/conditions/1/lastTransitionTime": null}),
+                Timestamp::MIN.checked_add(EVICTED_FOR).ok(),
+            ),
+            (json!({"/status/conditions/1/reason": "TerminationByKubelet"}), None),
+            (json!({"/status/conditions/1/status": "False"}), None),
+            (json!({"/status/conditions/1/type": "Other"}), None),
+            (json!({"/status/phase": "Succeeded"}), None),
+            (json!({"/status/phase": "Failed"}), None),
+            (json!({"/metadata": {"name": "p", "deletionTimestamp": at(101).to_string()}}), None),
+        ] {
+            assert_eq!(stays_at(&pod(more.clone())), expected, "{more}");
+        }
+        let stayed = stays(&pod(json!({})), at(220));
+        assert_eq!(stays_at(&stayed), None);
+        let conditions = serde_json::to_value(stayed.status.unwrap().conditions).unwrap();
+        let target = json!({
+            "type": "DisruptionTarget", "status": "False", "observedGeneration": 3, "lastTransitionTime": at(220).to_string(),
+        });
+        assert_eq!(conditions, json!([{"type": "Ready", "status": "True"}, target]));
     }
 
     #[test]

@@ -87,8 +87,9 @@ pub struct Plan {
     pub look_again: Option<Timestamp>,
 }
 
-/// Decides what to do about the pods of a namespace.
-pub fn decide(wanted: &Wanted<'_>, pods: &[&Pod], now: Timestamp) -> Plan {
+/// Decides what to do about the pods of a namespace. `related` are the pods of all owners that have the same controller as
+/// this one, its own among them; there are none if nobody controls it.
+pub fn decide(wanted: &Wanted<'_>, pods: &[&Pod], related: &[&Pod], now: Timestamp) -> Plan {
     let (claims, own) = claim(wanted, pods);
     let active: Vec<&Pod> = own.iter().copied().filter(|pod| is_active(pod)).collect();
     let terminating =
@@ -121,10 +122,11 @@ pub fn decide(wanted: &Wanted<'_>, pods: &[&Pod], now: Timestamp) -> Plan {
         plan.create = vec![new_pod(wanted); number];
     } else if difference < 0 {
         let mut victims = active;
-        let neighbours = |pod: &Pod| victims_on(&own, node(pod));
-        let ranks: BTreeMap<Option<String>, usize> =
-            victims.iter().map(|pod| (pod.metadata.uid.clone(), neighbours(pod))).collect();
-        victims.sort_by_key(|pod| parting(pod, ranks.get(&pod.metadata.uid).copied().unwrap_or(0)));
+        let mut on_node: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+        for pod in related.iter().filter(|pod| is_active(pod)) {
+            *on_node.entry(node(pod)).or_default() += 1;
+        }
+        victims.sort_by_key(|pod| parting(pod, on_node.get(&node(pod)).copied().unwrap_or(0)));
         plan.delete = victims.into_iter().take(number).map(PodRef::of).collect();
     }
     plan
@@ -227,10 +229,6 @@ pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
     let ready =
         conditions.iter().find(|condition| condition.type_ == "Ready" && condition.status == "True")?;
     Some(ready.last_transition_time.as_ref().map_or(Timestamp::MIN, |time| time.0))
-}
-
-fn victims_on(pods: &[&Pod], wanted: Option<&str>) -> usize {
-    pods.iter().filter(|pod| is_active(pod) && node(pod) == wanted).count()
 }
 
 /// Which pod to part with first: one without a node, that does not run, that is not ready, that costs least, that has

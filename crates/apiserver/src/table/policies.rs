@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use rules::job::table::human;
+use rules::meta::selector::in_go;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::Cells;
@@ -132,23 +135,7 @@ fn policy_binding(binding: &Value, now: Timestamp) -> Vec<Value> {
 
 /// A label selector as Go prints the struct.
 fn go_selector(selector: &Value) -> String {
-    let labels = at(selector, "matchLabels").as_object().into_iter().flatten();
-    let labels: Vec<String> =
-        labels.map(|(key, value)| format!("{key}: {},", value.as_str().unwrap_or(""))).collect();
-    let labels = labels.concat();
-    let expressions = list(selector, "matchExpressions").iter().map(|expression| {
-        let values =
-            list(expression, "values").iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ");
-        format!(
-            "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{values}],}},",
-            text(expression, "key"),
-            text(expression, "operator")
-        )
-    });
-    let expressions = expressions.collect::<Vec<_>>().concat();
-    format!(
-        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
-    )
+    LabelSelector::deserialize(selector).map(|selector| in_go(&selector)).unwrap_or_default()
 }
 
 fn priority_class(class: &Value, now: Timestamp) -> Vec<Value> {

@@ -65,6 +65,7 @@ pub(super) async fn tell_why(context: Context, key: Key, why: String, nomination
     let known = status.conditions.iter().flatten().find(|condition| condition.type_ == "PodScheduled");
     let said = known.is_some_and(|known| {
         known.status == "False"
+            && known.observed_generation == pod.metadata.generation
             && known.reason.as_deref() == Some("Unschedulable")
             && known.message.as_deref() == Some(&message)
     });
@@ -87,6 +88,7 @@ pub(super) async fn tell_why(context: Context, key: Key, why: String, nomination
         status: "False".to_owned(),
         reason: Some("Unschedulable".to_owned()),
         message: Some(message),
+        observed_generation: pod.metadata.generation,
         last_transition_time: Some(since.unwrap_or_else(|| Time(context.clock.now()))),
         ..PodCondition::default()
     };
@@ -101,6 +103,7 @@ pub(super) async fn tell_why(context: Context, key: Key, why: String, nomination
         Err(error) if api::is_not_found(&error) || api::is_conflict(&error) => {}
         Err(error) => {
             warn!(pod = %key, error = reconcile::chain(&error), "failed to say why it waits");
+            return Written::NotTold(key, pod.uid().unwrap_or_default());
         }
     }
     Written::Done
@@ -114,11 +117,13 @@ pub(super) async fn preempt(context: Context, preemptor: Pod, node: String, vict
         if victim.deleting {
             continue;
         }
+        let known = context.kinds.pods.get(&key).filter(|pod| pod.uid().as_ref() == Some(&victim.uid));
         let condition = PodCondition {
             type_: "DisruptionTarget".to_owned(),
             status: "True".to_owned(),
             reason: Some("PreemptionByScheduler".to_owned()),
             message: Some(format!("{DEFAULT_SCHEDULER}: preempting to accommodate a higher priority pod")),
+            observed_generation: known.and_then(|pod| pod.metadata.generation),
             last_transition_time: Some(Time(context.clock.now())),
             ..PodCondition::default()
         };

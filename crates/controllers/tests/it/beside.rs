@@ -12,17 +12,18 @@ use apiserver::credentials::Credentials;
 use apiserver::serve::Server;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
-    Endpoints, Event, Node, PersistentVolumeClaim, Pod, ReplicationController, Service, ServiceAccount,
+    Endpoints, Event, Node, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota, Service,
+    ServiceAccount,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::{Client, Config, ResourceExt as _};
 use reconcile::Tasks;
 use regex::Regex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use store::{Options, Store};
 use testkit::{Behaviour, ControlPlane, ControllerManager, Simulator};
 use tokio::time::{Instant, sleep};
@@ -207,7 +208,7 @@ impl World {
         let patterns = [
             ("\"uid\":\"[^\"]*\"", "\"uid\":\"X\""),
             ("\"pod-template-hash\":\"[^\"]*\"", "\"pod-template-hash\":\"X\""),
-            ("rollout-[a-z0-9]{6,10}\\b", "rollout-X"),
+            ("rollout-[a-z0-9]{6,10}\\b(-[a-z0-9]{5}\\b)?", "rollout-X"),
         ];
         let patterns = patterns.map(|(pattern, by)| (Regex::new(pattern).expect("a pattern"), by));
         let replaced = |text: String| {
@@ -449,4 +450,37 @@ async fn rollouts(theirs: &World, ours: &World) {
     alike(theirs, ours, "all were replaced at once, and history was cut").await;
     change::<Deployment>(both, "rollout", json!({"spec": {"replicas": 0}})).await;
     alike(theirs, ours, "nothing was wanted any more").await;
+    for world in both {
+        quota(world, json!({"pods": "2"})).await;
+    }
+    change::<Deployment>(both, "rollout", json!({"spec": {"replicas": 3}})).await;
+    alike(theirs, ours, "not all of its pods were allowed").await;
+    let deployment = ours.listed::<Deployment>().await;
+    assert!(deployment[0]["status"].to_string().contains("ReplicaFailure"), "{deployment:?}");
+    for world in both {
+        quota(world, json!({"count/replicasets.apps": "0"})).await;
+    }
+    alike(theirs, ours, "all of them were").await;
+    change::<Deployment>(both, "rollout", image("five")).await;
+    alike(theirs, ours, "no new set was allowed").await;
+    let deployment = ours.listed::<Deployment>().await;
+    assert!(deployment[0]["status"].to_string().contains("ReplicaSetCreateError"), "{deployment:?}");
+    for world in both {
+        quota(world, json!({})).await;
+    }
+    alike(theirs, ours, "it was").await;
+}
+
+/// There may be so many of these, and of nothing else than these. Nobody counts but the API server.
+async fn quota(world: &World, hard: Value) {
+    let quotas: Api<ResourceQuota> = api(&world.client);
+    let used: Map<String, Value> =
+        hard.as_object().into_iter().flatten().map(|(name, _)| (name.clone(), json!("0"))).collect();
+    if let Some(known) = quotas.get_opt("quota").await.expect("an answer") {
+        quotas.delete(&known.name_any(), &DeleteParams::default()).await.expect("deleted");
+    }
+    create::<ResourceQuota>(&world.client, json!({"metadata": {"name": "quota"}, "spec": {"hard": &hard}}))
+        .await;
+    let counted = Patch::Merge(json!({"status": {"hard": &hard, "used": used}}));
+    quotas.patch_status("quota", &PatchParams::default(), &counted).await.expect("counted");
 }

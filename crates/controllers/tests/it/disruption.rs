@@ -1,14 +1,16 @@
 //! How many pods budgets let go, by what the controllers of their pods want, on an API server in this process.
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::cluster::{api, create, define, embedded, eventually, things};
+use crate::cluster::{api, create, define, embedded, eventually, set_phase, things};
 use crate::job::job;
 
 fn owner(kind: &str, version: &str, name: &str, uid: Option<&String>) -> Value {
@@ -97,13 +99,78 @@ async fn a_budget_lets_nobody_go_when_a_controller_does_not_say_what_it_wants() 
         status.expected_pods == 0 && conditions.into_iter().any(|it| it.reason == "InsufficientPods")
     })
     .await;
+    budget(client, "nobody", |status| status.expected_pods == 0).await;
+    // A pod that has ended counts like one that runs: budgets should not match any.
+    let ended = ["ended-1", "ended-2"];
+    for name in ended {
+        ready_pod(client, name, "ended", owner("Job", "batch/v1", "job", owned.metadata.uid.as_ref())).await;
+        set_phase(client, &api::<Pod>(client).get(name).await.expect("a pod"), "Succeeded").await;
+    }
+    budget(client, "ended", has_failed("jobs.batch does not implement the scale subresource")).await;
+
     let events: Api<k8s_openapi::api::core::v1::Event> = api(client);
-    eventually("it is told", || async {
-        let events = events.list(&kube::api::ListParams::default()).await.expect("events");
-        let mut told = events.into_iter().filter_map(|event| Some((event.reason?, event.message?)));
-        let message =
-            "Failed to calculate the number of expected pods: found no controllers for pod \"lost\"";
-        told.find(|(reason, told)| reason == "CalculateExpectedPodCountFailed" && told == message)
+    for (about, expected, message) in [
+        (
+            "lost",
+            "CalculateExpectedPodCountFailed",
+            "Failed to calculate the number of expected pods: found no controllers for pod \"lost\"",
+        ),
+        (
+            "alone",
+            "UnmanagedPods",
+            "Pods selected by this PodDisruptionBudget (selector: &LabelSelector{MatchLabels:map[string]string{app: \
+             alone,},MatchExpressions:[]LabelSelectorRequirement{},}) were found to be unmanaged. As a result, the \
+             status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for \
+             these pods please set \".spec.minAvailable\" field of the PDB to an integer value.",
+        ),
+        ("nobody", "NoPods", "No matching pods found"),
+    ] {
+        eventually("it is told", || async {
+            let events = events.list(&kube::api::ListParams::default()).await.expect("events");
+            let mut told =
+                events.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(about));
+            told.find(|told| {
+                told.reason.as_deref() == Some(expected) && told.message.as_deref() == Some(message)
+            })
+        })
+        .await;
+    }
+}
+
+/// Whoever marked the pod died before it deleted it.
+#[tokio::test]
+async fn p_4_22_a_pod_that_was_to_go_and_is_not_deleted_says_so_no_more() {
+    let cluster = embedded("disruption-controller").await;
+    let client = &cluster.client;
+    let now = Timestamp::now();
+    for (name, since, reason) in [
+        ("stays", SignedDuration::from_secs(118), "DeletionByTaintManager"),
+        ("goes", SignedDuration::ZERO, "EvictionByEvictionAPI"),
+        ("shut-down", SignedDuration::from_hours(1), "TerminationByKubelet"),
+    ] {
+        ready_pod(client, name, name, json!([])).await;
+        let target = json!({
+            "type": "DisruptionTarget", "status": "True", "reason": reason, "message": "why",
+            "lastTransitionTime": Time(now - since),
+        });
+        let marked = Patch::Strategic(json!({"status": {"conditions": [target]}}));
+        api::<Pod>(client).patch_status(name, &PatchParams::default(), &marked).await.expect("marked");
+    }
+    let target = async |name: &str| {
+        let status = api::<Pod>(client).get(name).await.expect("a pod").status.expect("a status");
+        let target = status.conditions.into_iter().flatten().find(|it| it.type_ == "DisruptionTarget");
+        target.expect("it was to go")
+    };
+    let taken_back = eventually("it is taken back", || async {
+        Some(target("stays").await).filter(|target| target.status == "False")
     })
     .await;
+    assert_eq!(
+        (taken_back.reason, taken_back.message, taken_back.observed_generation),
+        (None, None, Some(1))
+    );
+    assert!(taken_back.last_transition_time.is_some_and(|time| time.0 >= now), "it has changed");
+    for name in ["goes", "shut-down"] {
+        assert_eq!(target(name).await.status, "True", "{name}");
+    }
 }

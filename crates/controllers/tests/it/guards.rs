@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use reconcile::Tasks;
 use serde_json::json;
 use testkit::{Behaviour, ControlPlane};
@@ -72,7 +72,15 @@ async fn quotas_budgets_and_roles_are_kept() {
     allowed(1).await;
     set_phase(client, &first, "Failed").await;
     used("pods", "1").await;
+    let unready = Patch::Strategic(json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}));
+    api::<Pod>(client).patch_status("a", &PatchParams::default(), &unready).await.expect("not ready");
     allowed(0).await;
+    let status = budgets.get("budget").await.expect("a budget").status.expect("a status");
+    assert_eq!(
+        (status.expected_pods, status.current_healthy),
+        (2, 1),
+        "what has ended is matched as well (4.21)"
+    );
 
     let roles: Api<ClusterRole> = Api::all(client.clone());
     let part = json!({

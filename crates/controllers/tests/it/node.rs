@@ -108,14 +108,14 @@ async fn p_4_8_a_silent_node_loses_its_pods() {
     let ready =
         conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready").expect("it says");
     assert_eq!((ready.status.as_str(), ready.reason.as_deref()), ("Unknown", Some("NodeStatusUnknown")));
-    let reason = eventually("the pod is told to go", || async {
+    let why = eventually("the pod is told to go", || async {
         let pod = api::<Pod>(client).get_opt("p").await.expect("an answer")?;
         pod.metadata.deletion_timestamp?;
         let conditions = pod.status?.conditions?;
-        conditions.into_iter().find(|condition| condition.type_ == "DisruptionTarget")?.reason
+        conditions.into_iter().find(|condition| condition.type_ == "DisruptionTarget")
     })
     .await;
-    assert_eq!(reason, "DeletionByTaintManager");
+    assert_eq!((why.reason.as_deref(), why.observed_generation), (Some("DeletionByTaintManager"), Some(1)));
 }
 
 /// A taint that a person sets does not say since when it is there.

@@ -52,6 +52,8 @@ async fn pods_that_nobody_else_deletes() {
     .await;
     let status = lost.status.expect("a status");
     assert_eq!(status.phase.as_deref(), Some("Failed"));
+    assert_eq!(status.observed_generation, Some(1));
     let why = status.conditions.unwrap_or_default().into_iter().find(|it| it.type_ == "DisruptionTarget");
-    assert_eq!(why.and_then(|it| it.reason).as_deref(), Some("DeletionByPodGC"));
+    let why = why.expect("it says why");
+    assert_eq!((why.reason.as_deref(), why.observed_generation), (Some("DeletionByPodGC"), Some(1)));
 }

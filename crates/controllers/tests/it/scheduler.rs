@@ -1,5 +1,7 @@
 //! Pods that get a node, wait for one, or make others go, on a real API server.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod, ServiceAccount};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::Client;
@@ -8,7 +10,7 @@ use reconcile::Tasks;
 use serde_json::{Value, json};
 use testkit::ControlPlane;
 
-use crate::cluster::{api, create, embedded, eventually, start};
+use crate::cluster::{api, api_server, create, embedded, eventually, start};
 
 async fn node(client: &Client, name: &str, cpu: &str) {
     let nodes: Api<Node> = Api::all(client.clone());
@@ -49,8 +51,9 @@ async fn why(client: &Client, name: &str, expected: &str) {
     eventually(&format!("{name} says {expected}"), || async {
         let status = pods.get(name).await.expect("a pod").status?;
         let condition = status.conditions?.into_iter().find(|condition| condition.type_ == "PodScheduled")?;
-        let reason = condition.reason.as_deref() == Some("Unschedulable");
-        (reason && condition.message.as_deref() == Some(expected)).then_some(())
+        let of = (condition.reason.as_deref(), condition.observed_generation);
+        (of == (Some("Unschedulable"), Some(1)) && condition.message.as_deref() == Some(expected))
+            .then_some(())
     })
     .await;
 }
@@ -178,6 +181,62 @@ async fn what_goes_away_or_changes_elsewhere_can_make_room() {
     let label = Patch::Merge(json!({"metadata": {"labels": {"team": "x"}}}));
     namespaces.patch("other", &PatchParams::default(), &label).await.expect("labelled");
     assert_eq!(node_of(client, "near").await, "a");
+}
+
+/// Pods that are alike are tried once for all of them, and yet each of them says why it waits, and when that changes; and
+/// those that are made to go say so of what was wanted of them last.
+#[tokio::test]
+async fn p_4_9_each_of_the_pods_that_are_alike_says_why_it_waits() {
+    let client = &Client::new(api_server().await, "default");
+    let names = ["one", "two", "three"];
+    for name in names {
+        create::<Pod>(client, pod(name, "3", &json!({"terminationGracePeriodSeconds": 30}))).await;
+    }
+    node(client, "a", "2").await;
+    let mut tasks = Tasks::new();
+    start(client, "scheduler", &mut tasks);
+    let too_small = |nodes: u32| {
+        format!(
+            "0/{nodes} nodes are available: {nodes} Insufficient cpu. no new claims to deallocate, preemption: \
+             0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
+        )
+    };
+    for name in names {
+        why(client, name, &too_small(1)).await;
+    }
+    node(client, "b", "2").await;
+    for name in names {
+        why(client, name, &too_small(2)).await;
+    }
+    let told = eventually("each is told of by an event", || async {
+        let events = api::<Event>(client).list(&ListParams::default()).await.expect("a list");
+        let told: BTreeSet<String> =
+            events.into_iter().filter_map(|event| event.involved_object.name).collect();
+        (told.len() == names.len()).then_some(told)
+    })
+    .await;
+    assert_eq!(told, names.map(str::to_owned).into());
+
+    node(client, "c", "3").await;
+    let victim = eventually("one of them has a place", || async {
+        let pods = api::<Pod>(client).list(&ListParams::default()).await.expect("a list");
+        pods.into_iter().find(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()))
+    })
+    .await;
+    let victim = victim.metadata.name.expect("a name");
+    let image = Patch::Strategic(json!({"spec": {"containers": [{"name": "main", "image": "y"}]}}));
+    api::<Pod>(client).patch(&victim, &PatchParams::default(), &image).await.expect("another image");
+    let classes: Api<PriorityClass> = Api::all(client.clone());
+    let class =
+        serde_json::from_value(json!({"metadata": {"name": "high"}, "value": 1000})).expect("a class");
+    classes.create(&PostParams::default(), &class).await.expect("created");
+    create::<Pod>(client, pod("vip", "3", &json!({"priorityClassName": "high"}))).await;
+    let condition = eventually("it has to go", || async {
+        let status = api::<Pod>(client).get(&victim).await.expect("it has time to end").status?;
+        status.conditions?.into_iter().find(|condition| condition.type_ == "DisruptionTarget")
+    })
+    .await;
+    assert_eq!(condition.observed_generation, Some(2));
 }
 
 /// A node that was promised to a pod is promised no more when nobody's end would help it.

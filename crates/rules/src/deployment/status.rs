@@ -1,9 +1,17 @@
 //! What a Deployment's status says.
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{DeploymentStatus, ReplicaSet};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet};
 
-use super::{Rollout, condition, name, new_condition, seconds, set_condition};
+use super::{Rollout, condition, name, new_condition, remove_condition, seconds, set_condition};
+
+const PROGRESSING: &str = "Progressing";
+const REPLICA_FAILURE: &str = "ReplicaFailure";
+/// The rollout has come to its end.
+const COMPLETE: &str = "NewReplicaSetAvailable";
+/// It has made no progress for too long.
+const EXCEEDED: &str = "ProgressDeadlineExceeded";
+const PAUSED: &str = "DeploymentPaused";
 
 /// The numbers of the status.
 pub(super) fn counts(rollout: &Rollout<'_>) -> DeploymentStatus {
@@ -33,7 +41,6 @@ pub(super) fn counts(rollout: &Rollout<'_>) -> DeploymentStatus {
 
 /// The next status, and when it has to be looked at again.
 pub(super) fn next(rollout: &Rollout<'_>, now: Timestamp) -> (DeploymentStatus, Option<Timestamp>) {
-    let before = rollout.deployment.status.clone().unwrap_or_default();
     let mut status = counts(rollout);
     let enough = status.available_replicas.unwrap_or(0) >= rollout.replicas - rollout.most_unavailable();
     let available = if enough {
@@ -42,84 +49,128 @@ pub(super) fn next(rollout: &Rollout<'_>, now: Timestamp) -> (DeploymentStatus, 
         ("MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
     };
     set_condition(&mut status, new_condition("Available", enough, available.0, available.1.to_owned(), now));
-    let spec = rollout.deployment.spec.clone().unwrap_or_default();
-    let Some(deadline) = spec.progress_deadline_seconds.filter(|deadline| *deadline != i32::MAX) else {
-        return (status, None);
-    };
-    let mut look_again = None;
-    let set = rollout.new.as_ref().map(|new| name(&new.metadata));
-    let whom = match &set {
-        Some(set) => format!("ReplicaSet {set:?}"),
-        None => format!("Deployment {:?}", name(&rollout.deployment.metadata)),
-    };
-    if spec.paused == Some(true) {
-        let known = condition(&status, "Progressing").and_then(|condition| condition.reason.as_deref());
-        if known != Some("ProgressDeadlineExceeded") {
-            let mut paused = new_condition(
-                "Progressing",
-                true,
-                "DeploymentPaused",
-                "Deployment is paused".to_owned(),
-                now,
-            );
-            "Unknown".clone_into(&mut paused.status);
-            set_condition(&mut status, paused);
-        }
+    let deadline = deadline(rollout.deployment);
+    if deadline.is_some() {
+        begin(rollout, &mut status, now);
+    }
+    if !rollout.rolls {
         return (status, None);
     }
-    let known = condition(&before, "Progressing").cloned();
-    let reason = known.as_ref().and_then(|condition| condition.reason.clone()).unwrap_or_default();
+    let look_again = deadline.and_then(|deadline| progress(rollout, &mut status, deadline, now));
+    if deadline.is_none() {
+        remove_condition(&mut status, PROGRESSING);
+    }
+    match failure(rollout) {
+        Some(failure) => set_condition(&mut status, failure),
+        None => remove_condition(&mut status, REPLICA_FAILURE),
+    }
+    (status, look_again)
+}
+
+/// The status of a Deployment whose new set cannot be created. `None` if it says so, or says nothing of progress.
+pub fn not_created(deployment: &Deployment, why: String, now: Timestamp) -> Option<DeploymentStatus> {
+    deadline(deployment)?;
+    let mut status = deployment.status.clone().unwrap_or_default();
+    set_condition(&mut status, new_condition(PROGRESSING, false, "ReplicaSetCreateError", why, now));
+    Some(status).filter(|status| Some(status) != deployment.status.as_ref())
+}
+
+/// How long a rollout may make no progress, if that matters.
+fn deadline(deployment: &Deployment) -> Option<i32> {
+    let deadline = deployment.spec.as_ref()?.progress_deadline_seconds;
+    deadline.filter(|deadline| *deadline != i32::MAX)
+}
+
+/// What the condition `Progressing` says before anybody asks how far the rollout is: when the deadline begins, and whether
+/// it does.
+fn begin(rollout: &Rollout<'_>, status: &mut DeploymentStatus, now: Timestamp) {
+    let known = condition(status, PROGRESSING).and_then(|condition| condition.reason.clone());
+    let deleting = rollout.deployment.metadata.deletion_timestamp.is_some();
+    let paused = rollout.deployment.spec.as_ref().is_some_and(|spec| spec.paused == Some(true));
+    let turn = match known.as_deref() {
+        _ if deleting => None,
+        Some(PAUSED) if !paused => Some(("DeploymentResumed", "Deployment is resumed")),
+        Some(PAUSED | EXCEEDED) => None,
+        _ => Some((PAUSED, "Deployment is paused")).filter(|_| paused),
+    };
+    if let Some((reason, message)) = turn {
+        let mut turn = new_condition(PROGRESSING, true, reason, message.to_owned(), now);
+        "Unknown".clone_into(&mut turn.status);
+        set_condition(status, turn);
+    }
+    let Some(new) = rollout.new.as_ref().map(|new| name(&new.metadata)) else { return };
+    if rollout.created {
+        let message = format!("Created new replica set {new:?}");
+        set_condition(status, new_condition(PROGRESSING, true, "NewReplicaSetCreated", message, now));
+    } else if condition(status, PROGRESSING).is_none() {
+        let message = format!("Found new replica set {new:?}");
+        set_condition(status, new_condition(PROGRESSING, true, "FoundNewReplicaSet", message, now));
+    }
+}
+
+/// Says how far the rollout is. Returns when the deadline is over, if nothing happens until then.
+fn progress(
+    rollout: &Rollout<'_>,
+    status: &mut DeploymentStatus,
+    deadline: i32,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let before = rollout.deployment.status.clone().unwrap_or_default();
     let number = |number: Option<i32>| number.unwrap_or(0);
+    let known = condition(status, PROGRESSING).cloned();
+    let reason = known.as_ref().and_then(|condition| condition.reason.clone()).unwrap_or_default();
+    // What was rolled out once is no rollout because it is scaled, or because pods go and others come.
+    if reason == COMPLETE && number(status.replicas) == number(status.updated_replicas) {
+        return None;
+    }
+    let whom = match &rollout.new {
+        Some(set) => format!("ReplicaSet {:?}", name(&set.metadata)),
+        None => format!("Deployment {:?}", name(&rollout.deployment.metadata)),
+    };
     let complete = number(status.updated_replicas) == rollout.replicas
         && number(status.replicas) == rollout.replicas
         && number(status.available_replicas) == rollout.replicas
-        && set.is_some()
-        && !rollout.created;
+        && rollout.new.is_some();
     let old = |status: &DeploymentStatus| number(status.replicas) - number(status.updated_replicas);
     let progressing = number(status.updated_replicas) > number(before.updated_replicas)
-        || old(&status) < old(&before)
+        || old(status) < old(&before)
         || number(status.ready_replicas) > number(before.ready_replicas)
         || number(status.available_replicas) > number(before.available_replicas);
-    if rollout.created {
-        let message = format!("Created new replica set {:?}", set.unwrap_or_default());
-        set_condition(&mut status, new_condition("Progressing", true, "NewReplicaSetCreated", message, now));
-    } else if complete {
+    if complete {
         let message = format!("{whom} has successfully progressed.");
-        set_condition(
-            &mut status,
-            new_condition("Progressing", true, "NewReplicaSetAvailable", message, now),
-        );
+        set_condition(status, new_condition(PROGRESSING, true, COMPLETE, message, now));
     } else if progressing {
         let message = format!("{whom} is progressing.");
-        let mut progress = new_condition("Progressing", true, "ReplicaSetUpdated", message, now);
+        let mut progress = new_condition(PROGRESSING, true, "ReplicaSetUpdated", message, now);
         // Each step begins the deadline anew.
-        if let Some(known) = &known {
-            if known.status == "True" {
-                progress.last_transition_time.clone_from(&known.last_transition_time);
-            }
-            status.conditions.get_or_insert_default().retain(|condition| condition.type_ != "Progressing");
+        if let Some(known) = known.filter(|known| known.status == "True") {
+            progress.last_transition_time = known.last_transition_time;
         }
-        status.conditions.get_or_insert_default().push(progress);
-    } else if known.is_none() && set.is_some() {
-        let message = format!("Found new replica set {:?}", set.unwrap_or_default());
-        set_condition(&mut status, new_condition("Progressing", true, "FoundNewReplicaSet", message, now));
-    } else if let Some(known) = known.filter(|_| reason != "NewReplicaSetAvailable" || !complete) {
+        remove_condition(status, PROGRESSING);
+        set_condition(status, progress);
+    } else if let Some(known) = known.filter(|_| !matches!(reason.as_str(), EXCEEDED | COMPLETE)) {
         let since = known.last_update_time.as_ref().map_or(now, |time| time.0);
         let until = since.checked_add(seconds(deadline)).unwrap_or(Timestamp::MAX);
-        // One that was complete once lacks something now; that is not a rollout.
-        let over = matches!(reason.as_str(), "ProgressDeadlineExceeded" | "NewReplicaSetAvailable");
-        if over {
-            return (status, None);
+        if until > now {
+            return Some(until);
         }
-        if until <= now {
-            let message = format!("{whom} has timed out progressing.");
-            set_condition(
-                &mut status,
-                new_condition("Progressing", false, "ProgressDeadlineExceeded", message, now),
-            );
-        } else {
-            look_again = Some(until);
-        }
+        let message = format!("{whom} has timed out progressing.");
+        set_condition(status, new_condition(PROGRESSING, false, EXCEEDED, message, now));
     }
-    (status, look_again)
+    None
+}
+
+/// Why the pods of a set cannot be created or deleted: of the new one, or else of another.
+fn failure(rollout: &Rollout<'_>) -> Option<DeploymentCondition> {
+    let conditions = rollout.new.iter().chain(&rollout.old).filter_map(|set| set.status.as_ref());
+    let mut conditions = conditions.flat_map(|status| status.conditions.iter().flatten());
+    let failure = conditions.find(|condition| condition.type_ == REPLICA_FAILURE)?.clone();
+    Some(DeploymentCondition {
+        type_: failure.type_,
+        status: failure.status,
+        reason: failure.reason,
+        message: failure.message,
+        last_transition_time: failure.last_transition_time.clone(),
+        last_update_time: failure.last_transition_time,
+    })
 }

@@ -86,10 +86,41 @@ impl World {
         }
     }
 
-    fn progress(&self) -> String {
-        let status = self.deployment.status.clone().unwrap();
-        condition(&status, "Progressing").unwrap().reason.clone().unwrap()
+    /// Of the pods of the newest set so many are available, and the others are there.
+    fn available(&mut self, number: i32) {
+        let set = self.sets.last_mut().unwrap();
+        let size = replicas(set);
+        let status = set.status.get_or_insert_default();
+        (status.replicas, status.available_replicas, status.ready_replicas) =
+            (size, Some(number), Some(number));
     }
+
+    /// Why pods of this set are not made.
+    fn fails(&mut self, set: usize, why: Option<&str>) {
+        let condition = |why| json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": why, "lastTransitionTime": at(7).to_string()}]);
+        let conditions = why.map(|why| serde_json::from_value(condition(why)).unwrap());
+        self.sets[set].status.get_or_insert_default().conditions = conditions;
+    }
+
+    fn condition(&self, kind: &str) -> Option<DeploymentCondition> {
+        condition(self.deployment.status.as_ref()?, kind).cloned()
+    }
+
+    fn progress(&self) -> String {
+        self.condition("Progressing").unwrap().reason.unwrap()
+    }
+
+    fn spec(&mut self) -> &mut k8s_openapi::api::apps::v1::DeploymentSpec {
+        self.deployment.spec.as_mut().unwrap()
+    }
+}
+
+/// All at once.
+fn surging(replicas: i32) -> World {
+    World::new(
+        replicas,
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "100%", "maxUnavailable": 0}}),
+    )
 }
 
 #[test]
@@ -195,4 +226,135 @@ fn history_is_kept_short_and_no_progress_is_told() {
     world.now += 601;
     world.step(false);
     assert_eq!(world.progress(), "ProgressDeadlineExceeded");
+}
+
+/// Pods that go and come again, and another size, are no rollout that could take too long.
+#[test]
+fn p_4_20_what_was_rolled_out_stays_so() {
+    let mut world = surging(3);
+    world.step(false);
+    world.settle();
+    world.step(false);
+    let done = world.condition("Progressing").unwrap();
+    assert_eq!(done.reason.as_deref(), Some("NewReplicaSetAvailable"));
+    let check = |world: &mut World, available: i32| {
+        world.available(available);
+        for wait in [0, 601] {
+            world.now += wait;
+            world.step(false);
+            assert_eq!(world.condition("Progressing").as_ref(), Some(&done), "{available} after {wait} s");
+        }
+    };
+    check(&mut world, 1);
+    check(&mut world, 2);
+    world.spec().replicas = Some(5);
+    world.step(false);
+    assert_eq!(world.sizes(), "1:5");
+    check(&mut world, 4);
+    check(&mut world, 5);
+    // Another template is one.
+    world.image("2");
+    world.step(false);
+    world.now += 601;
+    world.step(false);
+    assert_eq!(world.progress(), "ProgressDeadlineExceeded");
+}
+
+/// The time that it was paused for does not count.
+#[test]
+fn p_4_20_a_rollout_that_goes_on_has_its_time_anew() {
+    let mut world = surging(2);
+    world.step(false);
+    world.settle();
+    world.image("2");
+    world.step(false);
+    world.available(1);
+    world.step(false);
+    assert_eq!(world.progress(), "ReplicaSetUpdated");
+    world.spec().paused = Some(true);
+    world.step(false);
+    assert_eq!(world.progress(), "DeploymentPaused");
+    world.now += 700;
+    world.step(false);
+    world.spec().paused = None;
+    world.step(false);
+    let resumed = world.condition("Progressing").unwrap();
+    assert_eq!(
+        (resumed.status.as_str(), resumed.reason.as_deref(), resumed.message.as_deref()),
+        ("Unknown", Some("DeploymentResumed"), Some("Deployment is resumed"))
+    );
+    assert_eq!(resumed.last_update_time, Some(Time(at(world.now))));
+    world.now += 590;
+    world.step(false);
+    assert_eq!(world.progress(), "DeploymentResumed");
+    let mut late =
+        World { deployment: world.deployment.clone(), sets: world.sets.clone(), now: world.now + 20 };
+    late.step(false);
+    assert_eq!(late.progress(), "ProgressDeadlineExceeded");
+    // That is said of a paused one, too, and afterwards.
+    for paused in [Some(true), None] {
+        late.spec().paused = paused;
+        late.step(false);
+        assert_eq!(late.progress(), "ProgressDeadlineExceeded");
+    }
+    world.settle();
+    world.step(false);
+    assert_eq!(world.progress(), "ReplicaSetUpdated");
+}
+
+#[test]
+fn p_4_20_why_pods_are_not_made_is_shown() {
+    let mut world = surging(2);
+    world.step(false);
+    world.settle();
+    world.step(false);
+    world.image("2");
+    world.step(false);
+    let failure = |world: &World| world.condition("ReplicaFailure").map(|it| it.message.unwrap());
+    world.fails(0, Some("the old one's"));
+    world.step(false);
+    assert_eq!(failure(&world).as_deref(), Some("the old one's"));
+    world.fails(0, None);
+    world.step(false);
+    assert_eq!(failure(&world), None);
+    world.fails(0, Some("the old one's"));
+    world.fails(1, Some("the new one's"));
+    world.step(false);
+    let shown = serde_json::to_value(world.condition("ReplicaFailure")).unwrap();
+    let expected = json!({
+        "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "the new one's",
+        "lastTransitionTime": at(7).to_string(), "lastUpdateTime": at(7).to_string(),
+    });
+    assert_eq!(shown, expected);
+    // It does not depend on a deadline. While the rollout is paused nobody looks.
+    world.spec().progress_deadline_seconds = Some(i32::MAX);
+    world.spec().paused = Some(true);
+    world.fails(0, None);
+    world.fails(1, None);
+    world.step(false);
+    assert!(failure(&world).is_some());
+    assert!(world.condition("Progressing").is_some());
+    world.spec().paused = None;
+    world.step(false);
+    assert_eq!(failure(&world), None);
+    assert_eq!(world.condition("Progressing"), None, "there is nothing to be said without a deadline");
+}
+
+#[test]
+fn p_4_20_a_set_that_cannot_be_created_is_told() {
+    let mut world = surging(2);
+    let not_created = |world: &World| not_created(&world.deployment, "refused".to_owned(), at(world.now));
+    let status = not_created(&world).unwrap();
+    let progress = condition(&status, "Progressing").unwrap();
+    assert_eq!(
+        (progress.status.as_str(), progress.reason.as_deref(), progress.message.as_deref()),
+        ("False", Some("ReplicaSetCreateError"), Some("refused"))
+    );
+    world.deployment.status = Some(status);
+    world.now += 10;
+    assert_eq!(not_created(&world), None, "it says so");
+    world.step(false);
+    assert_eq!(world.progress(), "NewReplicaSetCreated");
+    world.spec().progress_deadline_seconds = None;
+    assert_eq!(not_created(&world), None);
 }

@@ -108,6 +108,20 @@ pub fn printed(selector: &LabelSelector) -> String {
     all.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")
 }
 
+/// A selector as Go prints the struct.
+pub fn in_go(selector: &LabelSelector) -> String {
+    let labels = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}: {value},"));
+    let expressions = selector.match_expressions.iter().flatten().map(|requirement| {
+        let LabelSelectorRequirement { key, operator, values } = requirement;
+        let values = values.as_deref().unwrap_or_default().join(" ");
+        format!("LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},")
+    });
+    let (labels, expressions) = (labels.collect::<String>(), expressions.collect::<String>());
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use crate::field::assert_starts;
@@ -137,6 +151,19 @@ mod tests {
                 "s.matchExpressions[2].key: Invalid value: \"\": name part must consist",
                 "s.matchExpressions[2].values[0]: Invalid value: \"-\": a valid label",
             ],
+        );
+    }
+
+    #[test]
+    fn selectors_in_go() {
+        let selector = json!({"matchLabels": {"b": "2", "a": "1"}, "matchExpressions": [
+            {"key": "c", "operator": "In", "values": ["3", "4"]}, {"key": "d", "operator": "Exists"},
+        ]});
+        assert_eq!(
+            in_go(&serde_json::from_value(selector).expect("a test's selector")),
+            "&LabelSelector{MatchLabels:map[string]string{a: 1,b: 2,},MatchExpressions:[]LabelSelectorRequirement{\
+             LabelSelectorRequirement{Key:c,Operator:In,Values:[3 4],},\
+             LabelSelectorRequirement{Key:d,Operator:Exists,Values:[],},},}"
         );
     }
 

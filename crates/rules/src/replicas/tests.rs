@@ -29,6 +29,10 @@ fn merge(into: &mut Value, from: &Value) {
 }
 
 fn plan(replicas: i32, min_ready_seconds: i32, pods: &[Pod]) -> Plan {
+    plan_beside(replicas, min_ready_seconds, pods, &[])
+}
+
+fn plan_beside(replicas: i32, min_ready_seconds: i32, pods: &[Pod], related: &[Pod]) -> Plan {
     let owner: ObjectMeta =
         serde_json::from_value(json!({"name": "rs", "namespace": "ns", "uid": "u"})).unwrap();
     let template = json!({"metadata": {"labels": {"app": "x", "more": "y"}}, "spec": {"containers": []}});
@@ -43,7 +47,7 @@ fn plan(replicas: i32, min_ready_seconds: i32, pods: &[Pod]) -> Plan {
         selector: Some(selector),
         template: Some(&template),
     };
-    decide(&wanted, &pods.iter().collect::<Vec<_>>(), at(200))
+    decide(&wanted, &pods.iter().collect::<Vec<_>>(), &related.iter().collect::<Vec<_>>(), at(200))
 }
 
 #[test]
@@ -85,6 +89,27 @@ fn which_go_first() {
     ];
     let names: Vec<String> = plan(0, 0, &pods).delete.into_iter().map(|pod| pod.name).collect();
     assert_eq!(names, ["unplaced", "pending", "unready", "cheap", "young", "old"]);
+}
+
+/// Of a Deployment's old set, the pod goes that stands beside one of the new set.
+#[test]
+fn pods_of_sister_sets_on_the_same_node_count() {
+    let on = |name: &str, more: &Value| {
+        let mut pod = pod(name, more);
+        pod.spec.as_mut().unwrap().node_name = Some(name[1..].to_owned());
+        pod
+    };
+    let (none, ended) = (json!({}), json!({"status": {"phase": "Failed"}}));
+    let ready_later = json!({"status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at(150).to_string()}]}});
+    let old = [on("an1", &ready_later), on("an2", &none), on("an3", &none)];
+    let new = [on("bn2", &none), on("bn3", &ended)];
+    let related: Vec<Pod> = old.iter().chain(&new).cloned().collect();
+    let names = |related: &[Pod]| {
+        let plan = plan_beside(0, 0, &old, related);
+        plan.delete.into_iter().map(|pod| pod.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&related), ["an2", "an1", "an3"]);
+    assert_eq!(names(&[]), ["an1", "an2", "an3"], "nobody controls the set");
 }
 
 #[test]
