@@ -12,6 +12,7 @@ use crate::answer::{self, Answer};
 use crate::apply::Tracked;
 use crate::body::DeleteOptions;
 use crate::cluster::Context;
+use crate::request::Verb;
 use crate::status::{About, Refusal};
 use crate::strategy::addresses;
 use crate::strategy::traits::{Owned, Traits};
@@ -167,7 +168,8 @@ pub(crate) fn expect_preconditions(
     let wanted = |field: &str| options.value["preconditions"][field].as_str();
     let (uid, version) =
         (object::text(old, &["metadata", "uid"]), object::text(old, &["metadata", "resourceVersion"]));
-    if Traits::of(context.resource).judges_preconditions {
+    let is_one = context.target.verb != Verb::DeleteCollection;
+    if is_one && Traits::of(context.resource).judges_preconditions {
         for (word, field, found) in [("UID", "uid", uid), ("ResourceVersion", "resourceVersion", version)] {
             if let Some(wanted) = wanted(field).filter(|wanted| *wanted != found) {
                 let why = format!(
