@@ -29,7 +29,7 @@ use crate::node::Nodes;
 use crate::object;
 use crate::openapi::Documents;
 use crate::registry::{Registry, Resource};
-use crate::request::{Asked, Query, Target, Verb};
+use crate::request::{Asked, Query, Target, Verb, decoded_path, is_decodable};
 use crate::status::Refusal;
 use crate::strategy::traits::Traits;
 use crate::strategy::{self, Strategy, forms};
@@ -224,6 +224,9 @@ impl Cluster {
         body: Bytes,
         labels: &mut Labels,
     ) -> Result<Answer, Refusal> {
+        if !is_decodable(head.uri.path()) {
+            return Ok(answer::text(StatusCode::BAD_REQUEST, "400 Bad Request"));
+        }
         let query = Query::read(head.uri.query().unwrap_or(""));
         let asked = Asked::read(&head.method, head.uri.path(), &query);
         match deadline::of(asked.as_ref(), &query)? {
@@ -250,6 +253,10 @@ impl Cluster {
             return self.without_verb(head, sender, query);
         };
         let user = auth::admitted(self.authorizer(), sender, head, &asked, query)?;
+        // Who may ask is told by the path without its first slashes, what is there by all of it.
+        if decoded_path(head.uri.path()).starts_with("//") {
+            return Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n"));
+        }
         if let Some(remote) = aggregator::responsible(self, &asked) {
             return Ok(aggregator::pass_on(self, &remote, head, body, &user).await);
         }

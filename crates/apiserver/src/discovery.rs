@@ -43,6 +43,9 @@ pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Re
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let aggregated = wants_aggregated(head);
     let is_read = head.method == Method::GET;
+    if !is_exact(path) {
+        return Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n"));
+    }
     match parts.as_slice() {
         ["api", version] if !is_read && is_served(registry, "", version) => {
             Err(Refusal::method_not_allowed())
@@ -98,6 +101,14 @@ pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Re
         ["apis", group, version] => resource_list(registry, group, version),
         _ => Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n")),
     }
+}
+
+/// Whether a path is one as far as its slashes go: what tells of groups and versions does not mind some more at its end.
+fn is_exact(path: &str) -> bool {
+    let minds = |place: &str| path.trim_start_matches('/').split('/').next() == Some(place);
+    let is_strict = ["healthz", "livez", "readyz", "metrics", "openapi", "index.html"].into_iter().any(minds);
+    let begins_with = |start: &str| path.starts_with(start);
+    !(begins_with("//") || begins_with("/apis//") || is_strict && path.ends_with('/'))
 }
 
 fn is_served(registry: &Registry, group: &str, version: &str) -> bool {
