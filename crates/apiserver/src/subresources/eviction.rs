@@ -110,7 +110,8 @@ async fn evict(context: &Context<'_>, sent: Value, warnings: &mut Vec<String>) -
 
 fn read(context: &Context<'_>) -> Result<Value, Refusal> {
     let key = object::key(context.resource, context.namespace(), context.name());
-    let found = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
+    let found =
+        context.cluster.store().get(&key).ok_or_else(|| crate::verbs::absent(context, context.name()))?;
     Ok(object::read(&found))
 }
 

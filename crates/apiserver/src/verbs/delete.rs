@@ -79,7 +79,7 @@ async fn remove(
     let mut leaving: Option<Arc<Object>> = None;
     loop {
         let Some(current) = store.get(&key) else {
-            let last = leaving.ok_or_else(|| Refusal::not_found(context.about_name(name)))?;
+            let last = leaving.ok_or_else(|| verbs::absent(context, name))?;
             return gone(context, StatusCode::OK, &last).await;
         };
         let tracked = object::read_tracked(&current);

@@ -8,6 +8,7 @@ use crate::status::Refusal;
 use crate::{object, options};
 
 pub(crate) async fn get(context: &Context<'_>) -> Result<Answer, Refusal> {
+    super::expect_segment(context.name())?;
     let asked = context.query.get("resourceVersion").filter(|text| !text.is_empty());
     if let Some(text) = asked {
         // Events are not read from a cache, and what reads them has other words.

@@ -60,7 +60,7 @@ pub(crate) fn missing_first(context: &Context<'_>, refusal: Refusal) -> Refusal 
     let key = object::key(context.resource, context.namespace(), context.name());
     let is_unread = refusal.code() == StatusCode::BAD_REQUEST && content_type(context) != APPLY;
     if is_unread && context.cluster.store().get(&key).is_none() {
-        return Refusal::not_found(context.about());
+        return verbs::absent(context, context.name());
     }
     refusal
 }
@@ -491,6 +491,7 @@ async fn apply(
     let sent = || String::from_utf8_lossy(bytes).into_owned();
     let key = object::key(context.resource, context.namespace(), context.name());
     if !status && context.cluster.store().get(&key).is_none() {
+        verbs::expect_segment(context.name())?;
         auth::expect_create(context)?;
         let applied = managed::apply(context, None, config.clone(), status)?;
         let told = repeated_keys(context, &repeated)?;

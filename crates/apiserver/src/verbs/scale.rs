@@ -147,7 +147,7 @@ pub(crate) async fn scale(context: &Context<'_>, bytes: &[u8]) -> Result<Answer,
         Verb::Get => {
             let key = object::key(context.resource, context.namespace(), context.name());
             let found =
-                context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
+                context.cluster.store().get(&key).ok_or_else(|| verbs::absent(context, context.name()))?;
             let found = context.read_tracked(&found).await?;
             return Ok(answer::value(StatusCode::OK, &shown(custom, &found.object)?));
         }
