@@ -82,7 +82,7 @@ async fn remove(
             let last = leaving.ok_or_else(|| verbs::absent(context, name))?;
             return gone(context, StatusCode::OK, &last).await;
         };
-        let tracked = object::read_tracked(&current);
+        let tracked = context.read_tracked(&current).await?;
         let Tracked { object: old, managers } = &tracked;
         expect_preconditions(context, name, options, old)?;
         let mut warnings = Vec::new();
