@@ -176,7 +176,8 @@ impl Policies {
             params,
             authority: &authority,
         };
-        match conditions::all_hold(&policy.conditions, &seen) {
+        // Whether a policy is asked at all does not depend on the namespace beyond its name (as measured).
+        match conditions::all_hold(&policy.conditions, &Seen { namespace: &Value::Null, ..seen }) {
             Ok(true) => {}
             Ok(false) => return Vec::new(),
             Err(_) if policy.is_ignored_on_failure => return Vec::new(),
