@@ -398,7 +398,7 @@ impl Cluster {
             (None, Verb::Get) => verbs::get::get(context).await,
             (None, Verb::List) => verbs::list::list(context).await,
             (None, Verb::Watch) => verbs::watch::watch(context).await,
-            (None, Verb::Create) if reviews::is_review(resource) => reviews::create(context, body),
+            (None, Verb::Create) if reviews::is_review(resource) => reviews::create(context, body).await,
             (None, Verb::Create) => verbs::create::create(context, body).await,
             (None, Verb::Update) => verbs::update::update(context, body, false).await,
             (None, Verb::Patch) => verbs::patch::patch(context, body, false).await,
