@@ -156,6 +156,7 @@ impl Cluster {
         bootstrap::ensure(&cluster).await?;
         // At once, so that a cluster that nobody has asked anything has nothing to do.
         flow_schemas::tell(&cluster).await;
+        background.spawn(bootstrap::keep_namespaces(handle.clone()));
         background.spawn(aggregation::run(handle.clone()));
         background.spawn(availability::run(handle.clone()));
         background.spawn(flow_schemas::run(handle.clone()));
@@ -468,6 +469,11 @@ impl Cluster {
         {
             tracing::warn!(%refusal, resource = resource.plural, namespace, name, "an object was not removed");
         }
+    }
+
+    /// The cluster for what works in its background.
+    pub(crate) fn handle(&self) -> Handle {
+        Handle(Arc::downgrade(&self.0))
     }
 
     pub(crate) fn store(&self) -> &Store {
