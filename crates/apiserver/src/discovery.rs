@@ -47,6 +47,7 @@ pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Re
         return Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n"));
     }
     match parts.as_slice() {
+        [] | ["index.html"] => Ok(index(registry, others)),
         ["api", version] if !is_read && is_served(registry, "", version) => {
             Err(Refusal::method_not_allowed())
         }
@@ -109,6 +110,25 @@ fn is_exact(path: &str) -> bool {
     let is_strict = ["healthz", "livez", "readyz", "metrics", "openapi", "index.html"].into_iter().any(minds);
     let begins_with = |start: &str| path.starts_with(start);
     !(begins_with("//") || begins_with("/apis//") || is_strict && path.ends_with('/'))
+}
+
+/// All paths by which something is told (1.9).
+fn index(registry: &Registry, others: &Groups) -> Answer {
+    let fixed = ["/.well-known/openid-configuration", "/api", "/api/v1", "/apis", "/apis/", "/metrics"];
+    let more = ["/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/version"];
+    let mut paths: Vec<String> = fixed.into_iter().chain(more).map(str::to_owned).collect();
+    for group in groups(registry, others) {
+        paths.push(format!("/apis/{group}"));
+        paths.extend(
+            versions(registry, others, group).iter().map(|version| format!("/apis/{group}/{version}")),
+        );
+    }
+    for place in ["healthz", "livez", "readyz"] {
+        paths.push(format!("/{place}"));
+        paths.extend(health::parts(place).map(|part| format!("/{place}/{part}")));
+    }
+    paths.sort_unstable();
+    answer::json(StatusCode::OK, serde_json::to_vec_pretty(&json!({"paths": paths})).expect("JSON prints"))
 }
 
 fn is_served(registry: &Registry, group: &str, version: &str) -> bool {
