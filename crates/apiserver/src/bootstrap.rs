@@ -14,8 +14,10 @@ use http_body_util::{BodyExt as _, Collected};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use rules::rbac::{Part, Rule, aggregated, missing};
 use serde_json::{Value, json};
+use store::Scope;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Handle};
+use crate::kept;
 use crate::object;
 use crate::registry::{Registry, Resource};
 use crate::status::Refusal;
@@ -25,12 +27,24 @@ const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
 /// Makes what is missing, in a store that may have been in use before.
 pub(crate) async fn ensure(cluster: &Cluster) -> Result<(), Refusal> {
+    ensure_namespaces(cluster).await?;
+    try_join_all(first_objects().iter().map(|object| ensure_object(cluster, object))).await?;
+    Ok(())
+}
+
+/// Makes namespaces again that somebody deleted, until the cluster is gone (3.3).
+pub(crate) async fn keep_namespaces(cluster: Handle) {
+    let scopes = NAMESPACES.map(|name| Scope::resource("namespaces").namespace("").name(name));
+    let put_right = |cluster: Cluster| async move { ensure_namespaces(&cluster).await };
+    kept::keep(cluster, scopes.into(), put_right).await;
+}
+
+async fn ensure_namespaces(cluster: &Cluster) -> Result<(), Refusal> {
     let namespaces = NAMESPACES.map(|name| {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         async move { ensure_object(cluster, &namespace).await }
     });
     try_join_all(namespaces).await?;
-    try_join_all(first_objects().iter().map(|object| ensure_object(cluster, object))).await?;
     Ok(())
 }
 

@@ -29,7 +29,7 @@ use crate::node::Nodes;
 use crate::object;
 use crate::openapi::Documents;
 use crate::registry::{Registry, Resource};
-use crate::request::{Asked, Query, Target, Verb};
+use crate::request::{Asked, Query, Target, Verb, decoded_path, is_decodable};
 use crate::status::Refusal;
 use crate::strategy::traits::Traits;
 use crate::strategy::{self, Strategy, forms};
@@ -156,6 +156,7 @@ impl Cluster {
         bootstrap::ensure(&cluster).await?;
         // At once, so that a cluster that nobody has asked anything has nothing to do.
         flow_schemas::tell(&cluster).await;
+        background.spawn(bootstrap::keep_namespaces(handle.clone()));
         background.spawn(aggregation::run(handle.clone()));
         background.spawn(availability::run(handle.clone()));
         background.spawn(flow_schemas::run(handle.clone()));
@@ -224,6 +225,9 @@ impl Cluster {
         body: Bytes,
         labels: &mut Labels,
     ) -> Result<Answer, Refusal> {
+        if !is_decodable(head.uri.path()) {
+            return Ok(answer::text(StatusCode::BAD_REQUEST, "400 Bad Request"));
+        }
         let query = Query::read(head.uri.query().unwrap_or(""));
         let asked = Asked::read(&head.method, head.uri.path(), &query);
         match deadline::of(asked.as_ref(), &query)? {
@@ -250,6 +254,10 @@ impl Cluster {
             return self.without_verb(head, sender, query);
         };
         let user = auth::admitted(self.authorizer(), sender, head, &asked, query)?;
+        // Who may ask is told by the path without its first slashes, what is there by all of it.
+        if decoded_path(head.uri.path()).starts_with("//") {
+            return Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n"));
+        }
         if let Some(remote) = aggregator::responsible(self, &asked) {
             return Ok(aggregator::pass_on(self, &remote, head, body, &user).await);
         }
@@ -391,7 +399,7 @@ impl Cluster {
             (None, Verb::Get) => verbs::get::get(context).await,
             (None, Verb::List) => verbs::list::list(context).await,
             (None, Verb::Watch) => verbs::watch::watch(context).await,
-            (None, Verb::Create) if reviews::is_review(resource) => reviews::create(context, body),
+            (None, Verb::Create) if reviews::is_review(resource) => reviews::create(context, body).await,
             (None, Verb::Create) => verbs::create::create(context, body).await,
             (None, Verb::Update) => verbs::update::update(context, body, false).await,
             (None, Verb::Patch) => verbs::patch::patch(context, body, false).await,
@@ -461,6 +469,11 @@ impl Cluster {
         {
             tracing::warn!(%refusal, resource = resource.plural, namespace, name, "an object was not removed");
         }
+    }
+
+    /// The cluster for what works in its background.
+    pub(crate) fn handle(&self) -> Handle {
+        Handle(Arc::downgrade(&self.0))
     }
 
     pub(crate) fn store(&self) -> &Store {

@@ -43,7 +43,11 @@ pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Re
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let aggregated = wants_aggregated(head);
     let is_read = head.method == Method::GET;
+    if !is_exact(path) {
+        return Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n"));
+    }
     match parts.as_slice() {
+        [] | ["index.html"] => Ok(index(registry, others)),
         ["api", version] if !is_read && is_served(registry, "", version) => {
             Err(Refusal::method_not_allowed())
         }
@@ -98,6 +102,33 @@ pub(crate) fn answer(cluster: &Cluster, path: &str, head: &request::Parts) -> Re
         ["apis", group, version] => resource_list(registry, group, version),
         _ => Ok(answer::text(StatusCode::NOT_FOUND, "404 page not found\n")),
     }
+}
+
+/// Whether a path is one as far as its slashes go: what tells of groups and versions does not mind some more at its end.
+fn is_exact(path: &str) -> bool {
+    let minds = |place: &str| path.trim_start_matches('/').split('/').next() == Some(place);
+    let is_strict = ["healthz", "livez", "readyz", "metrics", "openapi", "index.html"].into_iter().any(minds);
+    let begins_with = |start: &str| path.starts_with(start);
+    !(begins_with("//") || begins_with("/apis//") || is_strict && path.ends_with('/'))
+}
+
+/// All paths by which something is told (1.9).
+fn index(registry: &Registry, others: &Groups) -> Answer {
+    let fixed = ["/.well-known/openid-configuration", "/api", "/api/v1", "/apis", "/apis/", "/metrics"];
+    let more = ["/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/version"];
+    let mut paths: Vec<String> = fixed.into_iter().chain(more).map(str::to_owned).collect();
+    for group in groups(registry, others) {
+        paths.push(format!("/apis/{group}"));
+        paths.extend(
+            versions(registry, others, group).iter().map(|version| format!("/apis/{group}/{version}")),
+        );
+    }
+    for place in ["healthz", "livez", "readyz"] {
+        paths.push(format!("/{place}"));
+        paths.extend(health::parts(place).map(|part| format!("/{place}/{part}")));
+    }
+    paths.sort_unstable();
+    answer::json(StatusCode::OK, serde_json::to_vec_pretty(&json!({"paths": paths})).expect("JSON prints"))
 }
 
 fn is_served(registry: &Registry, group: &str, version: &str) -> bool {

@@ -33,6 +33,11 @@ pub(crate) fn answer(cluster: &Cluster, place: &str, rest: &[&str], head: &reque
     }
 }
 
+/// The parts that can be asked about below one of the three places.
+pub(crate) fn parts(place: &str) -> impl Iterator<Item = &'static str> {
+    checks(place, &Readiness::Ready).into_iter().map(|check| check.name)
+}
+
 fn checks(place: &str, store: &Readiness) -> Vec<Check> {
     let problem = match store {
         Readiness::Ready => None,

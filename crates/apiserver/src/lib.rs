@@ -11,7 +11,8 @@
 //! - [`apply`]: server-side apply, and who manages which fields; [`patch`]: the other ways to change a part;
 //! - [`crd`]: kinds that users define, and what their objects may hold; [`cel`]: the language of their rules;
 //!   [`jsonpath`]: the language of their columns;
-//! - `deadline`: how long a request may take; `expiry`: events go when they are old; `health`: whether the server is well;
+//! - `deadline`: how long a request may take; `expiry`: events go when they are old; `kept`: what nobody can do without comes
+//!   back; `health`: whether the server is well;
 //! - [`serve`]: a cluster on a port; [`credentials`]: who it is and who may talk to it;
 //! - `aggregator`: API servers of others behind this one, and beside it in its process;
 //! - `table`: objects as rows;
@@ -36,6 +37,7 @@ mod expiry;
 mod flow_schemas;
 mod health;
 pub mod jsonpath;
+mod kept;
 mod managed;
 mod metrics;
 pub mod node;

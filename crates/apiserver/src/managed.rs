@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
-use http::header;
+use http::{HeaderValue, header};
 use jiff::Timestamp;
 use rules::field::Path;
 use serde_json::{Value, json};
 
+use crate::apply::managers::manager_name;
 use crate::apply::{
     ApplyError, BuiltIn, Entries, FieldManager, Filters, Schema, Tracked, TypeId, Versions, empty,
     remove_managed_fields, set_managed_fields,
@@ -146,11 +147,6 @@ fn with_field_manager<T>(
 
 /// Who writes: what the client says, or the first word of the program that it is.
 fn manager(context: &Context<'_>) -> String {
-    if let Some(manager) = context.query.get("fieldManager").filter(|manager| !manager.is_empty()) {
-        return manager.to_owned();
-    }
-    let agent =
-        context.head.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or("");
-    let name = agent.split('/').next().unwrap_or("").chars().filter(|c| types::go::is_print(*c));
-    name.take(128).collect()
+    let agent = context.head.headers.get(header::USER_AGENT).map_or(&b""[..], HeaderValue::as_bytes);
+    manager_name(context.query.get("fieldManager").unwrap_or(""), &String::from_utf8_lossy(agent))
 }

@@ -3,24 +3,54 @@
 //! others are to believe.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
+use store::Scope;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Handle};
 use crate::credentials::Credentials;
+use crate::kept;
 use crate::object;
 use crate::registry::Registry;
 use crate::status::Refusal;
 
 const NAMESPACE: &str = "default";
 const NAME: &str = "kubernetes";
+/// Where the API servers of others learn whom to believe.
+const SYSTEM: &str = "kube-system";
+const AUTHENTICATION: &str = "extension-apiserver-authentication";
 /// The first address of the network of services.
 const SERVICE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 
 /// All addresses of services.
 const SERVICES: &str = "10.96.0.0/12";
+
+/// Tells it again whenever somebody changes it or takes it away, until the cluster is gone.
+pub(crate) async fn keep(
+    cluster: Handle,
+    credentials: Arc<Credentials>,
+    address: SocketAddr,
+    known_at: Option<IpAddr>,
+) {
+    let of = |resource: &str, namespace: &str, name: &str| {
+        Scope::resource(resource).namespace(namespace).name(name)
+    };
+    let scopes = vec![
+        of("services", NAMESPACE, NAME),
+        of("endpoints", NAMESPACE, NAME),
+        of("endpointslices.discovery.k8s.io", NAMESPACE, NAME),
+        of("servicecidrs.networking.k8s.io", "", NAME),
+        of("configmaps", SYSTEM, AUTHENTICATION),
+    ];
+    let put_right = |cluster: Cluster| {
+        let credentials = credentials.clone();
+        async move { publish(&cluster, &credentials, address, known_at).await }
+    };
+    kept::keep(cluster, scopes, put_right).await;
+}
 
 /// Tells where a cluster listens, and corrects what was told when it listened elsewhere.
 pub(crate) async fn publish(
@@ -69,7 +99,7 @@ async fn tell_others(cluster: &Cluster, credentials: &Credentials) -> Result<(),
     let front_proxies = cluster.aggregator().front_proxies();
     let told = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"namespace": "kube-system", "name": "extension-apiserver-authentication"},
+        "metadata": {"namespace": SYSTEM, "name": AUTHENTICATION},
         "data": {
             "client-ca-file": credentials.authority_pem(),
             "requestheader-allowed-names": json!(front_proxies.names()).to_string(),

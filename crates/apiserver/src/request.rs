@@ -1,6 +1,9 @@
 //! What a method and a path ask for (1.5), before anybody knows whether it exists.
 
+use std::borrow::Cow;
+
 use http::Method;
+use percent_encoding::percent_decode_str;
 
 /// The subresource that passes requests on, of every method.
 const PROXY: &str = "proxy";
@@ -71,8 +74,10 @@ impl Verb {
 }
 
 impl Asked {
-    /// Reads method, path and the query parameters that change the meaning of a GET. `None` if no verb fits the method.
+    /// Reads method, path and the query parameters that change the meaning of a GET. `None` if no verb fits the method. The path
+    /// is decoded as a whole before anybody looks for its parts, so that a slash is one however it is written.
     pub fn read(method: &Method, path: &str, query: &Query) -> Option<Asked> {
+        let path = &*decoded_path(path);
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let (group, rest) = match parts.as_slice() {
             ["api", rest @ ..] => ("", rest),
@@ -100,10 +105,10 @@ impl Asked {
         let [resource, rest @ ..] = rest.as_slice() else { return Some(Asked::Path(path.to_owned())) };
         let (name, subresource) = match rest {
             [] => (None, None),
-            [name] => (Some(decoded(name)), None),
+            [name] => (Some((*name).to_owned()), None),
             // What follows is for whoever is behind it.
-            [name, PROXY, ..] => (Some(decoded(name)), Some(PROXY.to_owned())),
-            [name, subresource @ ..] => (Some(decoded(name)), Some(subresource.join("/"))),
+            [name, PROXY, ..] => (Some((*name).to_owned()), Some(PROXY.to_owned())),
+            [name, subresource @ ..] => (Some((*name).to_owned()), Some(subresource.join("/"))),
         };
         // Only a collection is watched by a parameter; the deprecated path watches what it names.
         let watches = watches || name.is_none() && query.watches();
@@ -137,8 +142,19 @@ fn verb(method: &Method, has_name: bool, watches: bool) -> Option<Verb> {
     })
 }
 
+/// A path as it is meant.
+pub(crate) fn decoded_path(path: &str) -> Cow<'_, str> {
+    percent_decode_str(path).decode_utf8_lossy()
+}
+
+/// Whether every `%` of a path begins a byte.
+pub(crate) fn is_decodable(path: &str) -> bool {
+    let is_byte = |text: &str| text.len() > 1 && text.bytes().take(2).all(|digit| digit.is_ascii_hexdigit());
+    path.split('%').skip(1).all(is_byte)
+}
+
 fn decoded(text: &str) -> String {
-    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 /// The parameters after the `?`, in their order.
@@ -226,13 +242,27 @@ mod tests {
         check(
             "GET",
             "/apis/rbac.authorization.k8s.io/v1/clusterroles/a%2Fb",
-            "get rbac.authorization.k8s.io/v1 - clusterroles a/b -",
+            "get rbac.authorization.k8s.io/v1 - clusterroles a b",
         );
         check("OPTIONS", "/api/v1/pods", "nothing");
         check("HEAD", "/api/v1/pods", "nothing");
         let proxied = "/api/v1/namespaces/n/pods/p/proxy/some/where";
         check("GET", proxied, "get /v1 n pods p proxy");
         check("OPTIONS", proxied, "get /v1 n pods p proxy");
+    }
+
+    #[test]
+    fn rule_1_5_paths_are_decoded_before_they_are_split() {
+        check("GET", "/api/v1/namespaces/kube%2Dsystem/pods", "list /v1 kube-system pods - -");
+        check("GET", "/api/v1/namespaces/a%2Fpods%2Fp%2Flog", "get /v1 a pods p log");
+        check("GET", "/%61pi%2Fv1/p%6fds/a%25b/%73tatus", "get /v1 - pods a%b status");
+        check("GET", "/apis/b%61tch/v%31/w%61tch/jobs", "watch batch/v1 - jobs - -");
+        check("GET", "/apis%2Fbatch", "path /apis/batch");
+        for (path, expected) in
+            [("/a%2fb", true), ("/a%", false), ("/a%2", false), ("/%zz", false), ("/a", true)]
+        {
+            assert_eq!(is_decodable(path), expected, "{path}");
+        }
     }
 
     #[test]

@@ -63,6 +63,8 @@ pub struct Server {
     address: SocketAddr,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
+    /// What works beside it, and ends with it.
+    _background: JoinSet<()>,
 }
 
 /// An address that was taken.
@@ -145,13 +147,15 @@ impl Server {
             tracing::warn!(%refusal, "the cluster does not tell where its API is");
         }
         let (stop, stopped) = watch::channel(false);
+        let mut background = JoinSet::new();
+        background.spawn(published::keep(cluster.handle(), credentials, address, outward));
         let task = tokio::spawn(accept(
             socket,
             acceptor,
             Gate { cluster, authenticator, limits, in_flight: Arc::default() },
             stopped,
         ));
-        Ok(Server { address, stop, task })
+        Ok(Server { address, stop, task, _background: background })
     }
 
     /// Where it listens.

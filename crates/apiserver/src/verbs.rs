@@ -155,6 +155,21 @@ fn without_repeated_owners(object: &mut Value, when: &str) -> Option<String> {
     })
 }
 
+/// What is said of an object that is not there. One whose name cannot stand in a path was not even looked for (2.5).
+pub(crate) fn absent(context: &Context<'_>, name: &str) -> Refusal {
+    expect_segment(name).err().unwrap_or_else(|| Refusal::not_found(context.about_name(name)))
+}
+
+/// Objects are looked for, and made, only by names that can stand in a path.
+pub(crate) fn expect_segment(name: &str) -> Result<(), Refusal> {
+    let problems = rules::names::path_segment(name);
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let (name, why) = (types::go::quote(name), problems.join(";"));
+    Err(Refusal::bad_request(format!("Name parameter invalid: {name}: {why}")))
+}
+
 /// The object must be in the namespace that the path names, or leave it open (2.31).
 pub(crate) fn expect_namespace(context: &Context<'_>, object: &Value) -> Result<(), Refusal> {
     let own = crate::object::text(object, &["metadata", "namespace"]);

@@ -118,21 +118,24 @@ impl Criteria {
     /// How it is to be asked about a request; `None` if that is no concern.
     pub(super) async fn asked(&self, request: &Request<'_>, store: &Store) -> Result<Option<Asked>, Refusal> {
         let (operation, resource, subresource) = (request.operation, request.resource, request.subresource);
-        let matches = |rules: &[Rule], of: (&str, &str)| {
-            rules.iter().any(|rule| {
-                rule_matches(rule, operation, resource, of, subresource)
-                    && (rule.resource_names.is_empty() || rule.resource_names.contains(&request.name))
-            })
+        let matches = |rule: &Rule, of: (&str, &str)| {
+            rule_matches(rule, operation, resource, of, subresource)
+                && (rule.resource_names.is_empty() || rule.resource_names.contains(&request.name))
         };
         let requested = (resource.group.as_str(), resource.version.as_str());
-        if matches(&self.excluded, requested) {
+        let matches_requested = |rules: &[Rule]| rules.iter().any(|rule| matches(rule, requested));
+        // The first rule that names another version says which one; those of one rule go by their own order.
+        let another = |rules: &[Rule]| {
+            let mut rules = rules.iter().filter(|_| self.takes_equivalents);
+            rules.find_map(|rule| others(resource).find(|other| matches(rule, other.of(resource))))
+        };
+        if matches_requested(&self.excluded) || another(&self.excluded).is_some() {
             return Ok(None);
         }
-        let instead = if matches(&self.rules, requested) {
+        let instead = if matches_requested(&self.rules) {
             None
         } else {
-            let mut others = others(resource).filter(|_| self.takes_equivalents);
-            match others.find(|other| matches(&self.rules, other.of(resource))) {
+            match another(&self.rules) {
                 Some(other) => Some(other),
                 None => return Ok(None),
             }
@@ -169,8 +172,9 @@ impl Criteria {
 
 /// The other resources that hold the same objects.
 fn others(resource: &Resource) -> impl Iterator<Item = Instead> {
-    let served = resource.custom.iter().flat_map(|custom| custom.kind().served());
-    let versions = served.filter(|other| other.version().version != resource.version);
+    // Also versions that are not served: a webhook may know one that clients do not see yet, or any more.
+    let versions = resource.custom.iter().flat_map(|custom| custom.kind().versions());
+    let versions = versions.filter(|other| other.version().version != resource.version);
     let own = (resource.group.as_str(), resource.version.as_str(), resource.plural.as_str());
     let other = match own {
         ("", "v1", "events") => Some(("events.k8s.io", "v1")),

@@ -32,7 +32,12 @@ const ATTEMPTS: usize = 16;
 /// A write does not wait longer for its decision.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Kinds that are not stored, or that nobody counts.
-const IGNORED: [(&str, &str); 3] = [("", "bindings"), ("", "events"), ("events.k8s.io", "events")];
+const IGNORED: [(&str, &str); 4] = [
+    ("", "bindings"),
+    ("", "events"),
+    ("authorization.k8s.io", "localsubjectaccessreviews"),
+    ("events.k8s.io", "events"),
+];
 
 /// Refuses what the quotas of a namespace do not allow.
 pub(super) struct Quotas {

@@ -5,7 +5,7 @@ pub use rules::rbac::What;
 
 use super::user::User;
 use crate::options::integer;
-use crate::request::{Asked, Query, Verb};
+use crate::request::{Asked, Query, Verb, decoded_path};
 use crate::selector::{Fields, Labels};
 
 /// Somebody asks something.
@@ -53,6 +53,7 @@ pub(crate) fn selected_name(asked: &Asked, path: &str, query: &Query) -> Option<
 
 /// Whether a path says by itself that it watches.
 fn is_watch_path(path: &str) -> bool {
+    let path = decoded_path(path);
     let mut parts = path.trim_matches('/').split('/');
     let before = if parts.next() == Some("api") { 1 } else { 2 };
     parts.nth(before) == Some("watch")
@@ -106,6 +107,7 @@ mod tests {
         assert_eq!(name(&Method::DELETE, "/api/v1/pods", "metadata.name=a"), None);
         assert_eq!(name(&Method::GET, "/api/v1/watch/pods", "metadata.name=a"), None);
         assert_eq!(name(&Method::GET, "/apis/batch/v1/watch/namespaces/n/jobs", "metadata.name=a"), None);
+        assert_eq!(name(&Method::GET, "/api/v1/w%61tch/pods", "metadata.name=a"), None);
         assert_eq!(name(&Method::GET, "/api/v1/pods", "metadata.name=a&limit=x"), None);
         assert_eq!(name(&Method::GET, "/api/v1/pods", "metadata.name=a&labelSelector=,"), None);
         assert_eq!(name(&Method::GET, "/api/v1/pods", "metadata.name!=a"), None);

@@ -35,7 +35,7 @@ async fn issue(context: &Context<'_>, sent: Value, warnings: &mut Vec<String>) -
     expect_same(context, &request)?;
     let tokens = context.cluster.tokens();
     let account =
-        tokens.find("serviceaccounts", namespace, name).ok_or_else(|| Refusal::not_found(context.about()))?;
+        tokens.find("serviceaccounts", namespace, name).ok_or_else(|| verbs::absent(context, name))?;
     let uid = object::text(&account, &["metadata", "uid"]);
     let asked_uid = object::text(&request, &["metadata", "uid"]);
     if !asked_uid.is_empty() && asked_uid != uid {

@@ -384,6 +384,8 @@ fn member<'a>(value: &Value<'a>, field: &'a str) -> Result<Option<Value<'a>>, Er
     match value {
         Value::Object(object) => object.get(field).transpose(),
         Value::Map(map) => map.get(&Value::String(Cow::Borrowed(field))).transpose(),
+        // Nothing has no fields (as measured), which is no error where only their presence is asked for.
+        Value::Null => Ok(None),
         _ => Err(Error::NoOverload),
     }
 }

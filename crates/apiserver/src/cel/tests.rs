@@ -123,6 +123,8 @@ fn missing_fields_and_absorbed_errors() {
         "type conversion error from 'string' to 'google.protobuf.Duration'",
     );
     fails("self.any.startsWith('x')", "no such overload");
+    fails("dyn(null).x == 1", "no such key: x");
+    check("has(dyn(null).x)", "false");
 }
 
 #[test]

@@ -87,10 +87,14 @@ impl Kind {
         })
     }
 
+    /// Every version, in the order of the definition.
+    pub(crate) fn versions(self: &Arc<Self>) -> impl Iterator<Item = Custom> {
+        (0..self.versions.len()).map(|at| Custom { kind: self.clone(), at })
+    }
+
     /// Every version that is served.
     pub fn served(self: &Arc<Self>) -> impl Iterator<Item = Custom> {
-        let served = (0..self.versions.len()).filter(|at| self.versions[*at].version.served);
-        served.map(|at| Custom { kind: self.clone(), at })
+        self.versions().filter(|custom| custom.version().served)
     }
 
     /// The version that objects are stored in.

@@ -33,7 +33,7 @@ pub(crate) struct Traits {
     pub(crate) deprecation: Option<&'static str>,
     /// An object without a name gets one of its own accord.
     pub(crate) names_itself: bool,
-    /// Preconditions of a DELETE are judged by a rule of the kind, which has other words.
+    /// Preconditions of a DELETE of one object are judged by a rule of the kind, which has other words.
     pub(crate) judges_preconditions: bool,
     /// Objects can be selected by their namespace, and be it that they have none.
     pub(crate) selects_namespace: bool,
@@ -61,7 +61,7 @@ impl Traits {
                 _ => None,
             },
             names_itself: kind == ("", "LimitRange"),
-            judges_preconditions: kind == ("", "Namespace"),
+            judges_preconditions: kind == ("", "Namespace") || resource.is_definition(),
             selects_namespace: !WITHOUT_NAMESPACE.contains(&kind),
         }
     }

@@ -75,8 +75,7 @@ async fn bind(
     let name = context.name();
     let key = object::key(context.resource, context.namespace(), name);
     loop {
-        let current =
-            context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about_name(name)))?;
+        let current = context.cluster.store().get(&key).ok_or_else(|| verbs::absent(context, name))?;
         let Tracked { object: old, managers } = object::read_tracked(&current);
         expect_same(context, binding, &old)?;
         let mut pod: Pod = wire::typed(&old);

@@ -66,6 +66,7 @@ async fn evict(context: &Context<'_>, sent: Value, warnings: &mut Vec<String>) -
     if object::text(&eviction, &["metadata", "name"]) != name {
         return Err(Refusal::bad_request("name in URL does not match name in Eviction object"));
     }
+    expect_readable(context, &eviction)?;
     let is_said = |options: &Value| options["dryRun"].as_array().is_some_and(|all| !all.is_empty());
     if context.is_dry_run() && !is_said(&eviction["deleteOptions"]) {
         eviction["deleteOptions"]["dryRun"] = json!(["All"]);
@@ -108,9 +109,22 @@ async fn evict(context: &Context<'_>, sent: Value, warnings: &mut Vec<String>) -
     Err(denied(&changed_meanwhile(name), ""))
 }
 
+/// A pod that cannot be read is not evicted, whatever may be done with other objects.
+fn expect_readable(context: &Context<'_>, eviction: &Value) -> Result<(), Refusal> {
+    const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+    if eviction["deleteOptions"][OPTION] != true {
+        return Ok(());
+    }
+    let path = rules::field::Path::new("deleteOptions").child(OPTION);
+    let error = path.invalid(true, "can not be set for pod eviction, try after removing the option");
+    let about = About { group: "policy", resource: "Eviction", name: context.name() };
+    Err(Refusal::invalid(about, &vec![error]))
+}
+
 fn read(context: &Context<'_>) -> Result<Value, Refusal> {
     let key = object::key(context.resource, context.namespace(), context.name());
-    let found = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
+    let found =
+        context.cluster.store().get(&key).ok_or_else(|| crate::verbs::absent(context, context.name()))?;
     Ok(object::read(&found))
 }
 

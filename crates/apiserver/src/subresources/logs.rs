@@ -11,6 +11,7 @@ use crate::cluster::Context;
 use crate::node::{Container, Node, Unserved};
 use crate::object;
 use crate::status::{About, Refusal};
+use crate::verbs;
 
 pub(super) async fn get(context: &Context<'_>) -> Result<Answer, Refusal> {
     let options = LogOptions::read(|name| context.query.get(name)).map_err(Refusal::bad_request)?;
@@ -42,7 +43,7 @@ fn nothing() -> Answer {
 /// The pod that the path names.
 pub(super) fn read(context: &Context<'_>) -> Result<Pod, Refusal> {
     let key = object::key(context.resource, context.namespace(), context.name());
-    let found = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
+    let found = context.cluster.store().get(&key).ok_or_else(|| verbs::absent(context, context.name()))?;
     Ok(wire::typed(&object::read(&found)))
 }
 

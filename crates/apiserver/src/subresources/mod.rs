@@ -60,6 +60,8 @@ pub(crate) async fn answer(context: &Context<'_>, name: &str, body: &[u8]) -> Re
 pub(crate) fn written(resource: &Resource, subresource: &str) -> Filter {
     let field = |name: &str| Some(PathElement::field(name));
     let is_pod = resource.group.is_empty() && resource.kind == "Pod";
+    let is_signing_request =
+        resource.group == "certificates.k8s.io" && resource.kind == "CertificateSigningRequest";
     match subresource {
         "ephemeralcontainers" => {
             Filter::Only(Pattern::prefix(&[field("spec"), field("ephemeralContainers")]))
@@ -78,8 +80,14 @@ pub(crate) fn written(resource: &Resource, subresource: &str) -> Filter {
         "status" if (resource.group.as_str(), resource.kind.as_str()) == ("apps", "Deployment") => {
             Filter::Except(set(&[&["spec"], &["metadata", "labels"]]))
         }
+        "status" if is_signing_request => Filter::Except(set(&[&["spec"], &["status", "conditions"]])),
+        "approval" if is_signing_request => Filter::Except(set(&[&["spec"], &["status", "certificate"]])),
+        // What is requested never changes, and is managed by nobody (as measured).
+        _ if is_signing_request => Filter::Except(set(&[&["spec"], &["status"]])),
+        // Metadata is written, but managed by nobody (as measured).
+        "status" if resource.is_definition() => Filter::Except(set(&[&["spec"], &["metadata"]])),
         "status" if keeps_metadata(resource) => Filter::Except(set(&[&["spec"], &["metadata"]])),
-        "status" | "approval" => Filter::Except(set(&[&["spec"]])),
+        "status" => Filter::Except(set(&[&["spec"]])),
         _ if resource.subresource("status").is_some() => Filter::Except(set(&[&["status"]])),
         _ => Filter::Except(Set::default()),
     }

@@ -142,6 +142,11 @@ pub(crate) fn expect_place(context: &Context<'_>, of: &str) -> Result<(), Refusa
     let namespaces = Registry::built_in().get("", "v1", "namespaces").expect("namespaces are served");
     let found = context.cluster.store().get(&object::key(namespaces, "", name));
     let Some(found) = found else {
+        let problems = rules::names::path_segment(name);
+        if !problems.is_empty() {
+            let (name, why) = (types::go::quote(name), problems.join(" "));
+            return Err(Refusal::internal_cause(format!("invalid resource name {name}: [{why}]")));
+        }
         return Err(Refusal::not_found(About { group: "", resource: "namespaces", name }));
     };
     if found.index.fields.has("status.phase", "Terminating") {

@@ -12,6 +12,7 @@ use crate::answer::{self, Answer};
 use crate::apply::Tracked;
 use crate::body::DeleteOptions;
 use crate::cluster::Context;
+use crate::request::Verb;
 use crate::status::{About, Refusal};
 use crate::strategy::addresses;
 use crate::strategy::traits::{Owned, Traits};
@@ -71,27 +72,29 @@ async fn remove(
 ) -> Result<Answer, Refusal> {
     let key = object::key(context.resource, namespace, name);
     let store = context.cluster.store();
-    if context.resource.is_namespace() && IMMORTAL.contains(&name) {
-        return Err(Refusal::forbidden(context.about_name(name), "this namespace may not be deleted"));
-    }
     // What this has marked to go at once. Whoever sees that may be faster.
     let mut leaving: Option<Arc<Object>> = None;
     loop {
         let Some(current) = store.get(&key) else {
-            let last = leaving.ok_or_else(|| Refusal::not_found(context.about_name(name)))?;
+            let last = leaving.ok_or_else(|| verbs::absent(context, name))?;
             return gone(context, StatusCode::OK, &last).await;
         };
-        let tracked = object::read_tracked(&current);
+        let tracked = context.read_tracked(&current).await?;
         let Tracked { object: old, managers } = &tracked;
         expect_preconditions(context, name, options, old)?;
+        let Some(step) = next_step(context, options, old, Timestamp::now()) else {
+            // Nobody has a say in what changes nothing.
+            let code = if context.resource.is_namespace() { options.code_if_held() } else { StatusCode::OK };
+            return gone(context, code, &current).await;
+        };
+        if context.resource.is_namespace() && IMMORTAL.contains(&name) {
+            return Err(Refusal::forbidden(context.about_name(name), "this namespace may not be deleted"));
+        }
         let mut warnings = Vec::new();
         if asks {
             admission::deleted(context, &tracked, options, &mut warnings).await?;
         }
-        let step = next_step(context, options, old, Timestamp::now());
         let (write, then_removes) = match &step {
-            // Whoever asked before may have asked for less time, but not for more.
-            Step::Pending => return Ok(warned(gone(context, StatusCode::OK, &current).await?, &warnings)),
             Step::Mark(new) | Step::MarkAndRemove(new) if options.dry_run => {
                 let code =
                     if matches!(step, Step::Mark(_)) { options.code_if_held() } else { StatusCode::OK };
@@ -167,7 +170,8 @@ pub(crate) fn expect_preconditions(
     let wanted = |field: &str| options.value["preconditions"][field].as_str();
     let (uid, version) =
         (object::text(old, &["metadata", "uid"]), object::text(old, &["metadata", "resourceVersion"]));
-    if Traits::of(context.resource).judges_preconditions {
+    let is_one = context.target.verb != Verb::DeleteCollection;
+    if is_one && Traits::of(context.resource).judges_preconditions {
         for (word, field, found) in [("UID", "uid", uid), ("ResourceVersion", "resourceVersion", version)] {
             if let Some(wanted) = wanted(field).filter(|wanted| *wanted != found) {
                 let why = format!(
@@ -199,8 +203,6 @@ pub(crate) fn expect_preconditions(
 
 /// What a DELETE does to an object.
 enum Step {
-    /// Nothing: it is already on its way, and this does not make it faster.
-    Pending,
     /// It is marked, and stays until whoever holds it lets go.
     Mark(Value),
     /// It is marked for those who watch it, and goes.
@@ -209,34 +211,33 @@ enum Step {
     Remove,
 }
 
-fn next_step(context: &Context<'_>, options: &DeleteOptions, old: &Value, now: Timestamp) -> Step {
+/// `None` if an object is already on its way, and this does not make it faster.
+fn next_step(context: &Context<'_>, options: &DeleteOptions, old: &Value, now: Timestamp) -> Option<Step> {
     let traits = Traits::of(context.resource);
     let is_marked = !old["metadata"]["deletionTimestamp"].is_null();
     // Namespaces and definitions are marked once; the rest is up to whoever empties them.
     if !is_marked && let Some(mut new) = context.strategy.leaving(old, now) {
         if context.resource.is_namespace() {
-            set_finalizers(&mut new, finalizers(options, traits, old));
+            set_finalizers(&mut new, finalizers(context, options, old));
         }
-        return Step::Mark(new);
+        return Some(Step::Mark(new));
     }
     if is_unemptied(context, old) {
-        return Step::Mark(old.clone());
+        return None;
     }
-    let finalizers = finalizers(options, traits, old);
+    let finalizers = finalizers(context, options, old);
     let is_held = !finalizers.is_empty();
     if !is_held && !traits.is_graceful {
-        return Step::Remove;
+        return Some(Step::Remove);
     }
     let mut new = old.clone();
     let mut grace = None;
     if traits.is_graceful {
-        match begin_grace(options, &mut new, now) {
-            Some(begun) => grace = begun,
-            None => return Step::Pending,
-        }
+        // Whoever asked before may have asked for less time, but not for more.
+        grace = begin_grace(options, &mut new, now)?;
     }
     set_finalizers(&mut new, finalizers);
-    match grace {
+    Some(match grace {
         // The object said how long it takes, and its watchers hear of it even if that is no time at all.
         Some(seconds) if is_held || seconds > 0 => Step::Mark(new),
         Some(_) => Step::MarkAndRemove(new),
@@ -245,7 +246,7 @@ fn next_step(context: &Context<'_>, options: &DeleteOptions, old: &Value, now: T
             Step::Mark(new)
         }
         None => Step::Remove,
-    }
+    })
 }
 
 /// A time so many seconds later, or the last that there is.
@@ -315,18 +316,20 @@ fn bump(new: &mut Value) {
 
 /// The finalizers that an object leaves with: the garbage collector's follow what the client says, or those that are
 /// there, or the kind (2.54).
-fn finalizers(options: &DeleteOptions, traits: Traits, old: &Value) -> Vec<Value> {
+fn finalizers(context: &Context<'_>, options: &DeleteOptions, old: &Value) -> Vec<Value> {
+    let owned = Traits::of(context.resource).owned;
     let own = old["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
     let has = |name: &str| own.contains(&json!(name));
     let wanted = match (options.policy.as_deref(), options.orphan) {
-        _ if traits.owned == Owned::Ignored => None,
+        _ if owned == Owned::Ignored => None,
         (_, Some(true)) | (Some("Orphan"), _) => Some(ORPHAN),
-        (_, Some(false)) => None,
+        // Of a namespace whose dependents are not to stay it is said that they go first.
+        (_, Some(false)) => context.resource.is_namespace().then_some(FOREGROUND),
         (Some("Foreground"), _) => Some(FOREGROUND),
         (Some(_), _) => None,
         _ if has(ORPHAN) => Some(ORPHAN),
         _ if has(FOREGROUND) => Some(FOREGROUND),
-        _ if traits.owned == Owned::Orphaned => Some(ORPHAN),
+        _ if owned == Owned::Orphaned => Some(ORPHAN),
         _ => None,
     };
     if wanted.is_some_and(has) && !(has(ORPHAN) && has(FOREGROUND)) {

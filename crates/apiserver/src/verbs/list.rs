@@ -68,6 +68,13 @@ impl Selection {
         Ok(Selection { labels, fields, custom })
     }
 
+    /// Whether a selector of fields, if there is one, says by itself that objects have this name. Of several names that it says
+    /// the first by the alphabet counts (as measured).
+    pub(crate) fn is_of_name(&self, name: &str) -> bool {
+        let names = self.fields.iter().filter(|wanted| wanted.equal && wanted.field == "metadata.name");
+        self.fields.is_everything() || names.map(|wanted| wanted.value.as_str()).min() == Some(name)
+    }
+
     /// The narrowest part of the store that holds everything selected. Whoever watches it is not woken by the rest (8.20).
     pub(crate) fn scope(&self, context: &Context<'_>) -> Scope {
         let scope = Scope::resource(&object::storage_name(context.resource));

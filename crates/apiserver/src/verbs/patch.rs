@@ -60,7 +60,7 @@ pub(crate) fn missing_first(context: &Context<'_>, refusal: Refusal) -> Refusal 
     let key = object::key(context.resource, context.namespace(), context.name());
     let is_unread = refusal.code() == StatusCode::BAD_REQUEST && content_type(context) != APPLY;
     if is_unread && context.cluster.store().get(&key).is_none() {
-        return Refusal::not_found(context.about());
+        return verbs::absent(context, context.name());
     }
     refusal
 }
@@ -491,6 +491,7 @@ async fn apply(
     let sent = || String::from_utf8_lossy(bytes).into_owned();
     let key = object::key(context.resource, context.namespace(), context.name());
     if !status && context.cluster.store().get(&key).is_none() {
+        verbs::expect_segment(context.name())?;
         auth::expect_create(context)?;
         let applied = managed::apply(context, None, config.clone(), status)?;
         let told = repeated_keys(context, &repeated)?;
@@ -500,6 +501,7 @@ async fn apply(
             meta.remove("resourceVersion");
         }
         let Wanted { object: body, managers, warnings } = wanted;
+        expect_unnamed_uid(context, &body).map_err(|why| why.or_warning(&warnings))?;
         verbs::expect_name(context, &body).map_err(|why| why.or_warning(&warnings))?;
         create::expect_place(context, context.name())?;
         let followed = Followed { body, canonical: None, managers };
@@ -519,6 +521,17 @@ async fn apply(
         reread_applied(context, applied, told, sent)
     })
     .await
+}
+
+/// Whoever says which object is meant does not want another one made in its place (2.41).
+fn expect_unnamed_uid(context: &Context<'_>, body: &Value) -> Result<(), Refusal> {
+    let uid = object::text(body, &["metadata", "uid"]);
+    if uid.is_empty() {
+        return Ok(());
+    }
+    let why =
+        format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+    Err(Refusal::conflict(context.about(), &why))
 }
 
 /// What was applied as an object again, after what was told of the configuration. A custom resource is one already and only

@@ -145,9 +145,10 @@ pub(crate) async fn scale(context: &Context<'_>, bytes: &[u8]) -> Result<Answer,
     let custom = &Scaled::of(context.resource).ok_or_else(Refusal::unknown_resource)?;
     let answer = match context.target.verb {
         Verb::Get => {
+            verbs::get::expect_no_export(context)?;
             let key = object::key(context.resource, context.namespace(), context.name());
             let found =
-                context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
+                context.cluster.store().get(&key).ok_or_else(|| verbs::absent(context, context.name()))?;
             let found = context.read_tracked(&found).await?;
             return Ok(answer::value(StatusCode::OK, &shown(custom, &found.object)?));
         }

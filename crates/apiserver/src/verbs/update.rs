@@ -34,6 +34,7 @@ pub(crate) async fn update(context: &Context<'_>, bytes: &[u8], status: bool) ->
     if traits.creates_on_update && !status {
         let key = object::key(context.resource, context.namespace(), context.name());
         if context.cluster.store().get(&key).is_none() {
+            verbs::expect_segment(context.name())?;
             match create(context, &body).await {
                 // Another client was quicker; its object is changed then.
                 Err(refusal) if refusal.is_already_exists() => {}
@@ -119,7 +120,8 @@ pub(crate) async fn change(
 ) -> Result<Answer, Refusal> {
     let key = object::key(context.resource, context.namespace(), context.name());
     loop {
-        let current = context.cluster.store().get(&key).ok_or_else(|| Refusal::not_found(context.about()))?;
+        let current =
+            context.cluster.store().get(&key).ok_or_else(|| verbs::absent(context, context.name()))?;
         let old = context.read_tracked(&current).await?;
         let Wanted { object: wanted, managers, mut warnings } = make(&old)?;
         let version = object::text(&wanted, &["metadata", "resourceVersion"]);

@@ -33,6 +33,12 @@ const WRITE: usize = 64 * 1024;
 
 pub(crate) async fn watch(context: &Context<'_>) -> Result<Answer, Refusal> {
     let selection = Selection::read(context)?;
+    if !context.name().is_empty() && !selection.is_of_name(context.name()) {
+        // What is wrong with other options is told first.
+        ListOptions::read(context.query, true)?;
+        let why = "fieldSelector metadata.name doesn't match requested name";
+        return Err(Refusal::bad_request(why));
+    }
     let scope = selection.scope(context);
     let start = Start::read(context)?;
     let frames = Frames::of(context)?;

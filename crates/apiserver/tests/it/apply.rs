@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{HeaderValue, Request};
+use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::client;
+use crate::{client, cluster};
 
 async fn maps() -> Api<ConfigMap> {
     Api::default_namespaced(client().await)
@@ -121,4 +124,30 @@ async fn rule_2_43_applying_the_same_a_second_later_is_no_write() {
     let second = apply().await;
     assert_eq!(second.resource_version, first.resource_version);
     assert_eq!(time(&second), time(&first));
+}
+
+#[tokio::test]
+async fn rule_2_45_a_program_is_a_manager_by_all_letters_of_its_name() {
+    let cluster = cluster().await;
+    let long = "é".repeat(100);
+    for (i, (agent, expected)) in [
+        ("kubectl/v1.35", "kubectl"),
+        ("größer/1", "größer"),
+        ("日本/1", "日本"),
+        ("a b\u{ad}c/1", "a bc"),
+        ("/1", "unknown"),
+        (&long, &"é".repeat(64)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let body = json!({"metadata": {"name": format!("m{i}")}, "data": {"a": "b"}});
+        let request = Request::post("/api/v1/namespaces/default/configmaps")
+            .header("User-Agent", HeaderValue::from_bytes(agent.as_bytes()).expect("a header"))
+            .body(Bytes::from(body.to_string()));
+        let answer = cluster.answer(request.expect("a request")).await;
+        let bytes = answer.into_body().collect().await.expect("bodies do not fail").to_bytes();
+        let made: Value = serde_json::from_slice(&bytes).expect("JSON");
+        assert_eq!(made["metadata"]["managedFields"][0]["manager"], expected, "{agent}");
+    }
 }

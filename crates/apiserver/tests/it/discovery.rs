@@ -5,6 +5,7 @@ use http::{Method, Request};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
+use crate::both::Both;
 use crate::{ask, client, cluster};
 
 #[tokio::test]
@@ -110,5 +111,35 @@ async fn metrics_count_requests_and_objects() {
     ] {
         let value = text.lines().find_map(|line| line.strip_prefix(&format!("{name} "))?.parse::<f64>().ok());
         assert!(value.is_some_and(|value| value > 0.0), "{name}: {value:?}");
+    }
+}
+
+/// What a real server has more of are hooks of its parts, and what it promises and does not serve.
+#[tokio::test]
+async fn rule_1_9_the_index_names_what_is_told_as_a_real_one_does() {
+    let Some(both) = Both::start().await else { return };
+    for path in ["/", "/index.html"] {
+        let text = |client: kube::Client| async move {
+            let request = Request::get(path).body(Vec::new()).expect("a request");
+            client.request_text(request).await.expect("an answer")
+        };
+        let paths = |text: &str| -> Vec<String> {
+            let index: Value = serde_json::from_str(text).expect("JSON");
+            serde_json::from_value(index["paths"].clone()).expect("paths")
+        };
+        let (ours, real) = (text(both.ours().clone()).await, text(both.real().clone()).await);
+        let is_real_alone = |path: &&String| {
+            let more =
+                ["/poststarthook/", "/autoregister-completion", "/informer-sync", "/shutdown", "/slis"];
+            more.iter().any(|part| path.contains(part)) || **path == "/openapi/v3/"
+        };
+        let expected: Vec<String> =
+            paths(&real).iter().filter(|path| !is_real_alone(path)).cloned().collect();
+        assert_eq!(paths(&ours), expected, "{path}");
+        assert!(ours.starts_with("{\n  \"paths\": [\n    \"/.well-known"), "it is there to be read: {ours}");
+        for path in paths(&ours) {
+            let request = Request::get(&path).body(Vec::new()).expect("a request");
+            assert!(both.ours().request_text(request).await.is_ok(), "{path}");
+        }
     }
 }

@@ -2,16 +2,21 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use apiserver::Cluster;
 use apiserver::credentials::Credentials;
 use apiserver::serve::Server;
+use http::Method;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ObjectMeta, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use rules::job::Settings;
+use serde_json::json;
 use store::{Options, Store};
+
+use crate::ask;
 
 async fn start(store: &Store, credentials: Arc<Credentials>) -> Server {
     let cluster = Cluster::open(store.clone(), Settings::default()).await.expect("a cluster");
@@ -172,4 +177,59 @@ async fn a_cluster_tells_where_its_api_is_as_a_real_one_does() {
     let slice = slices.get("kubernetes").await.expect("a slice");
     let told = slice.ports.expect("ports")[0].port;
     assert_eq!(told, Some(i32::from(server.address().port())), "and says so");
+}
+
+#[tokio::test]
+async fn rule_3_3_what_pods_and_nodes_need_comes_back() {
+    let cluster = Cluster::open(Store::open(Options::ephemeral()).expect("a store"), Settings::default())
+        .await
+        .expect("a cluster");
+    let (_client, _server) = client_at_port(cluster.clone()).await;
+    let here = "/api/v1/namespaces/default";
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    let range = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes";
+    let told = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+    let (service, endpoints) =
+        (format!("{here}/services/kubernetes"), format!("{here}/endpoints/kubernetes"));
+    let found = async |path: &str| ask(&cluster, Method::GET, path, None).await;
+    let address = found(&service).await.1["spec"]["clusterIP"].clone();
+    for path in [&service, &endpoints, &format!("{slices}/kubernetes"), range, told] {
+        let before = found(path).await;
+        if before.0 == 404 {
+            // This machine has no address that others could reach.
+            continue;
+        }
+        let gone = ask(&cluster, Method::DELETE, path, None).await;
+        assert_eq!(gone.0, 200, "{path}: {}", gone.1);
+        until(async || {
+            let again = found(path).await;
+            again.0 == 200 && again.1["metadata"]["uid"] != before.1["metadata"]["uid"]
+        })
+        .await;
+    }
+    assert_eq!(found(&service).await.1["spec"]["clusterIP"], address);
+
+    let mut changed = found(&service).await.1;
+    let port = changed["spec"]["ports"][0]["targetPort"].clone();
+    changed["spec"]["ports"][0]["targetPort"] = json!(1);
+    assert_eq!(ask(&cluster, Method::PUT, &service, Some(&changed)).await.0, 200);
+    until(async || found(&service).await.1["spec"]["ports"][0]["targetPort"] == port).await;
+
+    let namespace = "/api/v1/namespaces/kube-node-lease";
+    let mut leaving = ask(&cluster, Method::DELETE, namespace, None).await.1;
+    leaving["spec"]["finalizers"] = json!([]);
+    let finalized = ask(&cluster, Method::PUT, &format!("{namespace}/finalize"), Some(&leaving)).await;
+    assert_eq!(finalized.0, 200, "{}", finalized.1);
+    until(async || found(namespace).await.1["status"]["phase"] == "Active").await;
+}
+
+/// Waits until something holds, as long as anybody would.
+async fn until(holds: impl AsyncFn() -> bool) {
+    for _ in 0..600 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("it does not come to that");
 }

@@ -16,6 +16,9 @@ use crate::wire;
 
 pub(super) struct PodDisruptionBudgets;
 
+/// What a selector of v1beta1 without anything in it was told apart by.
+const EMPTY_SELECTOR_MATCH: &str = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match";
+
 const BUDGET: &str = "io.k8s.api.policy.v1.PodDisruptionBudgetSpec";
 
 impl PodDisruptionBudgets {
@@ -51,6 +54,14 @@ impl PodDisruptionBudgets {
 impl Kind for PodDisruptionBudgets {
     fn counts(&self) -> Counts {
         Counts::Spec
+    }
+
+    /// A selector does not say any more what an old one of a version that is gone was made to say.
+    fn default(&self, object: &mut Value) {
+        let expressions = object.pointer_mut("/spec/selector/matchExpressions").and_then(Value::as_array_mut);
+        if let Some(expressions) = expressions {
+            expressions.retain(|expression| expression["key"] != EMPTY_SELECTOR_MATCH);
+        }
     }
 
     fn validate(&self, it: &It<'_>) -> Errors {

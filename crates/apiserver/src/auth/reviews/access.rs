@@ -11,7 +11,8 @@ use crate::object;
 use crate::selector::{Fields, Labels};
 use crate::status::{About, Refusal};
 
-pub(super) fn review(context: &Context<'_>, mut review: Value) -> Result<Value, Refusal> {
+/// A review that can be answered.
+pub(super) fn accepted(context: &Context<'_>, mut review: Value) -> Result<Value, Refusal> {
     let is_local = context.resource.plural == "localsubjectaccessreviews";
     if is_local && object::text(&review, &["metadata", "namespace"]).is_empty() {
         review["metadata"]["namespace"] = json!(context.namespace());
@@ -25,6 +26,10 @@ pub(super) fn review(context: &Context<'_>, mut review: Value) -> Result<Value, 
     if is_local {
         expect_namespace(context, &review)?;
     }
+    Ok(review)
+}
+
+pub(super) fn answered(context: &Context<'_>, mut review: Value) -> Value {
     let spec = &review["spec"];
     let subject;
     let user = if context.resource.plural == "selfsubjectaccessreviews" {
@@ -45,7 +50,7 @@ pub(super) fn review(context: &Context<'_>, mut review: Value) -> Result<Value, 
         status["evaluationError"] = json!(ignored.join("; "));
     }
     review["status"] = status;
-    Ok(review)
+    review
 }
 
 const SELECTORS: [&str; 2] = ["fieldSelector", "labelSelector"];

@@ -9,11 +9,16 @@ use crate::cluster::Context;
 use crate::object;
 use crate::status::Refusal;
 
-pub(super) fn review(context: &Context<'_>, mut review: Value) -> Result<Value, Refusal> {
-    let token = object::text(&review, &["spec", "token"]);
-    if token.is_empty() {
+/// A review that can be answered.
+pub(super) fn accepted(review: Value) -> Result<Value, Refusal> {
+    if object::text(&review, &["spec", "token"]).is_empty() {
         return Err(Refusal::bad_request("token is required for TokenReview in authentication"));
     }
+    Ok(review)
+}
+
+pub(super) fn answered(context: &Context<'_>, mut review: Value) -> Value {
+    let token = object::text(&review, &["spec", "token"]);
     let audiences: Vec<String> = match review["spec"]["audiences"].as_array() {
         Some(list) if !list.is_empty() => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => vec![ISSUER.to_owned()],
@@ -29,5 +34,5 @@ pub(super) fn review(context: &Context<'_>, mut review: Value) -> Result<Value, 
         }),
         Err(why) => json!({"error": why.to_string(), "user": {}}),
     };
-    Ok(review)
+    review
 }

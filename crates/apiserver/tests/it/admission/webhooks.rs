@@ -22,6 +22,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use crate::both::Both;
+use crate::crd::conversions;
 
 /// A server that is asked, and what it was asked.
 pub(crate) struct Hook {
@@ -81,6 +82,11 @@ async fn answer(
     seen.lock().expect("no panics").push(review.clone());
     if path == "/convert" {
         return Ok(Response::new(Full::from(converted(&review["request"]).to_string())));
+    }
+    if let Some(how) = path.strip_prefix("/convert/") {
+        let mut review = converted(&review["request"]);
+        conversions::spoil(how, &mut review);
+        return Ok(Response::new(Full::from(review.to_string())));
     }
     let label = |name: &str, value: &str| {
         let patch = json!([{"op": "add", "path": format!("/metadata/labels/{name}"), "value": value}]);
