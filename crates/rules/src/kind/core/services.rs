@@ -16,8 +16,11 @@ use crate::repeated::repeated;
 
 mod balancers;
 mod changes;
+#[cfg(test)]
+mod tests;
 
 pub use changes::carry_over;
+use changes::needs_check;
 
 pub(super) struct Services;
 
@@ -138,6 +141,7 @@ impl Kind for Services {
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         carry_over(new, old);
+        changes::drop_status(new);
     }
 
     fn canonicalize(&self, new: &mut Value) {
@@ -149,7 +153,7 @@ impl Kind for Services {
 
     fn validate(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata();
-        errors.extend(service(it.new));
+        errors.extend(service(it.new, it.old));
         errors
     }
 
@@ -157,7 +161,8 @@ impl Kind for Services {
         let mut errors = it.metadata_update();
         errors.extend(changes::changed_addresses(it));
         errors.extend(balancers::changed_class(it));
-        errors.extend(service(it.new));
+        errors.extend(changes::changed_check(it));
+        errors.extend(service(it.new, it.old));
         errors
     }
 
@@ -203,13 +208,7 @@ impl Kind for Services {
 
     fn validate_subresource(&self, _: &str, it: &It<'_>) -> Errors {
         let mut errors = it.metadata_update();
-        let ingresses = at(it.new, "status.loadBalancer.ingress");
-        let is_balanced = text(it.new, "spec.type") == "LoadBalancer";
-        let is_same = ingresses == at(it.old, "status.loadBalancer.ingress");
-        if !ingresses.is_null() && !is_balanced && !is_same {
-            let path = Path::new("status").child("loadBalancer").child("ingress");
-            errors.push(path.forbidden("may only be used when `spec.type` is 'LoadBalancer'"));
-        }
+        errors.extend(balancers::status(it.new, it.old));
         errors
     }
 
@@ -224,10 +223,11 @@ impl Kind for Services {
     }
 }
 
-fn service(service: &Value) -> Errors {
+fn service(service: &Value, old: &Value) -> Errors {
     let (spec, path) = (at(service, "spec"), Path::new("spec"));
     let kind = text(spec, "type");
     let mut errors = Errors::new();
+    errors.extend(topology(&service["metadata"]["annotations"]));
     let ports = items(spec, "ports");
     if ports.is_empty() && !is_headless(service) && kind != "ExternalName" {
         errors.push(path.child("ports").required(""));
@@ -255,9 +255,17 @@ fn service(service: &Value) -> Errors {
         errors.push(path.child("type").not_supported(field::Value::json(&kind), &types));
     }
     errors.extend(repeated_ports(ports, kind, &path.child("ports")));
-    errors.extend(balancers::load_balancer(spec, kind, &path));
+    errors.extend(balancers::load_balancer(service, old, &path));
     errors.extend(traffic(spec, kind, &path));
     errors
+}
+
+/// What says the same in two ways says the same.
+fn topology(annotations: &Value) -> Option<field::Error> {
+    let (before, now) = (annotations[OLD_TOPOLOGY].as_str()?, annotations[TOPOLOGY].as_str()?);
+    let path = Path::new("metadata").child("annotations").key(TOPOLOGY);
+    let why = || format!("must match annotations[{OLD_TOPOLOGY}] when both are specified");
+    (before != now).then(|| path.invalid(now, why()))
 }
 
 fn of_type(service: &Value, kind: &str, path: &Path) -> Errors {
@@ -458,8 +466,7 @@ fn repeated_ports(ports: &[Value], kind: &str, path: &Path) -> Errors {
 
 fn traffic(spec: &Value, kind: &str, path: &Path) -> Errors {
     let mut errors = Errors::new();
-    let has_external_ips = !items(spec, "externalIPs").is_empty();
-    let is_external = matches!(kind, "LoadBalancer" | "NodePort") || kind == "ClusterIP" && has_external_ips;
+    let is_external = changes::is_external(spec);
     let (policy, at_policy) = (text(spec, "externalTrafficPolicy"), path.child("externalTrafficPolicy"));
     match (is_external, policy) {
         (false, "") | (true, "Cluster" | "Local") => {}
@@ -472,10 +479,9 @@ fn traffic(spec: &Value, kind: &str, path: &Path) -> Errors {
             errors.push(at_policy.not_supported(field::Value::json(&policy), &["Cluster", "Local"]));
         }
     }
-    let needs_check = kind == "LoadBalancer" && policy == "Local";
     let port = i32::try_from(spec["healthCheckNodePort"].as_i64().unwrap_or(0)).unwrap_or(-1);
     let at_port = path.child("healthCheckNodePort");
-    match (needs_check, port) {
+    match (needs_check(spec), port) {
         (false, 0) => {}
         (false, port) => {
             let why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";

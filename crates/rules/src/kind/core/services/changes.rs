@@ -7,20 +7,21 @@ use serde_json::{Value, json};
 use super::is_headless;
 use crate::field::{self, Errors, Path};
 use crate::kind::{It, at, items, keep, text};
+use crate::meta::IMMUTABLE;
 
-/// What an update leaves out is what was there, as long as the service stays what it is.
+const BALANCED: &str = "LoadBalancer";
+
+/// What an update leaves out is what was there, as long as the service stays what it is; and what a service has from
+/// being what it was it loses, where the update does not change that itself.
 pub fn carry_over(new: &mut Value, old: &Value) {
-    let (kind, before) = (text(new, "spec.type").to_owned(), text(old, "spec.type").to_owned());
-    let (was_external, is_external) = (before == "ExternalName", kind == "ExternalName");
-    let new_spec = &mut new["spec"];
-    let old_spec = &old["spec"];
-    if !was_external && !is_external {
+    let (new_spec, old_spec) = (&mut new["spec"], &old["spec"]);
+    if has_addresses(new_spec) && has_addresses(old_spec) {
         // The one and the first of the many are the same; whoever changes one means both.
         let (ip, ips) = (text(new_spec, "clusterIP").to_owned(), items(new_spec, "clusterIPs").to_vec());
         let (old_ip, old_ips) = (text(old_spec, "clusterIP"), items(old_spec, "clusterIPs"));
         if ip != old_ip && ips == old_ips {
             if ip.is_empty() {
-                new_spec.as_object_mut().map(|spec| spec.remove("clusterIPs"));
+                remove(new_spec, "clusterIPs");
             } else {
                 new_spec["clusterIPs"] = json!([ip]);
             }
@@ -38,26 +39,64 @@ pub fn carry_over(new: &mut Value, old: &Value) {
             }
         }
     }
-    let has_node_ports = |kind: &str| matches!(kind, "NodePort" | "LoadBalancer");
-    if has_node_ports(&kind) && has_node_ports(&before) {
+    if gets_node_ports(new_spec) && gets_node_ports(old_spec) {
         carry_node_ports(new_spec, old_spec);
-        let needs_check = |spec: &Value| {
-            text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
-        };
-        let unset = new_spec["healthCheckNodePort"].as_i64().unwrap_or(0) == 0;
-        if needs_check(new_spec) && needs_check(old_spec) && unset {
-            keep(new_spec, old_spec, "healthCheckNodePort");
-        }
     }
-    drop_what_the_type_has_not(new_spec, old_spec, &kind, &before);
+    if needs_check(new_spec) && needs_check(old_spec) && number(&new_spec["healthCheckNodePort"]) == 0 {
+        keep(new_spec, old_spec, "healthCheckNodePort");
+    }
+    drop_what_it_has_not(new_spec, old_spec);
+}
+
+/// What no balancer is for any more has no addresses of one either, although taking it away may take a while.
+pub(super) fn drop_status(new: &mut Value) {
+    if text(new, "spec.type") != BALANCED && !new["status"]["loadBalancer"].is_null() {
+        new["status"]["loadBalancer"] = json!({});
+    }
+}
+
+fn number(value: &Value) -> i64 {
+    value.as_i64().unwrap_or(0)
+}
+
+fn remove(spec: &mut Value, field: &str) {
+    spec.as_object_mut().map(|spec| spec.remove(field));
+}
+
+fn has_addresses(spec: &Value) -> bool {
+    text(spec, "type") != "ExternalName"
+}
+
+fn may_have_node_ports(spec: &Value) -> bool {
+    matches!(text(spec, "type"), "NodePort" | "LoadBalancer")
+}
+
+/// Whether each port that asks for no port of the nodes gets one.
+fn gets_node_ports(spec: &Value) -> bool {
+    let spared = text(spec, "type") == BALANCED && spec["allocateLoadBalancerNodePorts"] == false;
+    may_have_node_ports(spec) && !spared
+}
+
+/// Whether balancers ask the nodes where the pods of a service are.
+pub(super) fn needs_check(spec: &Value) -> bool {
+    text(spec, "type") == BALANCED && text(spec, "externalTrafficPolicy") == "Local"
+}
+
+/// Whether a service is for those outside of the cluster, too.
+pub(super) fn is_external(spec: &Value) -> bool {
+    may_have_node_ports(spec) || text(spec, "type") == "ClusterIP" && !items(spec, "externalIPs").is_empty()
 }
 
 fn carry_node_ports(new_spec: &mut Value, old_spec: &Value) {
-    let number = |port: &Value| port["nodePort"].as_i64().unwrap_or(0);
-    let before: Vec<(String, i64)> =
-        items(old_spec, "ports").iter().map(|port| (text(port, "name").to_owned(), number(port))).collect();
-    let given: BTreeSet<i64> = items(new_spec, "ports").iter().map(number).collect();
-    for port in new_spec["ports"].as_array_mut().into_iter().flatten().filter(|port| number(port) == 0) {
+    let before: Vec<(String, i64)> = items(old_spec, "ports")
+        .iter()
+        .map(|port| (text(port, "name").to_owned(), number(&port["nodePort"])))
+        .collect();
+    let given: BTreeSet<i64> =
+        items(new_spec, "ports").iter().map(|port| number(&port["nodePort"])).collect();
+    for port in
+        new_spec["ports"].as_array_mut().into_iter().flatten().filter(|port| number(&port["nodePort"]) == 0)
+    {
         // Ports are known by their names; of two with one name the last counts.
         let same = before.iter().rev().find(|(name, _)| name == text(port, "name"));
         if let Some((_, kept)) = same.filter(|(_, kept)| *kept != 0 && !given.contains(kept)) {
@@ -66,39 +105,49 @@ fn carry_node_ports(new_spec: &mut Value, old_spec: &Value) {
     }
 }
 
-/// A service that changes its type loses what it had from the old one and did not change itself.
-fn drop_what_the_type_has_not(new: &mut Value, old: &Value, kind: &str, before: &str) {
-    if kind == before {
-        return;
-    }
-    let has_external_ips = !items(new, "externalIPs").is_empty();
-    let mut drop_if_same = |field: &str| {
-        if new[field] == old[field] {
-            new.as_object_mut().map(|spec| spec.remove(field));
+/// A service that is no longer what has a field loses it, unless the update changes the field as well: who does that is to
+/// be told that the two do not go together.
+fn drop_what_it_has_not(new: &mut Value, old: &Value) {
+    if has_addresses(old) && !has_addresses(new) {
+        if new["clusterIP"] == old["clusterIP"] && new["clusterIPs"] == old["clusterIPs"] {
+            remove(new, "clusterIP");
+            remove(new, "clusterIPs");
         }
+        remove_if_same(new, old, "ipFamilies");
+        remove_if_same(new, old, "ipFamilyPolicy");
+    }
+    let node_ports = |spec: &Value| -> BTreeSet<i64> {
+        items(spec, "ports").iter().map(|port| number(&port["nodePort"])).filter(|port| *port != 0).collect()
     };
-    if kind == "ExternalName" {
-        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
-            drop_if_same(field);
-        }
-    }
-    if !matches!(kind, "NodePort" | "LoadBalancer") && (kind == "ExternalName" || !has_external_ips) {
-        drop_if_same("externalTrafficPolicy");
-    }
-    if kind != "LoadBalancer" {
-        for field in ["healthCheckNodePort", "allocateLoadBalancerNodePorts", "loadBalancerClass"] {
-            drop_if_same(field);
-        }
-    }
-    if !matches!(kind, "NodePort" | "LoadBalancer") && matches!(before, "NodePort" | "LoadBalancer") {
-        let before: Vec<i64> =
-            items(old, "ports").iter().filter_map(|port| port["nodePort"].as_i64()).collect();
+    if may_have_node_ports(old) && !may_have_node_ports(new) && node_ports(new).is_subset(&node_ports(old)) {
         for port in new["ports"].as_array_mut().into_iter().flatten() {
-            if port["nodePort"].as_i64().is_some_and(|number| before.contains(&number)) {
-                port.as_object_mut().map(|port| port.remove("nodePort"));
-            }
+            remove(port, "nodePort");
         }
     }
+    if needs_check(old) && !needs_check(new) {
+        remove_if_same(new, old, "healthCheckNodePort");
+    }
+    if text(old, "type") == BALANCED && text(new, "type") != BALANCED {
+        remove_if_same(new, old, "allocateLoadBalancerNodePorts");
+        remove_if_same(new, old, "loadBalancerClass");
+    }
+    if is_external(old) && !is_external(new) {
+        remove_if_same(new, old, "externalTrafficPolicy");
+    }
+}
+
+fn remove_if_same(new: &mut Value, old: &Value, field: &str) {
+    if new[field] == old[field] {
+        remove(new, field);
+    }
+}
+
+/// A port that is asked is asked for as long as it is asked at all.
+pub(super) fn changed_check(it: &It<'_>) -> Option<field::Error> {
+    let (new, old) = (at(it.new, "spec"), at(it.old, "spec"));
+    let changed = number(&new["healthCheckNodePort"]) != number(&old["healthCheckNodePort"]);
+    let path = Path::new("spec").child("healthCheckNodePort");
+    (needs_check(new) && needs_check(old) && changed).then(|| path.forbidden(IMMUTABLE))
 }
 
 pub(super) fn changed_addresses(it: &It<'_>) -> Errors {
