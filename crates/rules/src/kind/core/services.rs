@@ -3,6 +3,7 @@
 //! Addresses and ports that a cluster gives are allocated elsewhere, before the rules here see a service.
 
 use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::{Value, json};
 
@@ -16,11 +17,12 @@ use crate::repeated::repeated;
 
 mod balancers;
 mod changes;
+pub mod ports;
 #[cfg(test)]
 mod tests;
 
 pub use changes::carry_over;
-use changes::needs_check;
+use changes::{gets_node_ports, needs_check};
 
 pub(super) struct Services;
 
@@ -36,6 +38,14 @@ const DAY: i64 = 24 * 60 * 60;
 /// Whether a service has no address of its own, and does not want one.
 pub fn is_headless(service: &Value) -> bool {
     items(service, "spec.clusterIPs").first().and_then(Value::as_str) == Some(NONE)
+}
+
+/// An address that a cluster with addresses of one family (IPv4) may give, however it is written.
+pub fn address(text: &str) -> Option<Ipv4Addr> {
+    match addresses::ip(text)? {
+        IpAddr::V4(ip) => Some(ip),
+        IpAddr::V6(ip) => ip.to_ipv4_mapped(),
+    }
 }
 
 /// What is wrong with the addresses of a service. Nothing is allocated before they are right.

@@ -72,7 +72,7 @@ fn may_have_node_ports(spec: &Value) -> bool {
 }
 
 /// Whether each port that asks for no port of the nodes gets one.
-fn gets_node_ports(spec: &Value) -> bool {
+pub(super) fn gets_node_ports(spec: &Value) -> bool {
     let spared = text(spec, "type") == BALANCED && spec["allocateLoadBalancerNodePorts"] == false;
     may_have_node_ports(spec) && !spared
 }
