@@ -73,7 +73,7 @@ fn is_leaving(request: &Request<'_>) -> bool {
     request.old.is_some_and(|old| !old["metadata"]["deletionTimestamp"].is_null())
 }
 
-fn quantities(list: &Value) -> List {
+pub(super) fn quantities(list: &Value) -> List {
     let list = list.as_object().into_iter().flatten();
     list.filter_map(|(name, value)| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

@@ -88,3 +88,42 @@ async fn limit_ranges_hold_as_on_a_real_server() {
         assert_eq!(code, expected, "{name}: {answer}");
     }
 }
+
+#[tokio::test]
+async fn rule_3_5_pods_get_what_their_runtime_class_says_on_a_real_server() {
+    let Some(both) = Both::start().await else { return };
+    both.make("/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
+    let pods = "/api/v1/namespaces/n/pods";
+    both.make("/api/v1/namespaces/n/serviceaccounts", &json!({"metadata": {"name": "default"}})).await;
+    let any = json!({"key": "k", "operator": "Exists", "effect": "NoSchedule"});
+    let class = |name: &str, scheduling: Value| {
+        json!({"metadata": {"name": name}, "handler": "h", "overhead": {"podFixed": {"memory": "128Mi"}},
+            "scheduling": scheduling})
+    };
+    for class in [
+        class("all", json!({"tolerations": [{"operator": "Exists"}]})),
+        class("one", json!({"tolerations": [any]})),
+        class("plain", Value::Null),
+    ] {
+        both.make("/apis/node.k8s.io/v1/runtimeclasses", &class).await;
+    }
+    let waits = |seconds: i64| json!({"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds});
+    let overhead = |memory: &str| json!({"runtimeClassName": "plain", "overhead": {"memory": memory}});
+    for (name, spec, expected) in [
+        // Whoever tolerates everything is not driven out after five minutes.
+        ("all", json!({"runtimeClassName": "all"}), 201),
+        ("all-too", json!({"runtimeClassName": "one", "tolerations": [{"operator": "Exists"}]}), 201),
+        ("twice", json!({"runtimeClassName": "one", "tolerations": [any, waits(60), waits(600)]}), 201),
+        (
+            "equal",
+            json!({"runtimeClassName": "one", "tolerations": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}),
+            201,
+        ),
+        ("alone", json!({"runtimeClassName": "plain", "tolerations": [any, {"operator": "Exists"}]}), 201),
+        ("same-overhead", overhead("134217728"), 201),
+        ("other-overhead", overhead("128M"), 403),
+    ] {
+        let (code, answer) = both.ask(&[], &Method::POST, pods, Some(&pod(name, spec))).await;
+        assert_eq!(code, expected, "{name}: {answer}");
+    }
+}
