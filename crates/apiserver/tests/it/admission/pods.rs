@@ -127,3 +127,35 @@ async fn rule_3_5_pods_get_what_their_runtime_class_says_on_a_real_server() {
         assert_eq!(code, expected, "{name}: {answer}");
     }
 }
+
+#[tokio::test]
+async fn rule_3_5_mirror_pods_name_no_secrets_on_a_real_server() {
+    let Some(both) = Both::start().await else { return };
+    both.make("/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
+    let volume = |source: Value| {
+        let mut volume = json!({"name": "v"});
+        volume.as_object_mut().expect("an object").extend(source.as_object().expect("an object").clone());
+        json!({"volumes": [volume]})
+    };
+    let from = json!([{"secretRef": {"name": "s"}}]);
+    let key = json!([{"name": "E", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]);
+    let container = |field: &str, value: &Value| json!([{"name": "c", "image": "i", (field): value}]);
+    for (name, spec, expected) in [
+        ("plain", json!({}), 201),
+        ("pulls", json!({"imagePullSecrets": [{"name": "s"}]}), 403),
+        ("env", json!({"containers": container("env", &key)}), 403),
+        ("env-from", json!({"containers": container("envFrom", &from)}), 403),
+        ("volume", volume(json!({"secret": {"secretName": "s"}})), 403),
+        ("projected", volume(json!({"projected": {"sources": [{"secret": {"name": "s"}}]}})), 403),
+        ("csi", volume(json!({"csi": {"driver": "d.io", "nodePublishSecretRef": {"name": "s"}}})), 403),
+        ("csi-plain", volume(json!({"csi": {"driver": "d.io"}})), 201),
+        ("flex", volume(json!({"flexVolume": {"driver": "a/b", "secretRef": {"name": "s"}}})), 403),
+    ] {
+        let mut mirror = pod(name, spec);
+        mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"});
+        mirror["spec"]["nodeName"] = json!("n");
+        let path = "/api/v1/namespaces/n/pods";
+        let (code, answer) = both.ask(&[], &Method::POST, path, Some(&mirror)).await;
+        assert_eq!(code, expected, "{name}: {answer}");
+    }
+}
