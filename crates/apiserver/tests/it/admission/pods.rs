@@ -87,6 +87,19 @@ async fn limit_ranges_hold_as_on_a_real_server() {
         let (code, answer) = both.ask(&[], &Method::POST, &path, Some(&pod(name, containers))).await;
         assert_eq!(code, expected, "{name}: {answer}");
     }
+    let sized = json!({"metadata": {"name": "s"}, "spec": {"limits": [{"type": "PersistentVolumeClaim",
+        "min": {"storage": "1Mi"}, "max": {"storage": "10Gi"}, "maxLimitRequestRatio": {"storage": "2"}}]}});
+    both.make(&format!("{base}/limitranges"), &sized).await;
+    let claim = |name: &str, storage: &str| {
+        json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": storage}}}})
+    };
+    let path = format!("{base}/persistentvolumeclaims");
+    both.until_real_refuses(&path, &claim("probe", "11Gi"), "maximum storage usage").await;
+    for (claim, expected) in [(claim("fits", "1Gi"), 201), (claim("large", "11Gi"), 403)] {
+        let codes = both.codes(&Method::POST, &path, &claim).await;
+        assert_eq!(codes, (expected, expected), "{claim}");
+    }
 }
 
 #[tokio::test]
