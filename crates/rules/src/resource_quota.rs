@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{
-    PersistentVolumeClaim, Pod, PodSpec, ResourceQuotaSpec, ScopedResourceSelectorRequirement, Service,
+    PersistentVolumeClaim, Pod, ResourceQuotaSpec, ScopedResourceSelectorRequirement, Service,
 };
 use types::Quantity;
 
-use crate::field::Path;
 use crate::quota::requests::PodResources;
 
 pub mod admit;
@@ -128,32 +127,19 @@ fn counts(pod: &Pod, now: Timestamp) -> bool {
 
 fn charge_pod(list: &mut List, pod: &Pod) {
     add(list, "pods", &one());
-    let Some(spec) = &pod.spec else { return };
-    for (name, amount) in total(spec) {
+    // A pod was validated when it was let in; one that is odd asks for nothing.
+    let resources = PodResources::of(pod).unwrap_or_default();
+    for (name, amount) in resources.total() {
         add(list, &format!("requests.{name}"), &amount);
         if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-") {
             add(list, &name, &amount);
         }
     }
-    // Limits add up as requests do.
-    let mut limits = spec.clone();
-    for container in limits.containers.iter_mut().chain(limits.init_containers.iter_mut().flatten()) {
-        if let Some(resources) = &mut container.resources {
-            resources.requests.clone_from(&resources.limits);
-        }
-    }
-    if let Some(resources) = &mut limits.resources {
-        resources.requests.clone_from(&resources.limits);
-    }
-    for (name, amount) in total(&limits) {
+    for (name, amount) in resources.limits() {
         if matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") {
             add(list, &format!("limits.{name}"), &amount);
         }
     }
-}
-
-fn total(spec: &PodSpec) -> BTreeMap<String, Quantity> {
-    PodResources::read(spec, &Path::new("spec")).map(|resources| resources.total()).unwrap_or_default()
 }
 
 fn charge_service(list: &mut List, service: &Service) {

@@ -77,6 +77,63 @@ fn what_other_objects_use() {
     assert_eq!(other("events", ""), "count/events=1");
 }
 
+#[test]
+fn what_a_pod_uses_while_it_is_resized() {
+    let check = |asked: &str, given: Value, allocated: &str, reason: &str, expected: &str| {
+        let mut spec = containers(json!({"cpu": asked}), json!({"cpu": asked}));
+        spec["initContainers"] = json!([
+            {"name": "first", "resources": {"requests": {"cpu": "1m"}}},
+            {"name": "beside", "restartPolicy": "Always", "resources": {"requests": {"cpu": "100m"}}},
+        ]);
+        let pod = pod(
+            spec,
+            json!({
+                "phase": "Running",
+                "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+                "containerStatuses": [{"name": "main", "resources": given, "allocatedResources": {"cpu": allocated},
+                    "image": "", "imageID": "", "ready": true, "restartCount": 0}],
+                "initContainerStatuses": [{"name": "beside", "resources": {"requests": {"cpu": "200m"}},
+                    "image": "", "imageID": "", "ready": true, "restartCount": 0},
+                    {"name": "first", "resources": {"requests": {"cpu": "9"}}, "image": "", "imageID": "", "ready": true,
+                    "restartCount": 0}],
+            }),
+        );
+        let charged = charge(Object::Pod(&pod), at(0));
+        let amount = |name: &str| charged.get(name).map_or("none".to_owned(), ToString::to_string);
+        assert_eq!(format!("{} {}", amount("requests.cpu"), amount("limits.cpu")), expected);
+    };
+    let given = |cpu: &str| json!({"requests": {"cpu": cpu}, "limits": {"cpu": cpu}});
+    check("1", given("1"), "1", "", "1200m 1");
+    // It gets less, and has not given the rest back; or it gets more, which is kept for it.
+    check("1", given("2"), "1", "", "2200m 2");
+    check("1", given("1"), "2", "", "2200m 1");
+    check("100", given("1"), "1", "Deferred", "100200m 100");
+    // What the node does not have it does not get.
+    check("100", given("1"), "1", "Infeasible", "1200m 1");
+    check("100", Value::Null, "1", "Infeasible", "100200m 100");
+}
+
+#[test]
+fn overhead_is_beside_what_a_pod_is_limited_in() {
+    let check = |limits: Value, whole: Value, expected: &[&str]| {
+        let mut spec = containers(json!({}), limits);
+        spec["overhead"] = json!({"cpu": "10m", "memory": "1Mi"});
+        spec["resources"] = whole;
+        let charged = charge(Object::Pod(&pod(spec, json!({}))), at(0));
+        let limits = charged.iter().filter(|(name, _)| name.starts_with("limits."));
+        assert_eq!(limits.map(|(name, amount)| format!("{name}={amount}")).collect::<Vec<_>>(), expected);
+        assert_eq!(charged["requests.cpu"].to_string(), "10m");
+    };
+    check(json!({}), json!({}), &[]);
+    check(json!({"cpu": "1"}), json!({}), &["limits.cpu=1010m"]);
+    check(json!({"cpu": "0"}), json!({}), &["limits.cpu=0"]);
+    check(
+        json!({"cpu": "1"}),
+        json!({"limits": {"cpu": "2", "memory": "3Mi"}}),
+        &["limits.cpu=2010m", "limits.memory=4Mi"],
+    );
+}
+
 fn claim(object: &Value) -> PersistentVolumeClaim {
     serde_json::from_value(object.clone()).unwrap()
 }
