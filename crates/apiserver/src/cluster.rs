@@ -31,6 +31,7 @@ use crate::openapi::Documents;
 use crate::registry::{Registry, Resource};
 use crate::request::{Asked, Query, Target, Verb, decoded_path, is_decodable};
 use crate::status::Refusal;
+use crate::strategy::node_ports::Ports;
 use crate::strategy::traits::Traits;
 use crate::strategy::{self, Strategy, forms};
 use crate::{bootstrap, deadline, discovery, expiry, flow_schemas, options, subresources, verbs};
@@ -55,6 +56,7 @@ struct Inner {
     /// Who finds out who asks from outside of this process, if anybody can.
     authenticator: OnceLock<Arc<Authenticator>>,
     nodes: Nodes,
+    node_ports: Ports,
     /// Clients of this process without an identity.
     server: Arc<User>,
     /// How far definitions are carried out.
@@ -138,6 +140,7 @@ impl Cluster {
             tokens: Arc::new(Tokens::new(store.clone(), signer)),
             authenticator: OnceLock::new(),
             nodes: Nodes::default(),
+            node_ports: Ports::default(),
             server: Arc::new(User::server()),
             store: store.clone(),
             registry: registry.clone(),
@@ -191,6 +194,11 @@ impl Cluster {
     /// Tells at `/metrics` what others in this process count, for as long as they hold it.
     pub fn publish(&self, counts: &Arc<metrics::Counts>) {
         self.0.metrics.publish(counts);
+    }
+
+    /// Ports of nodes that services are about to get.
+    pub(crate) fn node_ports(&self) -> &Ports {
+        &self.0.node_ports
     }
 
     /// What is counted.

@@ -16,6 +16,7 @@ pub(crate) mod addresses;
 pub(crate) mod admin_access;
 mod built_in;
 pub(crate) mod forms;
+pub(crate) mod node_ports;
 pub(crate) mod traits;
 
 /// How objects of a kind are made and changed. Bodies are what [`schema::decode`] left.

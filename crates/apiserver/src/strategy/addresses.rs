@@ -1,35 +1,40 @@
-//! Addresses and ports that a cluster gives its services (3.12).
+//! Addresses that a cluster gives its services (3.12).
 //!
 //! An address is taken by making its IPAddress object, which can be made once; so two services never get the same one,
-//! however they race. Ports of nodes are looked for among those that no service has.
+//! however they race.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use rules::field::Path;
-use rules::kind::core::services::{address_errors, carry_over, complete, family_errors, is_headless};
+use rules::kind::core::services::{
+    address, address_errors, carry_over, complete, family_errors, is_headless,
+};
 use rules::kind::{items, text};
 use serde_json::{Value, json};
-use store::{At, Key, Scope, Write};
+use store::{Key, Write};
 
 use crate::apply::Entries;
 use crate::cluster::{Context, identity};
 use crate::object;
 use crate::registry::{Registry, Resource};
 use crate::status::{About, Refusal};
+use crate::strategy::node_ports;
 
 /// The network of services: 10.96.0.0/12.
 const NETWORK: u32 = 0x0A60_0000;
 const BITS: u32 = 12;
-/// Ports of nodes that services get.
-const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 /// How often a random choice is tried before somebody is told that there is none.
 const ATTEMPTS: usize = 256;
 
-/// Addresses that were taken for a write, and have to be given back if it fails.
+/// What was taken for a write.
 #[derive(Default)]
-pub(crate) struct Taken(Vec<Key>);
+pub(crate) struct Taken {
+    /// They have to be given back if the write fails.
+    addresses: Vec<Key>,
+    /// They are held until the write is done.
+    ports: node_ports::Held,
+}
 
 /// A service with all that a cluster gives it; other objects stay as they are.
 pub(crate) async fn given<'a>(
@@ -52,8 +57,9 @@ pub(crate) async fn given<'a>(
         {
             complete(&mut service);
         }
-        give_address(context, &mut service, old, &mut taken).await?;
-        give_ports(context, &mut service, old)
+        give_address(context, &mut service, old, &mut taken.addresses).await?;
+        taken.ports = node_ports::give(context, &mut service, old, random())?;
+        Ok(())
     };
     match done.await {
         Ok(()) => Ok((Cow::Owned(service), taken)),
@@ -65,8 +71,8 @@ pub(crate) async fn given<'a>(
 }
 
 /// Gives back what was taken for a write that failed.
-pub(crate) async fn give_back(context: &Context<'_>, Taken(keys): Taken) {
-    for key in keys {
+pub(crate) async fn give_back(context: &Context<'_>, taken: Taken) {
+    for key in taken.addresses {
         release(context, key).await;
     }
 }
@@ -78,8 +84,8 @@ pub(crate) async fn give_back_of(context: &Context<'_>, old: &Value, new: Option
     }
     let kept: Vec<&Value> = new.into_iter().flat_map(|new| items(new, "spec.clusterIPs")).collect();
     let gone = items(old, "spec.clusterIPs").iter().filter(|ip| !kept.contains(ip));
-    for ip in gone.filter_map(Value::as_str).filter(|ip| *ip != "None") {
-        release(context, object::key(addresses(), "", ip)).await;
+    for ip in gone.filter_map(Value::as_str).filter_map(address) {
+        release(context, object::key(addresses(), "", &ip.to_string())).await;
     }
 }
 
@@ -101,14 +107,11 @@ async fn give_address(
     context: &Context<'_>,
     service: &mut Value,
     old: Option<&Value>,
-    taken: &mut Taken,
+    taken: &mut Vec<Key>,
 ) -> Result<(), Refusal> {
     let mut errors = address_errors(service);
     if errors.is_empty() {
         errors = family_errors(service, old);
-    } else if old.is_some() {
-        // The rules of services find them again, beside what else a change does wrong.
-        errors.clear();
     }
     if !errors.is_empty() {
         let name = text(service, "metadata.name");
@@ -133,7 +136,7 @@ async fn give_address(
         old.iter().flat_map(|old| items(old, "spec.clusterIPs")).filter_map(Value::as_str).collect();
     for ip in wanted.iter().filter(|ip| !had.contains(&ip.as_str())) {
         // What is no address, or changes one that is set, is refused by the rules of services.
-        let Ok(address) = ip.parse::<Ipv4Addr>() else { continue };
+        let Some(address) = address(ip) else { continue };
         if old.is_some() && !had.is_empty() {
             continue;
         }
@@ -155,7 +158,11 @@ async fn give_address(
     Ok(())
 }
 
-async fn any_address(context: &Context<'_>, service: &Value, taken: &mut Taken) -> Result<String, Refusal> {
+async fn any_address(
+    context: &Context<'_>,
+    service: &Value,
+    taken: &mut Vec<Key>,
+) -> Result<String, Refusal> {
     for _ in 0..ATTEMPTS {
         // The first and the last addresses are nobody's, and the very first is for the cluster itself.
         let place = random() % ((1 << (32 - BITS)) - 16) + 8;
@@ -172,7 +179,7 @@ async fn take(
     context: &Context<'_>,
     service: &Value,
     ip: Ipv4Addr,
-    taken: &mut Taken,
+    taken: &mut Vec<Key>,
 ) -> Result<bool, Refusal> {
     let (resource, name) = (addresses(), ip.to_string());
     let key = object::key(resource, "", &name);
@@ -200,7 +207,7 @@ async fn take(
         .await
     {
         Ok(_) => {
-            taken.0.push(key);
+            taken.push(key);
             Ok(true)
         }
         Err(store::error::Commit::Exists { .. }) => Ok(false),
@@ -211,88 +218,4 @@ async fn take(
 fn random() -> u32 {
     let bytes = uuid::Uuid::new_v4().into_bytes();
     u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
-}
-
-fn give_ports(context: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
-    let kind = text(service, "spec.type").to_owned();
-    let wants_ports = kind == "NodePort"
-        || kind == "LoadBalancer" && service["spec"]["allocateLoadBalancerNodePorts"] != json!(false);
-    let wants_check = kind == "LoadBalancer" && text(service, "spec.externalTrafficPolicy") == "Local";
-    if !wants_ports && !wants_check {
-        return Ok(());
-    }
-    let number = |value: &Value| value.as_i64().unwrap_or(0);
-    let mut used = used_ports(context)?;
-    let had: BTreeSet<i64> = old.iter().flat_map(|old| ports_of(old)).collect();
-    let path = Path::new("spec").child("ports");
-    // What serves the same port by several protocols has one port of the nodes for all of them.
-    let mut shared: BTreeMap<i64, i64> = BTreeMap::new();
-    let wanted: Vec<(i64, i64)> = items(service, "spec.ports")
-        .iter()
-        .map(|port| (number(&port["port"]), number(&port["nodePort"])))
-        .collect();
-    for (i, (of, port)) in wanted.into_iter().enumerate() {
-        if port == 0 || had.contains(&port) || shared.get(&of) == Some(&port) {
-            continue;
-        }
-        let why = if !NODE_PORTS.contains(&port) {
-            Some(format!(
-                "provided port is not in the valid range. The range of valid ports is {}-{}",
-                NODE_PORTS.start(),
-                NODE_PORTS.end()
-            ))
-        } else if used.contains(&port) {
-            Some("provided port is already allocated".to_owned())
-        } else {
-            None
-        };
-        if let Some(why) = why {
-            let name = text(service, "metadata.name");
-            let error = path.index(i).child("nodePort").invalid(port, why);
-            return Err(Refusal::invalid(About { group: "", resource: "Service", name }, &vec![error]));
-        }
-        used.insert(port);
-        shared.entry(of).or_insert(port);
-    }
-    if wants_ports {
-        for port in service["spec"]["ports"].as_array_mut().into_iter().flatten() {
-            if number(&port["nodePort"]) == 0 {
-                let given = match shared.get(&number(&port["port"])) {
-                    Some(given) if old.is_none() => *given,
-                    _ => free_port(&mut used)?,
-                };
-                shared.entry(number(&port["port"])).or_insert(given);
-                port["nodePort"] = json!(given);
-            }
-        }
-    }
-    if wants_check && number(&service["spec"]["healthCheckNodePort"]) == 0 {
-        service["spec"]["healthCheckNodePort"] = json!(free_port(&mut used)?);
-    }
-    Ok(())
-}
-
-fn free_port(used: &mut BTreeSet<i64>) -> Result<i64, Refusal> {
-    let count = NODE_PORTS.end() - NODE_PORTS.start() + 1;
-    let start = i64::from(random()) % count;
-    let free = (0..count).map(|i| NODE_PORTS.start() + (start + i) % count).find(|port| !used.contains(port));
-    let port = free.ok_or_else(|| Refusal::internal("failed to allocate a nodePort: range is full"))?;
-    used.insert(port);
-    Ok(port)
-}
-
-fn used_ports(context: &Context<'_>) -> Result<BTreeSet<i64>, Refusal> {
-    let view =
-        context.cluster.store().view_at(At::Latest).map_err(|why| Refusal::internal(why.to_string()))?;
-    let scope = Scope::resource(&object::storage_name(context.resource));
-    Ok(view.list(&scope).flat_map(|object| ports_of(&object::read(object))).collect())
-}
-
-fn ports_of(service: &Value) -> Vec<i64> {
-    let ports = items(service, "spec.ports").iter().map(|port| &port["nodePort"]);
-    ports
-        .chain([&service["spec"]["healthCheckNodePort"]])
-        .filter_map(Value::as_i64)
-        .filter(|port| *port != 0)
-        .collect()
 }

@@ -85,7 +85,8 @@ impl Both {
     }
 }
 
-async fn answer(
+/// What one of them answers.
+pub(crate) async fn answer(
     client: &Client,
     headers: &[(&str, &str)],
     method: &Method,

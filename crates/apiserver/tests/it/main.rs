@@ -21,6 +21,7 @@ mod openapi;
 mod patch;
 mod pods;
 mod serve;
+mod services;
 mod slow;
 mod streams;
 mod watch;

@@ -41,6 +41,26 @@ fn claimed() -> Value {
         "config": [{"requests": ["s/t"], "opaque": {"driver": "d.io", "parameters": {"a": 1}}}]})
 }
 
+/// What a load balancer says of itself.
+fn balanced() -> Value {
+    json!({"loadBalancer": {"ingress": [{"ip": "1.2.3.4", "ipMode": "VIP"}, {"hostname": "a.b"}]}})
+}
+
+/// Annotations that the server reads of objects of a kind, and what may stand there.
+pub(crate) fn annotations(kind: &str) -> &'static [(&'static str, &'static [&'static str])] {
+    match kind {
+        "Service" => &[
+            ("service.kubernetes.io/topology-aware-hints", &["auto", "disabled"]),
+            ("service.kubernetes.io/topology-mode", &["Auto", "auto"]),
+            (
+                "service.beta.kubernetes.io/load-balancer-source-ranges",
+                &["", "10.0.0.0/8, 010.1.0.0/16", "x,10.0.0.0/8,"],
+            ),
+        ],
+        _ => &[],
+    }
+}
+
 pub(crate) fn all() -> Vec<Base> {
     let none = Value::Null;
     let replicas =
@@ -79,6 +99,33 @@ pub(crate) fn all() -> Vec<Base> {
             "Service",
             json!({"spec": {"selector": {"a": "b"}, "ports": [{"port": 80, "name": "http"}]}}),
             json!({"loadBalancer": {}}),
+        ),
+        base(
+            "v1",
+            "Service",
+            json!({"spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "selector": {"a": "b"},
+                "loadBalancerSourceRanges": ["10.0.0.0/8"], "ports": [{"port": 80, "name": "http"}]}}),
+            balanced(),
+        ),
+        base(
+            "v1",
+            "Service",
+            json!({"spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "loadBalancerClass": "a.io/b",
+                "selector": {"a": "b"}, "ports": [{"port": 80, "name": "http"}, {"port": 81, "name": "more"}]}}),
+            balanced(),
+        ),
+        base(
+            "v1",
+            "Service",
+            json!({"spec": {"externalIPs": ["10.1.1.1"], "selector": {"a": "b"}, "ports": [{"port": 80}]}}),
+            balanced(),
+        ),
+        base(
+            "v1",
+            "Service",
+            json!({"spec": {"type": "NodePort", "selector": {"a": "b"}, "ports": [{"port": 53, "name": "udp", "protocol": "UDP"},
+                {"port": 53, "name": "tcp"}]}}),
+            balanced(),
         ),
         base(
             "v1",

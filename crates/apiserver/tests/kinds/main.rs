@@ -170,6 +170,11 @@ fn random_edit(chance: &mut Chance, document: &Value, of: Type) -> Edit {
     if own.is_empty() || chance.percent(5) {
         return Edit::new(&["metadata", "labels"], json!({"l": *chance.pick(&["1", "-", ""])}));
     }
+    let annotations = bases::annotations(document["kind"].as_str().unwrap_or(""));
+    if !annotations.is_empty() && chance.percent(15) {
+        let (name, values) = *chance.pick(annotations);
+        return Edit::new(&["metadata", "annotations", name], json!(*chance.pick(values)));
+    }
     let field = *chance.pick(&own);
     edit(chance, document, &[field], of.field(field).expect("one of its own").of_type())
 }
@@ -320,7 +325,17 @@ fn normal(base: &Base, code: u16, answer: &Value, mut warnings: Vec<String>) -> 
             .as_array()
             .into_iter()
             .flatten()
-            .map(|cause| format!("{}: {} ({})", cause["field"], cause["message"], cause["reason"]))
+            .map(|cause| {
+                let field = cause["field"].as_str().unwrap_or("");
+                // Which port a service was given twice is by chance.
+                let is_given = base.kind == "Service" && field.ends_with(".nodePort");
+                let message = if is_given && cause["reason"] == "FieldValueDuplicate" {
+                    &Value::Null
+                } else {
+                    &cause["message"]
+                };
+                format!("{field}: {message} ({})", cause["reason"])
+            })
             .collect();
         causes.sort();
         let message = if causes.is_empty() { answer["message"].clone() } else { Value::Null };

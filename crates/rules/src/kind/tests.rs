@@ -8,7 +8,7 @@ use super::of;
 use crate::meta::system::Identity;
 use crate::write::{Accepted, Refused};
 
-fn facts(api_version: &str, kind: &str, namespaced: bool) -> Facts {
+pub(super) fn facts(api_version: &str, kind: &str, namespaced: bool) -> Facts {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let of = schema::Pack::v1_35().of_kind(group, version, kind).expect("a built-in kind");
     let has_status = of.field("status").is_some();
@@ -16,11 +16,11 @@ fn facts(api_version: &str, kind: &str, namespaced: bool) -> Facts {
     Facts { of, api_version, kind, namespaced, has_status, allow_privileged: true }
 }
 
-fn kind_of(facts: &Facts) -> &'static dyn super::Kind {
+pub(super) fn kind_of(facts: &Facts) -> &'static dyn super::Kind {
     of(facts.api_version.split_once('/').map_or("", |(group, _)| group), &facts.kind)
 }
 
-fn create(facts: &Facts, mut object: Value) -> Result<Accepted, Refused> {
+pub(super) fn create(facts: &Facts, mut object: Value) -> Result<Accepted, Refused> {
     if object["metadata"]["name"].is_null() {
         object["metadata"]["name"] = json!("n");
     }
@@ -30,7 +30,7 @@ fn create(facts: &Facts, mut object: Value) -> Result<Accepted, Refused> {
 }
 
 /// The errors of a new object, each of which begins as expected.
-fn refused(api_version: &str, kind: &str, namespaced: bool, object: Value, expected: &[&str]) {
+pub(super) fn refused(api_version: &str, kind: &str, namespaced: bool, object: Value, expected: &[&str]) {
     match create(&facts(api_version, kind, namespaced), object) {
         Ok(_) => assert!(expected.is_empty(), "{kind} was accepted"),
         Err(Refused::Invalid(errors)) => crate::field::assert_starts(&errors, expected),
@@ -39,7 +39,7 @@ fn refused(api_version: &str, kind: &str, namespaced: bool, object: Value, expec
 }
 
 /// The errors of a change, without those of metadata, and the new generation if there are none.
-fn changed(
+pub(super) fn changed(
     api_version: &str,
     kind: &str,
     object: Value,

@@ -50,7 +50,7 @@ impl Taken {
         }
         self.leave(pod);
         let Some(spec) = &pod.spec else { return };
-        let share = Share { generation, requests: Resources::of_pod(spec), ports: host_ports(spec) };
+        let share = Share { generation, requests: Resources::of_pod(pod), ports: host_ports(spec) };
         self.sum.add(&share.requests);
         self.shares.insert(uid.to_owned(), share);
     }
@@ -138,7 +138,7 @@ fn missing(node: &Node, pod: &Pod, spec: &PodSpec, taken: &Taken) -> Option<Miss
     if let Some(own) = taken.shares.get(uid(pod)) {
         used.subtract(&own.requests);
     }
-    let asked = Resources::of_pod(spec);
+    let asked = Resources::of_pod(pod);
     let usual = [
         ("cpu", asked.milli_cpu, used.milli_cpu, capacity.milli_cpu),
         ("memory", asked.memory, used.memory, capacity.memory),

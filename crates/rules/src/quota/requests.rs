@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
-    api::core::v1::{Container, LimitRange, PodSpec},
+    api::core::v1::{Container, ContainerStatus, LimitRange, Pod, PodSpec},
     apimachinery::pkg::api::resource,
 };
 use types::{Amount, Quantity};
@@ -95,6 +95,37 @@ impl PodResources {
         if reader.errors.is_empty() { Ok(resources) } else { Err(reader.errors) }
     }
 
+    /// Takes apart what a pod has: as long as a change of its containers is not carried out, at least what they were given
+    /// before, and nothing else where the node can never carry it out.
+    pub fn of(pod: &Pod) -> Result<PodResources, field::Errors> {
+        let Some(spec) = &pod.spec else { return Ok(PodResources::default()) };
+        let mut resources = PodResources::read(spec, &Path::new("spec"))?;
+        let Some(status) = &pod.status else { return Ok(resources) };
+        let pending = status.conditions.iter().flatten().find(|it| it.type_ == "PodResizePending");
+        let is_infeasible = pending.is_some_and(|it| it.reason.as_deref() == Some("Infeasible"));
+        let lists = [&status.container_statuses, &status.init_container_statuses];
+        let statuses: BTreeMap<&str, &ContainerStatus> =
+            lists.into_iter().flatten().flatten().map(|it| (it.name.as_str(), it)).collect();
+        let main = spec.containers.iter().zip(&mut resources.containers);
+        let init = spec.init_containers.iter().flatten().zip(&mut resources.init_containers);
+        let lasting = init.filter(|(_, (_, restarts))| *restarts).map(|(it, (bounds, _))| (it, bounds));
+        for (container, bounds) in main.chain(lasting) {
+            let Some(status) = statuses.get(container.name.as_str()) else { continue };
+            let Some(given) = &status.resources else { continue };
+            let mut reader = Reader { errors: Vec::new() };
+            let mut given =
+                reader.bounds(given.requests.as_ref(), given.limits.as_ref(), &Path::new("status"));
+            let path = Path::new("status").child("allocatedResources");
+            raise(&mut given.requests, &reader.list(status.allocated_resources.as_ref(), &path));
+            if !is_infeasible {
+                raise(&mut given.requests, &bounds.requests);
+                raise(&mut given.limits, &bounds.limits);
+            }
+            *bounds = given;
+        }
+        Ok(resources)
+    }
+
     /// Fills in what the cluster would: the overhead of the runtime class, the defaults of LimitRanges, and limits for
     /// requests that are missing.
     pub fn adjust(&mut self, runtime_overhead: Option<&List>, limits: &Limits) {
@@ -115,25 +146,31 @@ impl PodResources {
 
     /// What the pod needs at once; what the pod as a whole asks for takes the place of the sum.
     pub fn total(&self) -> List {
-        let mut total = self.at_once(|bounds| &bounds.requests);
-        for (name, quantity) in self.pod.iter().flat_map(|pod| &pod.requests) {
-            if matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-") {
-                total.insert(name.clone(), quantity.clone());
-            }
-        }
+        let mut total = self.of_whole(|bounds| &bounds.requests);
         add(&mut total, &self.overhead);
         total
     }
 
-    /// What the containers of the pod may use at once, of what any of them is limited in.
+    /// What the pod may use at once, of what it or any of its containers is limited in.
     pub(crate) fn limits(&self) -> List {
-        let mut limits = self.at_once(|bounds| &bounds.limits);
+        let mut limits = self.of_whole(|bounds| &bounds.limits);
         for (name, overhead) in &self.overhead {
             if let Some(limit) = limits.get_mut(name).filter(|limit| !limit.is_zero()) {
                 *limit += overhead;
             }
         }
         limits
+    }
+
+    /// What the pod as a whole says, and of the rest what its containers have at the same time.
+    fn of_whole(&self, of: impl Fn(&Bounds) -> &List) -> List {
+        let mut total = self.at_once(&of);
+        for (name, quantity) in self.pod.iter().flat_map(of) {
+            if matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-") {
+                total.insert(name.clone(), quantity.clone());
+            }
+        }
+        total
     }
 
     /// Adds up what containers have at the same time. Init containers run one after the other, before the others, beside

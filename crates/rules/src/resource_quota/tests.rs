@@ -77,6 +77,94 @@ fn what_other_objects_use() {
     assert_eq!(other("events", ""), "count/events=1");
 }
 
+#[test]
+fn what_a_pod_uses_while_it_is_resized() {
+    let check = |asked: &str, given: Value, allocated: &str, reason: &str, expected: &str| {
+        let mut spec = containers(json!({"cpu": asked}), json!({"cpu": asked}));
+        spec["initContainers"] = json!([
+            {"name": "first", "resources": {"requests": {"cpu": "1m"}}},
+            {"name": "beside", "restartPolicy": "Always", "resources": {"requests": {"cpu": "100m"}}},
+        ]);
+        let pod = pod(
+            spec,
+            json!({
+                "phase": "Running",
+                "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+                "containerStatuses": [{"name": "main", "resources": given, "allocatedResources": {"cpu": allocated},
+                    "image": "", "imageID": "", "ready": true, "restartCount": 0}],
+                "initContainerStatuses": [{"name": "beside", "resources": {"requests": {"cpu": "200m"}},
+                    "image": "", "imageID": "", "ready": true, "restartCount": 0},
+                    {"name": "first", "resources": {"requests": {"cpu": "9"}}, "image": "", "imageID": "", "ready": true,
+                    "restartCount": 0}],
+            }),
+        );
+        let charged = charge(Object::Pod(&pod), at(0));
+        let amount = |name: &str| charged.get(name).map_or("none".to_owned(), ToString::to_string);
+        assert_eq!(format!("{} {}", amount("requests.cpu"), amount("limits.cpu")), expected);
+    };
+    let given = |cpu: &str| json!({"requests": {"cpu": cpu}, "limits": {"cpu": cpu}});
+    check("1", given("1"), "1", "", "1200m 1");
+    // It gets less, and has not given the rest back; or it gets more, which is kept for it.
+    check("1", given("2"), "1", "", "2200m 2");
+    check("1", given("1"), "2", "", "2200m 1");
+    check("100", given("1"), "1", "Deferred", "100200m 100");
+    // What the node does not have it does not get.
+    check("100", given("1"), "1", "Infeasible", "1200m 1");
+    check("100", Value::Null, "1", "Infeasible", "100200m 100");
+}
+
+#[test]
+fn overhead_is_beside_what_a_pod_is_limited_in() {
+    let check = |limits: Value, whole: Value, expected: &[&str]| {
+        let mut spec = containers(json!({}), limits);
+        spec["overhead"] = json!({"cpu": "10m", "memory": "1Mi"});
+        spec["resources"] = whole;
+        let charged = charge(Object::Pod(&pod(spec, json!({}))), at(0));
+        let limits = charged.iter().filter(|(name, _)| name.starts_with("limits."));
+        assert_eq!(limits.map(|(name, amount)| format!("{name}={amount}")).collect::<Vec<_>>(), expected);
+        assert_eq!(charged["requests.cpu"].to_string(), "10m");
+    };
+    check(json!({}), json!({}), &[]);
+    check(json!({"cpu": "1"}), json!({}), &["limits.cpu=1010m"]);
+    check(json!({"cpu": "0"}), json!({}), &["limits.cpu=0"]);
+    check(
+        json!({"cpu": "1"}),
+        json!({"limits": {"cpu": "2", "memory": "3Mi"}}),
+        &["limits.cpu=2010m", "limits.memory=4Mi"],
+    );
+}
+
+#[test]
+fn what_a_claim_of_devices_uses() {
+    let check = |requests: Value, expected: &str| {
+        let claim: ResourceClaim =
+            serde_json::from_value(json!({"spec": {"devices": {"requests": requests}}})).unwrap();
+        let charged = charge(Object::Devices(&claim), at(0));
+        let all = print(&charged).replace(OF_DEVICE_CLASS, "");
+        assert_eq!(all, format!("{expected}count/resourceclaims.resource.k8s.io=1"));
+    };
+    let of = |class: &str, mode: &str, count: i64| json!({"name": "s", "deviceClassName": class, "allocationMode": mode, "count": count});
+    let exactly =
+        |class: &str, mode: &str, count: i64| json!({"name": "r", "exactly": of(class, mode, count)});
+    check(json!([]), "");
+    check(
+        json!([exactly("a", "ExactCount", 2), exactly("a", "ExactCount", 1), exactly("b", "All", 0)]),
+        "a=3 b=32 ",
+    );
+    let any = json!({"name": "r", "firstAvailable": [of("a", "ExactCount", 2), of("a", "ExactCount", 4), of("b", "ExactCount", 1)]});
+    check(json!([any, exactly("a", "ExactCount", 1)]), "a=5 b=1 ");
+    // What will be invented some day counts for nothing.
+    check(json!([exactly("a", "Most", 2), {"name": "new"}]), "a=0 ");
+    let limits = quota(&["a.deviceclass.resource.k8s.io/devices"], json!({}));
+    let claim: ResourceClaim =
+        serde_json::from_value(json!({"spec": {"devices": {"requests": [exactly("a", "ExactCount", 2)]}}}))
+            .unwrap();
+    let used = usage(&limits, [Object::Devices(&claim), Object::Devices(&claim)].into_iter(), at(0));
+    assert_eq!(print(&used), "a.deviceclass.resource.k8s.io/devices=4");
+    let scoped = quota(&["pods"], json!({"scopes": ["NotTerminating"]}));
+    assert!(!is_subject(&scoped, Object::Devices(&claim)));
+}
+
 fn claim(object: &Value) -> PersistentVolumeClaim {
     serde_json::from_value(object.clone()).unwrap()
 }

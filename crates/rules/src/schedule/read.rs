@@ -68,7 +68,7 @@ impl Pod {
         let (meta, empty) = (&pod.metadata, core::PodSpec::default());
         let spec = pod.spec.as_ref().unwrap_or(&empty);
         let status = pod.status.as_ref();
-        let requests = Resources::of_pod(spec);
+        let requests = Resources::of_pod(pod);
         let affinity = spec.affinity.clone().unwrap_or_default();
         let nodes = affinity.node_affinity.unwrap_or_default();
         let near = affinity.pod_affinity.unwrap_or_default();

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource;
 use types::Quantity;
 
-use crate::field::Path;
 use crate::quota::requests::PodResources;
 
 /// What a container that asks for nothing is taken to need, so that nodes are not filled with such.
@@ -42,10 +41,11 @@ impl Resources {
         (resources, pods)
     }
 
-    /// What a pod asks for at once. A pod was validated when it was let in; one that is odd asks for nothing.
-    pub(crate) fn of_pod(spec: &PodSpec) -> Self {
+    /// What a pod asks for at once, or has got so far. A pod was validated when it was let in; one that is odd asks for
+    /// nothing.
+    pub(crate) fn of_pod(pod: &Pod) -> Self {
         let mut resources = Resources::default();
-        let total = PodResources::read(spec, &Path::new("spec")).map(|resources| resources.total());
+        let total = PodResources::of(pod).map(|resources| resources.total());
         for (name, quantity) in total.unwrap_or_default() {
             resources.set(&name, &quantity);
         }

@@ -108,6 +108,28 @@ fn p_4_9_requests_count_init_containers_sidecars_and_overhead() {
 }
 
 #[test]
+fn p_4_9_a_pod_has_what_it_was_given_until_it_is_resized() {
+    let given = |cpu: &str, reason: &str| {
+        json!({"status": {
+            "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+            "containerStatuses": [{"name": "main", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                "resources": {"requests": {"cpu": cpu}}, "allocatedResources": {"cpu": cpu}}],
+        }})
+    };
+    let full = "0/1 nodes are available: 1 Insufficient cpu.";
+    for (asked, given, expected) in [
+        ("1", given("1", ""), "a"),
+        ("1", given("3", ""), full),
+        ("3", given("1", "Deferred"), full),
+        ("100", given("1", "Infeasible"), "a"),
+    ] {
+        let mut one = cluster(&[("a", json!({}))]);
+        one.place(pod("other", asked, &given), "a");
+        check(&one, &pod("p", "2", &json!({})), expected);
+    }
+}
+
+#[test]
 fn p_4_9_node_affinity() {
     let snapshot = zones();
     let affinity = |kind: &str, terms: Value| json!({"spec": {"affinity": {"nodeAffinity": {kind: terms}}}});

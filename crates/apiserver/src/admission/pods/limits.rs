@@ -73,7 +73,7 @@ fn is_leaving(request: &Request<'_>) -> bool {
     request.old.is_some_and(|old| !old["metadata"]["deletionTimestamp"].is_null())
 }
 
-fn quantities(list: &Value) -> List {
+pub(super) fn quantities(list: &Value) -> List {
     let list = list.as_object().into_iter().flatten();
     list.filter_map(|(name, value)| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -154,13 +154,14 @@ fn violations(limit: &Value, plural: &str, object: &Value) -> Vec<String> {
         let none = List::new();
         let own_limits = limits.as_ref().unwrap_or(&none);
         errors.extend(min.iter().filter_map(|(name, min)| below(kind, name, min, requests, own_limits)));
-        errors.extend(max.iter().filter_map(|(name, max)| match limits {
-            Some(limits) => above(kind, name, max, requests, limits),
-            None => request_above(kind, name, max, requests),
-        }));
-        errors.extend(
-            ratio.iter().filter_map(|(name, ratio)| over_ratio(kind, name, ratio, requests, own_limits)),
-        );
+        // What has no limits at all is judged by what it asks for alone.
+        let Some(limits) = limits else {
+            errors.extend(max.iter().filter_map(|(name, max)| request_above(kind, name, max, requests)));
+            continue;
+        };
+        errors.extend(max.iter().filter_map(|(name, max)| above(kind, name, max, requests, limits)));
+        errors
+            .extend(ratio.iter().filter_map(|(name, ratio)| over_ratio(kind, name, ratio, requests, limits)));
     }
     errors
 }
@@ -307,6 +308,22 @@ mod tests {
             &["cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000"],
         );
         check(json!({"type": "Pod", "max": {"cpu": "1"}}), json!({"limits": {"cpu": "1"}}), &[]);
+    }
+
+    #[test]
+    fn claims_have_no_limits_to_compare_with_what_they_ask_for() {
+        let check = |limit: Value, storage: &str, expected: &[&str]| {
+            let claim = json!({"spec": {"resources": {"requests": {"storage": storage}}}});
+            let mut limit = limit;
+            limit["type"] = json!("PersistentVolumeClaim");
+            assert_eq!(violations(&limit, "persistentvolumeclaims", &claim), expected);
+        };
+        let all = json!({"min": {"storage": "1Gi"}, "max": {"storage": "10Gi"}, "maxLimitRequestRatio": {"storage": "2"}});
+        check(all.clone(), "1Gi", &[]);
+        let most = "maximum storage usage per PersistentVolumeClaim is 10Gi, but request is 11Gi";
+        check(all.clone(), "11Gi", &[most]);
+        let least = "minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 1Mi";
+        check(all, "1Mi", &[least]);
     }
 
     #[test]

@@ -127,18 +127,46 @@ fn expect_plain_mirror(pod: &Value) -> Result<(), String> {
     if !object::text(pod, &["spec", "serviceAccountName"]).is_empty() {
         return Err("a mirror pod may not reference service accounts".to_owned());
     }
-    let volumes = || pod["spec"]["volumes"].as_array().into_iter().flatten();
-    let sources =
-        || volumes().flat_map(|volume| volume["projected"]["sources"].as_array().into_iter().flatten());
-    if volumes().any(|volume| volume["secret"].is_object())
-        || sources().any(|source| source["secret"].is_object())
-    {
+    if names_a_secret(&pod["spec"]) {
         return Err("a mirror pod may not reference secrets".to_owned());
     }
-    if sources().any(|source| source["serviceAccountToken"].is_object()) {
+    let mut sources = list(&pod["spec"]["volumes"]).flat_map(|volume| list(&volume["projected"]["sources"]));
+    if sources.any(|source| source["serviceAccountToken"].is_object()) {
         return Err("a mirror pod may not use ServiceAccountToken volume projections".to_owned());
     }
     Ok(())
+}
+
+/// Where sources of volumes name a secret.
+const SECRETS_OF_VOLUMES: [&str; 10] = [
+    "/azureFile/secretName",
+    "/cephfs/secretRef/name",
+    "/cinder/secretRef/name",
+    "/flexVolume/secretRef/name",
+    "/rbd/secretRef/name",
+    "/secret/secretName",
+    "/scaleIO/secretRef/name",
+    "/iscsi/secretRef/name",
+    "/storageos/secretRef/name",
+    "/csi/nodePublishSecretRef/name",
+];
+
+/// Whether a pod wants to have any secret, wherever it names it.
+fn names_a_secret(spec: &Value) -> bool {
+    let is_named = |object: &Value, place: &str| {
+        object.pointer(place).and_then(Value::as_str).is_some_and(|name| !name.is_empty())
+    };
+    let volumes = || list(&spec["volumes"]);
+    let projected = || volumes().flat_map(|volume| list(&volume["projected"]["sources"]));
+    let containers =
+        || [CONTAINERS[0], CONTAINERS[1], EPHEMERAL].into_iter().flat_map(|(field, _)| list(&spec[field]));
+    list(&spec["imagePullSecrets"]).any(|secret| is_named(secret, "/name"))
+        || containers().flat_map(|it| list(&it["envFrom"])).any(|from| is_named(from, "/secretRef/name"))
+        || containers()
+            .flat_map(|it| list(&it["env"]))
+            .any(|variable| is_named(variable, "/valueFrom/secretKeyRef/name"))
+        || volumes().any(|volume| SECRETS_OF_VOLUMES.iter().any(|place| is_named(volume, place)))
+        || projected().any(|source| is_named(source, "/secret/name"))
 }
 
 /// A pod of an account that says so uses only the secrets that the account names.
@@ -254,6 +282,48 @@ fn mount(pod: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mirror_pod_names_no_secrets() {
+        let (secrets, tokens) = (
+            "a mirror pod may not reference secrets",
+            "a mirror pod may not use ServiceAccountToken volume projections",
+        );
+        let env = json!([{"name": "E", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]);
+        let volume = |source: Value| json!({"volumes": [{"emptyDir": {}}, source]});
+        let projected =
+            |source: Value| volume(json!({"projected": {"sources": [{"configMap": {"name": "m"}}, source]}}));
+        for (spec, expected) in [
+            (json!({}), None),
+            (
+                json!({"serviceAccountName": "default"}),
+                Some("a mirror pod may not reference service accounts"),
+            ),
+            (json!({"imagePullSecrets": [{"name": "s"}]}), Some(secrets)),
+            (json!({"imagePullSecrets": [{"name": ""}, {}]}), None),
+            (json!({"containers": [{"name": "a"}, {"name": "b", "env": env}]}), Some(secrets)),
+            (json!({"initContainers": [{"name": "a", "env": env}]}), Some(secrets)),
+            (
+                json!({"ephemeralContainers": [{"name": "a", "envFrom": [{"secretRef": {"name": "s"}}]}]}),
+                Some(secrets),
+            ),
+            (json!({"containers": [{"name": "a", "envFrom": [{"configMapRef": {"name": "m"}}]}]}), None),
+            (volume(json!({"secret": {"secretName": "s"}})), Some(secrets)),
+            (volume(json!({"azureFile": {"secretName": "s"}})), Some(secrets)),
+            (volume(json!({"csi": {"driver": "d", "nodePublishSecretRef": {"name": "s"}}})), Some(secrets)),
+            (volume(json!({"csi": {"driver": "d"}})), None),
+            (projected(json!({"secret": {"name": "s"}})), Some(secrets)),
+            (projected(json!({"serviceAccountToken": {"path": "t"}})), Some(tokens)),
+            (projected(json!({"downwardAPI": {}})), None),
+        ]
+        .into_iter()
+        .chain(
+            ["cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos"]
+                .map(|kind| (volume(json!({(kind): {"secretRef": {"name": "s"}}})), Some(secrets))),
+        ) {
+            assert_eq!(expect_plain_mirror(&json!({"spec": spec})).err().as_deref(), expected, "{spec}");
+        }
+    }
 
     #[test]
     fn an_account_can_keep_pods_to_its_secrets() {

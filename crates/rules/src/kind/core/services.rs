@@ -3,16 +3,26 @@
 //! Addresses and ports that a cluster gives are allocated elsewhere, before the rules here see a service.
 
 use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::{Value, json};
 
 use super::endpoints;
 use crate::field::{self, Errors, Path};
-use crate::kind::{It, Kind, at, items, keep, text};
+use crate::kind::{It, Kind, at, items, text};
 use crate::meta;
 use crate::names::{self, Problems};
 use crate::pod::addresses;
 use crate::repeated::repeated;
+
+mod balancers;
+mod changes;
+pub mod ports;
+#[cfg(test)]
+mod tests;
+
+pub use changes::carry_over;
+use changes::{gets_node_ports, needs_check};
 
 pub(super) struct Services;
 
@@ -28,6 +38,14 @@ const DAY: i64 = 24 * 60 * 60;
 /// Whether a service has no address of its own, and does not want one.
 pub fn is_headless(service: &Value) -> bool {
     items(service, "spec.clusterIPs").first().and_then(Value::as_str) == Some(NONE)
+}
+
+/// An address that a cluster with addresses of one family (IPv4) may give, however it is written.
+pub fn address(text: &str) -> Option<Ipv4Addr> {
+    match addresses::ip(text)? {
+        IpAddr::V4(ip) => Some(ip),
+        IpAddr::V6(ip) => ip.to_ipv4_mapped(),
+    }
 }
 
 /// What is wrong with the addresses of a service. Nothing is allocated before they are right.
@@ -121,99 +139,6 @@ pub fn complete(service: &mut Value) {
     }
 }
 
-/// What an update leaves out is what was there, as long as the service stays what it is.
-pub fn carry_over(new: &mut Value, old: &Value) {
-    let (kind, before) = (text(new, "spec.type").to_owned(), text(old, "spec.type").to_owned());
-    let (was_external, is_external) = (before == "ExternalName", kind == "ExternalName");
-    let new_spec = &mut new["spec"];
-    let old_spec = &old["spec"];
-    if !was_external && !is_external {
-        // The one and the first of the many are the same; whoever changes one means both.
-        let (ip, ips) = (text(new_spec, "clusterIP").to_owned(), items(new_spec, "clusterIPs").to_vec());
-        let (old_ip, old_ips) = (text(old_spec, "clusterIP"), items(old_spec, "clusterIPs"));
-        if ip != old_ip && ips == old_ips {
-            if ip.is_empty() {
-                new_spec.as_object_mut().map(|spec| spec.remove("clusterIPs"));
-            } else {
-                new_spec["clusterIPs"] = json!([ip]);
-            }
-        }
-        if text(new_spec, "clusterIP").is_empty() {
-            keep(new_spec, old_spec, "clusterIP");
-        }
-        let is_same = text(new_spec, "clusterIP") == text(old_spec, "clusterIP");
-        if items(new_spec, "clusterIPs").is_empty() && is_same {
-            keep(new_spec, old_spec, "clusterIPs");
-        }
-        for field in ["ipFamilies", "ipFamilyPolicy"] {
-            if new_spec[field].is_null() {
-                keep(new_spec, old_spec, field);
-            }
-        }
-    }
-    let has_node_ports = |kind: &str| matches!(kind, "NodePort" | "LoadBalancer");
-    if has_node_ports(&kind) && has_node_ports(&before) {
-        carry_node_ports(new_spec, old_spec);
-        let needs_check = |spec: &Value| {
-            text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
-        };
-        let unset = new_spec["healthCheckNodePort"].as_i64().unwrap_or(0) == 0;
-        if needs_check(new_spec) && needs_check(old_spec) && unset {
-            keep(new_spec, old_spec, "healthCheckNodePort");
-        }
-    }
-    drop_what_the_type_has_not(new_spec, old_spec, &kind, &before);
-}
-
-fn carry_node_ports(new_spec: &mut Value, old_spec: &Value) {
-    let number = |port: &Value| port["nodePort"].as_i64().unwrap_or(0);
-    let before: Vec<(String, i64)> =
-        items(old_spec, "ports").iter().map(|port| (text(port, "name").to_owned(), number(port))).collect();
-    let given: BTreeSet<i64> = items(new_spec, "ports").iter().map(number).collect();
-    for port in new_spec["ports"].as_array_mut().into_iter().flatten().filter(|port| number(port) == 0) {
-        // Ports are known by their names; of two with one name the last counts.
-        let same = before.iter().rev().find(|(name, _)| name == text(port, "name"));
-        if let Some((_, kept)) = same.filter(|(_, kept)| *kept != 0 && !given.contains(kept)) {
-            port["nodePort"] = json!(kept);
-        }
-    }
-}
-
-/// A service that changes its type loses what it had from the old one and did not change itself.
-fn drop_what_the_type_has_not(new: &mut Value, old: &Value, kind: &str, before: &str) {
-    if kind == before {
-        return;
-    }
-    let has_external_ips = !items(new, "externalIPs").is_empty();
-    let mut drop_if_same = |field: &str| {
-        if new[field] == old[field] {
-            new.as_object_mut().map(|spec| spec.remove(field));
-        }
-    };
-    if kind == "ExternalName" {
-        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
-            drop_if_same(field);
-        }
-    }
-    if !matches!(kind, "NodePort" | "LoadBalancer") && (kind == "ExternalName" || !has_external_ips) {
-        drop_if_same("externalTrafficPolicy");
-    }
-    if kind != "LoadBalancer" {
-        for field in ["healthCheckNodePort", "allocateLoadBalancerNodePorts", "loadBalancerClass"] {
-            drop_if_same(field);
-        }
-    }
-    if !matches!(kind, "NodePort" | "LoadBalancer") && matches!(before, "NodePort" | "LoadBalancer") {
-        let before: Vec<i64> =
-            items(old, "ports").iter().filter_map(|port| port["nodePort"].as_i64()).collect();
-        for port in new["ports"].as_array_mut().into_iter().flatten() {
-            if port["nodePort"].as_i64().is_some_and(|number| before.contains(&number)) {
-                port.as_object_mut().map(|port| port.remove("nodePort"));
-            }
-        }
-    }
-}
-
 impl Kind for Services {
     fn name(&self) -> fn(&str) -> Problems {
         names::dns_1035_label
@@ -226,6 +151,7 @@ impl Kind for Services {
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
         carry_over(new, old);
+        changes::drop_status(new);
     }
 
     fn canonicalize(&self, new: &mut Value) {
@@ -237,15 +163,16 @@ impl Kind for Services {
 
     fn validate(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata();
-        errors.extend(service(it.new));
+        errors.extend(service(it.new, it.old));
         errors
     }
 
     fn validate_update(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata_update();
-        errors.extend(changed_addresses(it));
-        errors.extend(changed_class(it));
-        errors.extend(service(it.new));
+        errors.extend(changes::changed_addresses(it));
+        errors.extend(balancers::changed_class(it));
+        errors.extend(changes::changed_check(it));
+        errors.extend(service(it.new, it.old));
         errors
     }
 
@@ -291,13 +218,7 @@ impl Kind for Services {
 
     fn validate_subresource(&self, _: &str, it: &It<'_>) -> Errors {
         let mut errors = it.metadata_update();
-        let ingresses = at(it.new, "status.loadBalancer.ingress");
-        let is_balanced = text(it.new, "spec.type") == "LoadBalancer";
-        let is_same = ingresses == at(it.old, "status.loadBalancer.ingress");
-        if !ingresses.is_null() && !is_balanced && !is_same {
-            let path = Path::new("status").child("loadBalancer").child("ingress");
-            errors.push(path.forbidden("may only be used when `spec.type` is 'LoadBalancer'"));
-        }
+        errors.extend(balancers::status(it.new, it.old));
         errors
     }
 
@@ -312,10 +233,11 @@ impl Kind for Services {
     }
 }
 
-fn service(service: &Value) -> Errors {
+fn service(service: &Value, old: &Value) -> Errors {
     let (spec, path) = (at(service, "spec"), Path::new("spec"));
     let kind = text(spec, "type");
     let mut errors = Errors::new();
+    errors.extend(topology(&service["metadata"]["annotations"]));
     let ports = items(spec, "ports");
     if ports.is_empty() && !is_headless(service) && kind != "ExternalName" {
         errors.push(path.child("ports").required(""));
@@ -343,9 +265,17 @@ fn service(service: &Value) -> Errors {
         errors.push(path.child("type").not_supported(field::Value::json(&kind), &types));
     }
     errors.extend(repeated_ports(ports, kind, &path.child("ports")));
-    errors.extend(load_balancer(spec, kind, &path));
+    errors.extend(balancers::load_balancer(service, old, &path));
     errors.extend(traffic(spec, kind, &path));
     errors
+}
+
+/// What says the same in two ways says the same.
+fn topology(annotations: &Value) -> Option<field::Error> {
+    let (before, now) = (annotations[OLD_TOPOLOGY].as_str()?, annotations[TOPOLOGY].as_str()?);
+    let path = Path::new("metadata").child("annotations").key(TOPOLOGY);
+    let why = || format!("must match annotations[{OLD_TOPOLOGY}] when both are specified");
+    (before != now).then(|| path.invalid(now, why()))
 }
 
 fn of_type(service: &Value, kind: &str, path: &Path) -> Errors {
@@ -544,42 +474,9 @@ fn repeated_ports(ports: &[Value], kind: &str, path: &Path) -> Errors {
     errors
 }
 
-fn load_balancer(spec: &Value, kind: &str, path: &Path) -> Errors {
-    let only = "may only be used when `type` is 'LoadBalancer'";
-    let mut errors = Errors::new();
-    let ranges = items(spec, "loadBalancerSourceRanges");
-    if !ranges.is_empty() {
-        let path = path.child("LoadBalancerSourceRanges");
-        if kind != "LoadBalancer" {
-            errors.push(path.forbidden(only));
-        }
-        for (i, range) in ranges.iter().filter_map(Value::as_str).enumerate() {
-            if addresses::cidr(range.trim()).is_none() {
-                let why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-                errors.push(path.index(i).invalid(range.trim(), why));
-            }
-        }
-    }
-    if kind != "LoadBalancer" && !spec["allocateLoadBalancerNodePorts"].is_null() {
-        errors.push(path.child("allocateLoadBalancerNodePorts").forbidden(only));
-    }
-    errors.extend(balancer_class(spec, kind, path));
-    errors
-}
-
-fn balancer_class(spec: &Value, kind: &str, path: &Path) -> Errors {
-    let Some(class) = spec["loadBalancerClass"].as_str() else { return Errors::new() };
-    let path = path.child("loadBalancerClass");
-    if kind == "LoadBalancer" {
-        return meta::qualified(class, &path);
-    }
-    vec![path.forbidden("may only be used when `type` is 'LoadBalancer'")]
-}
-
 fn traffic(spec: &Value, kind: &str, path: &Path) -> Errors {
     let mut errors = Errors::new();
-    let has_external_ips = !items(spec, "externalIPs").is_empty();
-    let is_external = matches!(kind, "LoadBalancer" | "NodePort") || kind == "ClusterIP" && has_external_ips;
+    let is_external = changes::is_external(spec);
     let (policy, at_policy) = (text(spec, "externalTrafficPolicy"), path.child("externalTrafficPolicy"));
     match (is_external, policy) {
         (false, "") | (true, "Cluster" | "Local") => {}
@@ -592,10 +489,9 @@ fn traffic(spec: &Value, kind: &str, path: &Path) -> Errors {
             errors.push(at_policy.not_supported(field::Value::json(&policy), &["Cluster", "Local"]));
         }
     }
-    let needs_check = kind == "LoadBalancer" && policy == "Local";
     let port = i32::try_from(spec["healthCheckNodePort"].as_i64().unwrap_or(0)).unwrap_or(-1);
     let at_port = path.child("healthCheckNodePort");
-    match (needs_check, port) {
+    match (needs_check(spec), port) {
         (false, 0) => {}
         (false, port) => {
             let why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
@@ -621,36 +517,5 @@ fn traffic(spec: &Value, kind: &str, path: &Path) -> Errors {
         errors
             .push(path.child("trafficDistribution").not_supported(field::Value::from(distribution), &known));
     }
-    errors
-}
-
-fn changed_addresses(it: &It<'_>) -> Errors {
-    let is_external = |service: &Value| text(service, "spec.type") == "ExternalName";
-    if is_external(it.new) || is_external(it.old) || is_headless(it.new) && is_headless(it.old) {
-        return Errors::new();
-    }
-    let path = Path::new("spec").child("clusterIPs");
-    let (new, old) = (items(it.new, "spec.clusterIPs"), items(it.old, "spec.clusterIPs"));
-    let value = || field::Value::json(&at(it.new, "spec.clusterIPs"));
-    let once = |i: usize| path.index(i).invalid(value(), "may not change once set");
-    if new.len() == old.len() {
-        let changed = new.iter().zip(old).enumerate().filter(|(_, (new, old))| new != old);
-        return changed.map(|(i, _)| once(i)).collect();
-    }
-    if new.is_empty() {
-        return vec![path.index(0).invalid(value(), "primary clusterIP can not be unset")];
-    }
-    if !old.is_empty() && new[0] != old[0] { vec![once(0)] } else { Errors::new() }
-}
-
-fn changed_class(it: &It<'_>) -> Errors {
-    let is_balanced = |service: &Value| text(service, "spec.type") == "LoadBalancer";
-    let (new, old) = (at(it.new, "spec.loadBalancerClass"), at(it.old, "spec.loadBalancerClass"));
-    let path = Path::new("spec").child("loadBalancerClass");
-    let mut errors = Errors::new();
-    if is_balanced(it.new) && is_balanced(it.old) && new != old {
-        errors.push(path.invalid(field::Value::json(new), "may not change once set"));
-    }
-    errors.extend(balancer_class(at(it.new, "spec"), text(it.new, "spec.type"), &Path::new("spec")));
     errors
 }
