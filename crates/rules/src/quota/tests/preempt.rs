@@ -62,6 +62,18 @@ fn pr_2_pr_5_who_asks_for_none_of_a_resource_needs_no_room_for_it() {
     check("PR-2 one", &scenario(1), &["keep ns/new out of a, because couldn't assign…"]);
 }
 
+/// Kueue makes room for the rest and not for `pods`: it would choose `b` alone, and then keep `new` out for ever.
+#[test]
+fn pr_6_room_is_made_for_pods_too() {
+    let scenario = scenario()
+        .queue(queue_of_two("q", 10, "pods", 2).within(LowerPriority))
+        .holding("q", &workload("a", 1).queued(1), &[("default", "cpu", 1), ("default", "pods", 1)])
+        .holding("q", &workload("b", 1).queued(2), &[("default", "cpu", 1), ("default", "pods", 1)])
+        .head("q", workload("new", 0).asking(vec![pods(2, &[("cpu", 1)])]).priority(1));
+    let both = "preempt ns/b (InClusterQueue), ns/a (InClusterQueue) for ns/new to q…";
+    check("PR-6 pods", &scenario, &[both]);
+}
+
 fn reclaim(
     nominal: (i64, i64),
     a: impl Fn(crate::quota::config::ClusterQueue) -> crate::quota::config::ClusterQueue,
