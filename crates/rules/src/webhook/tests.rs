@@ -413,6 +413,37 @@ fn wl_3_wl_5_what_holds_quota_does_not_change() {
     let mut shrunk = old.clone();
     shrunk["spec"]["podSets"][0]["count"] = json!(2);
     check(Kind::Workload, &shrunk, Some(&old), &[]);
+    // The same in the words of a client that decodes and writes it again.
+    let with = |template: Value| {
+        let mut workload = old.clone();
+        workload["spec"]["podSets"][0]["template"] = template;
+        workload
+    };
+    let of = |container: Value| json!({ "spec": { "containers": [container] } });
+    let asks = |cpu: &str| of(json!({ "name": "c", "resources": { "requests": { "cpu": cpu } } }));
+    let mut bare = asks("1");
+    bare["metadata"] = json!({ "creationTimestamp": null });
+    let field = |divisor: Value| {
+        let from = json!({ "resourceFieldRef": { "resource": "limits.cpu", "divisor": divisor } });
+        of(json!({ "name": "c", "resources": {}, "env": [{ "name": "E", "valueFrom": from }] }))
+    };
+    for (written, again) in [
+        (asks("1000m"), asks("1")),
+        (asks("1"), bare),
+        (of(json!({ "name": "c" })), of(json!({ "name": "c", "resources": {}, "args": [] }))),
+        (field(Value::Null), field(json!("0"))),
+    ] {
+        check(Kind::Workload, &with(again.clone()), Some(&with(written.clone())), &[]);
+        check(Kind::Workload, &with(written), Some(&with(again)), &[]);
+    }
+    for (written, other) in [
+        (asks("1000m"), asks("1001m")),
+        (of(json!({ "name": "c" })), of(json!({ "name": "c", "securityContext": {} }))),
+    ] {
+        let (errors, _) =
+            validate(&review(Kind::Workload, &with(other), Some(&with(written)))).expect("a Workload");
+        assert_eq!(errors.iter().map(|error| error.path.as_str()).collect::<Vec<_>>(), ["spec.podSets.0"]);
+    }
     let (errors, _) =
         validate(&review(Kind::Workload, &reserved(json!({ "admission": admission("6") })), Some(&old)))
             .expect("a Workload");

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
-use types::Quantity;
 use types::kueue::{
     Admission, AdmissionCheckState, CheckState, PodSet, PodSetTopologyRequest, ReclaimablePod, Workload,
 };
+use types::{Quantity, Shared};
 
 use super::gates;
 use super::queues::{not_negative, tolerations};
 use crate::field::{Errors, Path, Value};
-use crate::meta;
 use crate::workload::{
     has_quota,
     slice::{REPLACEMENT_FOR, is_elastic},
 };
+use crate::{meta, semantic, wire};
 
 /// A new Workload.
 pub fn create(new: &Workload) -> Errors {
@@ -238,12 +238,22 @@ fn same_pod_sets(new: &Workload, old: &Workload, path: &Path) -> Errors {
     }
     let pairs = new.iter().zip(old).enumerate();
     let changed = pairs.filter(|(_, (new, old))| {
-        let grown = PodSet { count: new.count.max(old.count), ..(*new).clone() };
-        grown != **old
+        new.count > old.count || !same_but_for_template(new, old) || !same_template(new, old)
     });
     changed
         .map(|(i, (new, _))| path.child(&i.to_string()).invalid(Value::json(new), meta::IMMUTABLE))
         .collect()
+}
+
+fn same_but_for_template(new: &PodSet, old: &PodSet) -> bool {
+    let rest = |it: &PodSet| PodSet { template: Shared::default(), count: old.count, ..it.clone() };
+    rest(new) == rest(old)
+}
+
+/// Clients write a template as they hold it, with amounts in their notation and what is empty or not there as they please.
+fn same_template(new: &PodSet, old: &PodSet) -> bool {
+    let (new, old) = (&new.template, &old.template);
+    new == old || semantic::equal(wire::POD_TEMPLATE_SPEC, new, old)
 }
 
 /// What was given back stays given back (WL-6).
