@@ -495,6 +495,34 @@ fn wl_7_wl_8_pod_sets() {
     );
 }
 
+/// Conditions are what Kubernetes' own would be.
+#[test]
+fn wl_13_conditions_are_named_and_have_a_time() {
+    let with = |kind: &str, time: &str| {
+        workload(json!({ "conditions": [{
+            "type": kind, "status": "True", "reason": "r", "message": "", "lastTransitionTime": time,
+        }] }))
+    };
+    let time = "2026-01-01T00:00:00Z";
+    check(Kind::Workload, &with("example.com/Ready", time), None, &[]);
+    let old = with("Ready", time);
+    check(
+        Kind::Workload,
+        &with("Ready", "0001-01-01T00:00:00Z"),
+        Some(&old),
+        &["status.conditions[0].lastTransitionTime: Required value"],
+    );
+    let long = "R".repeat(64);
+    check(
+        Kind::Workload,
+        &with(&long, time),
+        Some(&old),
+        &[&format!(
+            "status.conditions[0].type: Invalid value: \"{long}\": name part must be no more than 63 bytes"
+        )],
+    );
+}
+
 #[test]
 fn wl_10_a_workload_runs_where_it_was_nominated() {
     let old = workload(json!({ "nominatedClusterNames": ["east"] }));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
 use types::kueue::{
     Admission, AdmissionCheckState, CheckState, PodSet, PodSetTopologyRequest, ReclaimablePod, Workload,
@@ -14,8 +15,12 @@ use crate::field::{Errors, Path, Value};
 use crate::workload::{
     has_quota,
     slice::{REPLACEMENT_FOR, is_elastic},
+    state,
 };
 use crate::{meta, semantic, wire};
+
+/// What Go calls a time that is not set: the beginning of the year 1.
+const NO_TIME: Timestamp = Timestamp::constant(-62_135_596_800, 0);
 
 /// A new Workload.
 pub fn create(new: &Workload) -> Errors {
@@ -82,6 +87,7 @@ fn validate(new: &Workload, old: Option<&Workload>) -> Errors {
     if has_quota(new) {
         errors.extend(validate_admission(new, old, &status.child("admission")));
     }
+    errors.extend(validate_conditions(new, &status.child("conditions")));
     errors.extend(validate_reclaimable(new, old, &status.child("reclaimablePods")));
     let checks = new.status.iter().flat_map(|status| &status.admission_checks);
     for (i, check) in checks.enumerate() {
@@ -187,6 +193,19 @@ fn validate_admission(new: &Workload, old: Option<&Workload>, path: &Path) -> Er
                 let path = path.child("resourceUsage").key(resource);
                 errors.push(path.invalid(&amount.to_string(), format!("is not a multiple of {count}")));
             }
+        }
+    }
+    errors
+}
+
+/// The definition lets a type through that is longer than names may be, and a time that is none.
+fn validate_conditions(new: &Workload, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    for (i, condition) in state::conditions(new).iter().enumerate() {
+        let path = path.index(i);
+        errors.extend(meta::qualified(&condition.type_, &path.child("type")));
+        if condition.last_transition_time.0 == NO_TIME {
+            errors.push(path.child("lastTransitionTime").required(""));
         }
     }
     errors
