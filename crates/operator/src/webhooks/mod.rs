@@ -24,6 +24,7 @@ use rules::webhook::job::{self, Surroundings};
 use rules::webhook::{self, Kind, Review};
 use rules::workload::state;
 use serde_json::Value;
+use types::kueue::StopPolicy;
 
 use crate::jobs::has_managed_owner;
 use crate::{Context, Operator};
@@ -134,8 +135,13 @@ impl Context {
         let mut around = self.around(kind, namespace, object)?;
         if kind.is_queued() {
             let metadata = metadata_of(object, namespace)?;
-            let by_default = kind == Kind::Pod && around.has_default_queue;
-            let may_wait = queue_name(&metadata).is_some() || around.manages_without_queue_name || by_default;
+            // Pods are not asked of whose kind their owner is.
+            let queue = if kind == Kind::Pod {
+                queue_name(&metadata).is_some() || around.has_default_queue
+            } else {
+                job::queue_name(&metadata, &around).is_some()
+            };
+            let may_wait = queue || around.manages_without_queue_name;
             // What is leaving is not asked where it belongs (JF-7).
             if metadata.deletion_timestamp.is_none() && may_wait && !around.has_managed_parent {
                 around.has_managed_ancestor = self.ancestor(&metadata).await?.is_some();
@@ -152,11 +158,13 @@ impl Context {
         let metadata = metadata_of(object, namespace)?;
         let labels = self.caches.namespaces.get(&Key::new("", namespace));
         let labels = labels.and_then(|namespace| namespace.metadata.labels.clone()).unwrap_or_default();
+        let by_default = self.caches.local_queues.get(&Key::new(namespace, "default"));
         let mut around = Surroundings {
             manages_without_queue_name: self.settings.manage_jobs_without_queue_name,
             in_managed_namespace: selector::matches(Some(&self.settings.managed_namespaces), &labels)
                 == Some(true),
-            has_default_queue: self.caches.local_queues.get(&Key::new(namespace, "default")).is_some(),
+            has_default_queue: by_default
+                .is_some_and(|queue| queue.spec.stop_policy.unwrap_or_default() == StopPolicy::None),
             has_managed_owner: has_managed_owner(&metadata, &self.settings),
             only_parts: !self.settings.manages(&POD),
             ..Surroundings::default()
