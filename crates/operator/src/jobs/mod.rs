@@ -7,6 +7,7 @@ mod ancestors;
 pub(crate) use ancestors::{OWNERS, has_managed_owner};
 mod batch;
 mod custom;
+pub(crate) use custom::runtime;
 mod writes;
 pub(crate) use writes::failure;
 

@@ -26,7 +26,7 @@ use rules::workload::state;
 use serde_json::Value;
 use types::kueue::StopPolicy;
 
-use crate::jobs::has_managed_owner;
+use crate::jobs::{has_managed_owner, runtime};
 use crate::{Context, Operator};
 pub(crate) use configurations::unasked;
 
@@ -113,7 +113,7 @@ impl Operator {
     /// What a new object becomes.
     pub async fn default(&self, kind: Kind, namespace: &str, object: &Value) -> Result<Value, Error> {
         let around = self.context.around_new(kind, namespace, object).await?;
-        Ok(webhook::default(&Review { kind, object, old: None, around })?)
+        Ok(webhook::default(&Review { kind, object, old: None, around, runtime: None })?)
     }
 
     /// What is wrong with a write, and what it is warned about.
@@ -125,7 +125,11 @@ impl Operator {
         old: Option<&Value>,
     ) -> Result<(Vec<field::Error>, Vec<String>), Error> {
         let around = self.context.around(kind, namespace, object)?;
-        Ok(webhook::validate(&Review { kind, object, old, around })?)
+        let runtime = match kind {
+            Kind::Custom(shape) => runtime(shape, namespace, object, &self.context),
+            _ => None,
+        };
+        Ok(webhook::validate(&Review { kind, object, old, around, runtime: runtime.as_ref() })?)
     }
 }
 

@@ -9,6 +9,7 @@ fn review<'a>(kind: Kind, object: &'a Value, old: Option<&'a Value>) -> Review<'
         object,
         old,
         around: Surroundings { in_managed_namespace: true, ..Surroundings::default() },
+        runtime: None,
     }
 }
 
@@ -34,7 +35,7 @@ fn queued(spec: Value) -> Value {
 
 #[track_caller]
 fn defaulted(job: &Value, around: Surroundings) -> Value {
-    let review = Review { kind: Kind::Job, object: job, old: None, around };
+    let review = Review { kind: Kind::Job, object: job, old: None, around, runtime: None };
     default(&review).expect("a Job")
 }
 
@@ -568,7 +569,7 @@ fn jf_6_jobs_of_other_kinds_wait_and_have_a_manager_too() {
         });
         let around = job::Surroundings { is_dispatched: true, ..job::Surroundings::default() };
         let default = |object: &Value| {
-            super::default(&Review { kind: Kind::Custom(shape), object, old: None, around })
+            super::default(&Review { kind: Kind::Custom(shape), object, old: None, around, runtime: None })
                 .expect("readable")
         };
         let after = default(&object);
@@ -593,7 +594,8 @@ fn jf_34_running_jobs_of_other_kinds_keep_their_queue() {
         };
         let said = |new: &Value, old: &Value| {
             let around = job::Surroundings::default();
-            let review = Review { kind: Kind::Custom(shape), object: new, old: Some(old), around };
+            let review =
+                Review { kind: Kind::Custom(shape), object: new, old: Some(old), around, runtime: None };
             message(&validate(&review).expect("readable").0)
         };
         assert_eq!(said(&of("b", true), &of("a", true)), "[]", "{shape:?}");
@@ -609,7 +611,7 @@ fn ray_jobs_in_queues_bring_their_own_cluster_and_take_it_with_them() {
         let metadata = serde_json::json!({ "name": "x", "labels": { "kueue.x-k8s.io/queue-name": "q" } });
         let object = serde_json::json!({ "metadata": metadata, "spec": spec });
         let around = job::Surroundings::default();
-        let review = Review { kind: Kind::Custom(shape), object: &object, old: None, around };
+        let review = Review { kind: Kind::Custom(shape), object: &object, old: None, around, runtime: None };
         message(&validate(&review).expect("readable").0)
     };
     let check =
