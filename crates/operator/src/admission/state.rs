@@ -295,11 +295,8 @@ impl State {
         }
         let limits = self.limits_of(context, &key.namespace);
         let around = self.surroundings(context, &limits);
-        let (pod_sets, obstacle) = match wire::pod_sets(object, around) {
-            Ok(pod_sets) => (pod_sets, failed_checks(object)),
-            Err(obstacle) => (Vec::new(), failed_checks(object).or(Some(obstacle))),
-        };
-        match obstacle {
+        let (pod_sets, obstacle) = wire::pod_sets(object, around);
+        match failed_checks(object).or(obstacle) {
             Some(obstacle) => self.obstacles.insert(key.clone(), obstacle),
             None => self.obstacles.remove(key),
         };

@@ -198,6 +198,17 @@ pub(super) async fn qm_26_limits_change(world: &World) -> anyhow::Result<()> {
     assert_eq!(uses(&admitted)?, json!({ "cpu": "2" }));
     let first = world.shows(&first, &ADMITTED).await?;
     assert_eq!(uses(&first)?, json!({ "cpu": "1" }), "what it was given is what it holds");
+    // SM-13, QM-27: what is not allowed is asked for all the same.
+    let most = json!({ "spec": { "limits": [{ "type": "Container", "max": { "cpu": "1" } }] } });
+    world.patch("LimitRange", "usual", most).await?;
+    let two = json!({ "spec": { "parallelism": 2, "completions": 2 } });
+    let third = world.job("third", "a", "2", two).await?;
+    let told =
+        |it: &types::kueue::Workload| message(it, "QuotaReserved").contains("resources validation failed");
+    let waiting = world.workload(&third, "out of range", told);
+    let status = waiting.await?.status.unwrap_or_default();
+    let asked = json!([{ "name": "main", "resources": { "cpu": "4" } }]);
+    assert_eq!(serde_json::to_value(&status.resource_requests)?, asked);
     Ok(())
 }
 
