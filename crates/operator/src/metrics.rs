@@ -115,7 +115,7 @@ impl Metrics {
         self.observe(name, &labels, since_admission, &wait_bounds(14));
     }
 
-    /// A Workload was evicted.
+    /// A Workload was evicted, and says so.
     pub(crate) fn evicted(&self, cluster_queue: &str, workload: &Workload, eviction: &Eviction, first: bool) {
         let labels = [
             ("cluster_queue", cluster_queue),
@@ -130,11 +130,9 @@ impl Metrics {
         let queue = local_queue(workload);
         let labels = [queue[0], queue[1], labels[1], labels[2], labels[3]];
         self.add("kueue_local_queue_evicted_workloads_total", &labels);
-        let ready = state::find(workload, PODS_READY).filter(|ready| ready.status == "True");
-        let evicted = state::find(workload, EVICTED).map(|it| it.last_transition_time.0);
-        if let (Some(ready), Some(evicted)) = (ready, evicted) {
+        if let (Some(ready), Some(evicted)) = (since(workload, PODS_READY), since(workload, EVICTED)) {
             let labels = [("cluster_queue", cluster_queue), labels[2], labels[3]];
-            let ran = seconds_since(Some(ready.last_transition_time.0), evicted);
+            let ran = seconds_since(Some(ready), evicted);
             self.observe("kueue_pods_ready_to_evicted_time_seconds", &labels, ran, &wait_bounds(14));
         }
     }
@@ -155,12 +153,10 @@ impl Metrics {
         self.add("kueue_replaced_workload_slices_total", &[("cluster_queue", cluster_queue)]);
     }
 
-    /// An evicted Workload has given back its quota.
+    /// An evicted Workload has given back its quota. One that gives it back for something else has nothing to be measured.
     pub(crate) fn released(&self, workload: &Workload, now: Timestamp) {
-        let (Some(queue), Some(evicted)) = (state::cluster_queue(workload), state::find(workload, EVICTED))
-        else {
-            return;
-        };
+        let evicted = state::find(workload, EVICTED).filter(|evicted| evicted.status == "True");
+        let (Some(queue), Some(evicted)) = (state::cluster_queue(workload), evicted) else { return };
         let labels = [("cluster_queue", queue), ("reason", evicted.reason.as_str())];
         let took = seconds_since(Some(evicted.last_transition_time.0), now);
         self.observe("kueue_workload_eviction_latency_seconds", &labels, took, &wait_bounds(14));
@@ -425,6 +421,12 @@ fn queued(workload: &Workload) -> Option<Timestamp> {
     requeued.or_else(|| workload.metadata.creation_timestamp.as_ref().map(|time| time.0))
 }
 
+/// Since when a condition of a Workload is true.
+fn since(workload: &Workload, condition: &str) -> Option<Timestamp> {
+    let found = state::find(workload, condition).filter(|it| it.status == "True");
+    found.map(|it| it.last_transition_time.0)
+}
+
 fn seconds_since(since: Option<Timestamp>, now: Timestamp) -> f64 {
     since.map_or(0.0, |since| now.duration_since(since).as_secs_f64().max(0.0))
 }
@@ -488,5 +490,33 @@ mod tests {
         assert!(!metrics.text("leader").contains("a\\\"b"), "with all that was counted of it");
         assert_eq!(wait_bounds(14).last(), Some(&10240.0));
         assert_eq!(creation_bounds().last(), Some(&10.24));
+    }
+
+    /// OB-1: what was so before, and is not so any more, is not measured.
+    #[test]
+    fn ob_1_evictions_are_measured_by_what_is_true() {
+        let at = |second: i64| Timestamp::from_second(1_700_000_000 + second).expect("within the calendar");
+        let workload = |evicted: &str| -> Workload {
+            let condition = |kind: &str, status: &str, second: i64| serde_json::json!({ "type": kind, "status": status, "reason": "Preempted", "message": "", "lastTransitionTime": at(second).to_string() });
+            let conditions = [condition("PodsReady", "True", 10), condition("Evicted", evicted, 70)];
+            let admission = serde_json::json!({ "clusterQueue": "q", "podSetAssignments": [] });
+            let status = serde_json::json!({ "conditions": conditions, "admission": admission });
+            let spec = serde_json::json!({ "podSets": [] });
+            let workload = serde_json::json!({ "metadata": { "name": "w" }, "spec": spec, "status": status });
+            serde_json::from_value(workload).expect("a Workload")
+        };
+        let eviction = Eviction { reason: "Preempted", cause: String::new(), message: String::new() };
+        let metrics = Metrics::default();
+        let measured = || {
+            let text = metrics.text("leader");
+            let sums = text.lines().filter(|line| line.contains("seconds_sum{"));
+            sums.map(|line| line.rsplit_once(' ').unwrap_or_default().1.to_owned()).collect::<Vec<_>>()
+        };
+        metrics.evicted("q", &workload("False"), &eviction, true);
+        metrics.released(&workload("False"), at(75));
+        assert_eq!(measured(), [""; 0]);
+        metrics.evicted("q", &workload("True"), &eviction, false);
+        metrics.released(&workload("True"), at(75));
+        assert_eq!(measured(), ["60", "5"], "from ready to evicted, and from there to released");
     }
 }

@@ -241,7 +241,7 @@ impl Context {
         let message = format!("{}{priorities}", victim.message);
         self.recorder.tell(ADMISSION, &answer, &Event::normal("Preempted", &message));
         let from = &victim.cluster_queue;
-        self.metrics.evicted(from.as_str(), &workload, &eviction, first);
+        self.metrics.evicted(from.as_str(), &answer, &eviction, first);
         self.metrics.preempted(into.as_str(), victim.reason.as_str());
         if let Some(preemptor) = preemptor {
             let uid = workload.metadata.uid.as_deref().unwrap_or_default();
