@@ -13,6 +13,7 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use reconcile::Key;
+use rules::framework::pod::group_name;
 use rules::quota::usage::Usage;
 use rules::workload::{ADMITTED, EVICTED, PODS_READY, QUOTA_RESERVED, REQUEUED, change::Eviction, state};
 use types::kueue::Workload;
@@ -59,7 +60,7 @@ impl Metrics {
             "kueue_admission_attempt_duration_seconds",
             &labels,
             took.as_secs_f64(),
-            &attempt_bounds(),
+            &usual_bounds(),
         );
     }
 
@@ -160,6 +161,16 @@ impl Metrics {
         let labels = [("cluster_queue", queue), ("reason", evicted.reason.as_str())];
         let took = seconds_since(Some(evicted.last_transition_time.0), now);
         self.observe("kueue_workload_eviction_latency_seconds", &labels, took, &wait_bounds(14));
+    }
+
+    /// A gate was taken from a pod of an admitted Workload.
+    pub(crate) fn ungated(&self, gate: &str, workload: &Workload, pod: &ObjectMeta, now: Timestamp) {
+        let Some(admitted) = since(workload, ADMITTED) else { return };
+        let is_group = if group_name(pod).is_some() { "true" } else { "false" };
+        let queue = state::cluster_queue(workload).unwrap_or_default();
+        let labels = [("name", gate), ("cluster_queue", queue), ("is_group", is_group)];
+        let took = seconds_since(Some(admitted), now);
+        self.observe("kueue_pod_scheduling_gate_removal_seconds", &labels, took, &usual_bounds());
     }
 
     /// A Job was given its Workload. Of one that changed before that, nobody can say how long it took.
@@ -448,7 +459,7 @@ fn creation_bounds() -> Vec<f64> {
 }
 
 /// The usual bounds of Prometheus.
-fn attempt_bounds() -> [f64; 11] {
+fn usual_bounds() -> [f64; 11] {
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]
 }
 
