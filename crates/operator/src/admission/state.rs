@@ -571,14 +571,14 @@ impl State {
         self.snapshot.queue(&name.into()).is_some_and(|queue| queue.running().next().is_some())
     }
 
-    pub(super) fn share_of_queue(&self, name: &str) -> Option<i64> {
+    pub(super) fn share_of_queue(&self, name: &str) -> Option<Share> {
         let tree = self.snapshot.tree();
-        tree.queue(&ClusterQueueName::from(name)).map(|node| Share::of(tree, node).rounded())
+        tree.queue(&ClusterQueueName::from(name)).map(|node| Share::of(tree, node))
     }
 
-    pub(super) fn share_of_cohort(&self, name: &str) -> Option<i64> {
+    pub(super) fn share_of_cohort(&self, name: &str) -> Option<Share> {
         let tree = self.snapshot.tree();
-        tree.cohort(&CohortName::from(name)).map(|node| Share::of(tree, node).rounded())
+        tree.cohort(&CohortName::from(name)).map(|node| Share::of(tree, node))
     }
 }
 
