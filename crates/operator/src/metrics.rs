@@ -13,6 +13,7 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use reconcile::Key;
+use rules::framework::pod::group_name;
 use rules::quota::usage::Usage;
 use rules::workload::{ADMITTED, EVICTED, PODS_READY, QUOTA_RESERVED, REQUEUED, change::Eviction, state};
 use types::kueue::Workload;
@@ -59,7 +60,7 @@ impl Metrics {
             "kueue_admission_attempt_duration_seconds",
             &labels,
             took.as_secs_f64(),
-            &attempt_bounds(),
+            &usual_bounds(),
         );
     }
 
@@ -115,7 +116,7 @@ impl Metrics {
         self.observe(name, &labels, since_admission, &wait_bounds(14));
     }
 
-    /// A Workload was evicted.
+    /// A Workload was evicted, and says so.
     pub(crate) fn evicted(&self, cluster_queue: &str, workload: &Workload, eviction: &Eviction, first: bool) {
         let labels = [
             ("cluster_queue", cluster_queue),
@@ -130,11 +131,9 @@ impl Metrics {
         let queue = local_queue(workload);
         let labels = [queue[0], queue[1], labels[1], labels[2], labels[3]];
         self.add("kueue_local_queue_evicted_workloads_total", &labels);
-        let ready = state::find(workload, PODS_READY).filter(|ready| ready.status == "True");
-        let evicted = state::find(workload, EVICTED).map(|it| it.last_transition_time.0);
-        if let (Some(ready), Some(evicted)) = (ready, evicted) {
+        if let (Some(ready), Some(evicted)) = (since(workload, PODS_READY), since(workload, EVICTED)) {
             let labels = [("cluster_queue", cluster_queue), labels[2], labels[3]];
-            let ran = seconds_since(Some(ready.last_transition_time.0), evicted);
+            let ran = seconds_since(Some(ready), evicted);
             self.observe("kueue_pods_ready_to_evicted_time_seconds", &labels, ran, &wait_bounds(14));
         }
     }
@@ -155,15 +154,23 @@ impl Metrics {
         self.add("kueue_replaced_workload_slices_total", &[("cluster_queue", cluster_queue)]);
     }
 
-    /// An evicted Workload has given back its quota.
+    /// An evicted Workload has given back its quota. One that gives it back for something else has nothing to be measured.
     pub(crate) fn released(&self, workload: &Workload, now: Timestamp) {
-        let (Some(queue), Some(evicted)) = (state::cluster_queue(workload), state::find(workload, EVICTED))
-        else {
-            return;
-        };
+        let evicted = state::find(workload, EVICTED).filter(|evicted| evicted.status == "True");
+        let (Some(queue), Some(evicted)) = (state::cluster_queue(workload), evicted) else { return };
         let labels = [("cluster_queue", queue), ("reason", evicted.reason.as_str())];
         let took = seconds_since(Some(evicted.last_transition_time.0), now);
         self.observe("kueue_workload_eviction_latency_seconds", &labels, took, &wait_bounds(14));
+    }
+
+    /// A gate was taken from a pod of an admitted Workload.
+    pub(crate) fn ungated(&self, gate: &str, workload: &Workload, pod: &ObjectMeta, now: Timestamp) {
+        let Some(admitted) = since(workload, ADMITTED) else { return };
+        let is_group = if group_name(pod).is_some() { "true" } else { "false" };
+        let queue = state::cluster_queue(workload).unwrap_or_default();
+        let labels = [("name", gate), ("cluster_queue", queue), ("is_group", is_group)];
+        let took = seconds_since(Some(admitted), now);
+        self.observe("kueue_pod_scheduling_gate_removal_seconds", &labels, took, &usual_bounds());
     }
 
     /// A Job was given its Workload. Of one that changed before that, nobody can say how long it took.
@@ -425,6 +432,12 @@ fn queued(workload: &Workload) -> Option<Timestamp> {
     requeued.or_else(|| workload.metadata.creation_timestamp.as_ref().map(|time| time.0))
 }
 
+/// Since when a condition of a Workload is true.
+fn since(workload: &Workload, condition: &str) -> Option<Timestamp> {
+    let found = state::find(workload, condition).filter(|it| it.status == "True");
+    found.map(|it| it.last_transition_time.0)
+}
+
 fn seconds_since(since: Option<Timestamp>, now: Timestamp) -> f64 {
     since.map_or(0.0, |since| now.duration_since(since).as_secs_f64().max(0.0))
 }
@@ -446,7 +459,7 @@ fn creation_bounds() -> Vec<f64> {
 }
 
 /// The usual bounds of Prometheus.
-fn attempt_bounds() -> [f64; 11] {
+fn usual_bounds() -> [f64; 11] {
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]
 }
 
@@ -488,5 +501,33 @@ mod tests {
         assert!(!metrics.text("leader").contains("a\\\"b"), "with all that was counted of it");
         assert_eq!(wait_bounds(14).last(), Some(&10240.0));
         assert_eq!(creation_bounds().last(), Some(&10.24));
+    }
+
+    /// OB-1: what was so before, and is not so any more, is not measured.
+    #[test]
+    fn ob_1_evictions_are_measured_by_what_is_true() {
+        let at = |second: i64| Timestamp::from_second(1_700_000_000 + second).expect("within the calendar");
+        let workload = |evicted: &str| -> Workload {
+            let condition = |kind: &str, status: &str, second: i64| serde_json::json!({ "type": kind, "status": status, "reason": "Preempted", "message": "", "lastTransitionTime": at(second).to_string() });
+            let conditions = [condition("PodsReady", "True", 10), condition("Evicted", evicted, 70)];
+            let admission = serde_json::json!({ "clusterQueue": "q", "podSetAssignments": [] });
+            let status = serde_json::json!({ "conditions": conditions, "admission": admission });
+            let spec = serde_json::json!({ "podSets": [] });
+            let workload = serde_json::json!({ "metadata": { "name": "w" }, "spec": spec, "status": status });
+            serde_json::from_value(workload).expect("a Workload")
+        };
+        let eviction = Eviction { reason: "Preempted", cause: String::new(), message: String::new() };
+        let metrics = Metrics::default();
+        let measured = || {
+            let text = metrics.text("leader");
+            let sums = text.lines().filter(|line| line.contains("seconds_sum{"));
+            sums.map(|line| line.rsplit_once(' ').unwrap_or_default().1.to_owned()).collect::<Vec<_>>()
+        };
+        metrics.evicted("q", &workload("False"), &eviction, true);
+        metrics.released(&workload("False"), at(75));
+        assert_eq!(measured(), [""; 0]);
+        metrics.evicted("q", &workload("True"), &eviction, false);
+        metrics.released(&workload("True"), at(75));
+        assert_eq!(measured(), ["60", "5"], "from ready to evicted, and from there to released");
     }
 }

@@ -107,6 +107,11 @@ impl Settings {
         self.external_frameworks.iter().any(|(its_group, its_kind)| its_group == group && its_kind == kind)
     }
 
+    /// Whether Jobs of a kind are queued, by us or by somebody else.
+    pub(crate) fn is_queued(&self, group: &str, kind: &str) -> bool {
+        self.managed(group, kind).is_some() || self.is_external(group, kind)
+    }
+
     /// The kind of Job that an object is of, if it is managed.
     pub(crate) fn managed(&self, group: &str, kind: &str) -> Option<Kind> {
         framework::kinds().find(|it| it.group == group && it.kind == kind && self.manages(it))

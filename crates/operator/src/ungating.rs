@@ -72,7 +72,11 @@ impl Context {
         let mut all = all.buffer_unordered(WRITES);
         while let Some(done) = all.next().await {
             match done {
-                Ok(pod) => seen.pods.put(pod),
+                Ok(pod) => {
+                    let now = self.clock.now();
+                    self.metrics.ungated(TOPOLOGY_GATE, &workload, &pod.metadata, now);
+                    seen.pods.put(pod);
+                }
                 // It is another one by now, or gone, and the watch tells of that.
                 Err(error) if is_outdated(&error) => {}
                 Err(source) => {

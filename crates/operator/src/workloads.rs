@@ -131,7 +131,7 @@ fn count(context: &Context, before: &Workload, after: &Workload, change: &Change
     match change {
         Change::Admitted => context.metrics.admitted(cluster_queue, after, now),
         Change::Evicted { eviction, first } if state::cluster_queue(before).is_some() => {
-            context.metrics.evicted(cluster_queue, before, eviction, *first);
+            context.metrics.evicted(cluster_queue, after, eviction, *first);
         }
         Change::Finished(_) => context.metrics.finished(cluster_queue, after),
         Change::Released => context.metrics.released(before, now),

@@ -239,10 +239,7 @@ impl Books {
         let limits = Limits::summarize(&self.limits).unwrap_or_default();
         let (overheads, accounting) = (BTreeMap::new(), Accounting::default());
         let around = Surroundings { runtime_overheads: &overheads, limits: &limits, accounting: &accounting };
-        match wire::pod_sets(workload, around) {
-            Ok(pod_sets) => (pod_sets, None),
-            Err(obstacle) => (Vec::new(), Some(obstacle)),
-        }
+        wire::pod_sets(workload, around)
     }
 
     /// Quotas, and who holds what of them. Topologies are taken to have the levels that the Workload asks for.

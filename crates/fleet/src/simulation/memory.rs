@@ -156,7 +156,7 @@ impl Memory {
         }
         if place.0 == PODS {
             let around = Surroundings { in_managed_namespace: true, ..Surroundings::default() };
-            let review = Review { kind: Kind::Pod, object: &object, old: None, around };
+            let review = Review { kind: Kind::Pod, object: &object, old: None, around, runtime: None };
             object = webhook::default(&review).map_err(|why| (400, "BadRequest", why.to_string()))?;
         }
         self.uids += 1;

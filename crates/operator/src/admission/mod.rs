@@ -21,6 +21,7 @@ use reconcile::{Key, Next, Queue, Tasks};
 use rules::{
     quota::{
         names::{ClusterQueueName, WorkloadKey},
+        share::Share,
         standing::Standing,
     },
     workload::is_admissible,
@@ -108,12 +109,12 @@ impl Handle {
     }
 
     /// The share of what it borrows of a ClusterQueue, as its status shows it.
-    pub(crate) fn share_of_queue(&self, cluster_queue: &str) -> Option<i64> {
+    pub(crate) fn share_of_queue(&self, cluster_queue: &str) -> Option<Share> {
         self.state().share_of_queue(cluster_queue)
     }
 
     /// The same of a Cohort.
-    pub(crate) fn share_of_cohort(&self, cohort: &str) -> Option<i64> {
+    pub(crate) fn share_of_cohort(&self, cohort: &str) -> Option<Share> {
         self.state().share_of_cohort(cohort)
     }
 

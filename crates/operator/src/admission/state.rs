@@ -295,11 +295,8 @@ impl State {
         }
         let limits = self.limits_of(context, &key.namespace);
         let around = self.surroundings(context, &limits);
-        let (pod_sets, obstacle) = match wire::pod_sets(object, around) {
-            Ok(pod_sets) => (pod_sets, failed_checks(object)),
-            Err(obstacle) => (Vec::new(), failed_checks(object).or(Some(obstacle))),
-        };
-        match obstacle {
+        let (pod_sets, obstacle) = wire::pod_sets(object, around);
+        match failed_checks(object).or(obstacle) {
             Some(obstacle) => self.obstacles.insert(key.clone(), obstacle),
             None => self.obstacles.remove(key),
         };
@@ -574,14 +571,14 @@ impl State {
         self.snapshot.queue(&name.into()).is_some_and(|queue| queue.running().next().is_some())
     }
 
-    pub(super) fn share_of_queue(&self, name: &str) -> Option<i64> {
+    pub(super) fn share_of_queue(&self, name: &str) -> Option<Share> {
         let tree = self.snapshot.tree();
-        tree.queue(&ClusterQueueName::from(name)).map(|node| Share::of(tree, node).rounded())
+        tree.queue(&ClusterQueueName::from(name)).map(|node| Share::of(tree, node))
     }
 
-    pub(super) fn share_of_cohort(&self, name: &str) -> Option<i64> {
+    pub(super) fn share_of_cohort(&self, name: &str) -> Option<Share> {
         let tree = self.snapshot.tree();
-        tree.cohort(&CohortName::from(name)).map(|node| Share::of(tree, node).rounded())
+        tree.cohort(&CohortName::from(name)).map(|node| Share::of(tree, node))
     }
 }
 

@@ -18,7 +18,7 @@ use rules::{
         change::{self, Eviction},
         checks,
         patch::Manner,
-        plan::Event,
+        plan::{Event, whole_seconds},
         reason, slice, state,
     },
 };
@@ -241,7 +241,7 @@ impl Context {
         let message = format!("{}{priorities}", victim.message);
         self.recorder.tell(ADMISSION, &answer, &Event::normal("Preempted", &message));
         let from = &victim.cluster_queue;
-        self.metrics.evicted(from.as_str(), &workload, &eviction, first);
+        self.metrics.evicted(from.as_str(), &answer, &eviction, first);
         self.metrics.preempted(into.as_str(), victim.reason.as_str());
         if let Some(preemptor) = preemptor {
             let uid = workload.metadata.uid.as_deref().unwrap_or_default();
@@ -261,8 +261,8 @@ fn priorities(preemptor: &Workload, preemptee: &Workload) -> String {
 }
 
 /// How many seconds a Workload queued.
-fn queued_for(workload: &Workload, now: Timestamp) -> i64 {
+fn queued_for(workload: &Workload, now: Timestamp) -> String {
     let created = workload.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let requeued = state::find(workload, life::REQUEUED).map(|it| it.last_transition_time.0);
-    requeued.or(created).map_or(0, |since| now.duration_since(since).as_secs().max(0))
+    whole_seconds(requeued.or(created).unwrap_or(now), now)
 }

@@ -69,8 +69,7 @@ impl Context {
             if seen.contains(&parent.uid) {
                 return Err(missing(of, "its owners own each other".to_owned()));
             }
-            let managed = self.settings.managed(group, &owner.kind).is_some()
-                || self.settings.is_external(group, &owner.kind);
+            let managed = self.settings.is_queued(group, &owner.kind);
             let queued = queue_name(&parent).is_some() || self.settings.manage_jobs_without_queue_name;
             if managed && queued {
                 topmost = Some(index_of(group, &owner.kind, &namespace, &owner.name));
@@ -105,11 +104,11 @@ impl Context {
     }
 }
 
-/// Whether the direct owner of an object is of a kind that is managed itself.
+/// Whether the direct owner of an object is of a kind that is managed itself, by whomever.
 pub(crate) fn has_managed_owner(of: &ObjectMeta, settings: &Settings) -> bool {
     controller(of).is_some_and(|owner| {
         let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-        settings.managed(group, &owner.kind).is_some()
+        settings.is_queued(group, &owner.kind)
     })
 }
 

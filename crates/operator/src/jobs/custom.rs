@@ -8,6 +8,7 @@ use rules::framework::{
     self, Kind, Observed,
     custom::{Pods, Shape, runtime_reference},
 };
+use serde_json::Value;
 
 use super::Framework;
 use crate::{Context, kinds};
@@ -31,23 +32,28 @@ impl Framework for Custom {
     }
 
     fn observe<'a>(&'a self, object: &'a DynamicObject, context: &Context) -> Box<dyn Observed + 'a> {
-        Box::new(framework::custom::Custom::new(self.0, object, self.runtime(object, context)))
+        let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+        let runtime = runtime(self.0, namespace, &object.data, context);
+        Box::new(framework::custom::Custom::new(self.0, object, runtime))
     }
 }
 
-impl Custom {
-    /// The runtime that a Job refers to.
-    fn runtime(&self, object: &DynamicObject, context: &Context) -> Option<Arc<DynamicObject>> {
-        if self.0.pods != Pods::Runtime {
-            return None;
-        }
-        let (kind, name) = runtime_reference(&object.data);
-        let of_cluster = kind == kinds::CLUSTER_TRAINING_RUNTIME.kind;
-        let (kind, namespace) = if of_cluster {
-            (&kinds::CLUSTER_TRAINING_RUNTIME, "")
-        } else {
-            (&kinds::TRAINING_RUNTIME, object.metadata.namespace.as_deref().unwrap_or_default())
-        };
-        context.caches.kinds.seen(kind)?.get(&Key::new(namespace, name))
+/// The runtime that a Job in a namespace refers to.
+pub(crate) fn runtime(
+    shape: &Shape,
+    namespace: &str,
+    object: &Value,
+    context: &Context,
+) -> Option<Arc<DynamicObject>> {
+    if shape.pods != Pods::Runtime {
+        return None;
     }
+    let (kind, name) = runtime_reference(object);
+    let of_cluster = kind == kinds::CLUSTER_TRAINING_RUNTIME.kind;
+    let (kind, namespace) = if of_cluster {
+        (&kinds::CLUSTER_TRAINING_RUNTIME, "")
+    } else {
+        (&kinds::TRAINING_RUNTIME, namespace)
+    };
+    context.caches.kinds.seen(kind)?.get(&Key::new(namespace, name))
 }

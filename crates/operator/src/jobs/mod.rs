@@ -7,6 +7,7 @@ mod ancestors;
 pub(crate) use ancestors::{OWNERS, has_managed_owner};
 mod batch;
 mod custom;
+pub(crate) use custom::runtime;
 mod writes;
 pub(crate) use writes::failure;
 
@@ -208,8 +209,12 @@ impl<F: Framework> Controller<F> {
         let open = Patch::Strategic(json!({ "spec": { "schedulingGates": [gate] } }));
         for pod in pods {
             match api.patch(pod, &PatchParams::default(), &open).await {
-                Err(error) if !is_not_found(&error) => return Err(error),
-                Ok(_) | Err(_) => {}
+                Ok(pod) => {
+                    let Context { metrics, clock, .. } = &*self.context;
+                    metrics.ungated(ELASTIC_JOB, of, &pod.metadata, clock.now());
+                }
+                Err(error) if is_not_found(&error) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())

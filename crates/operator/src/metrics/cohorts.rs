@@ -67,33 +67,27 @@ impl Metrics {
         }
     }
 
-    /// The share of what it borrows of a ClusterQueue, where shares count.
-    pub(crate) fn share_of_queue(&self, queue: &ClusterQueue, share: i64) {
+    /// The weighted share of what it borrows of a ClusterQueue, where shares count and metrics are told to show it. That of
+    /// one without weight that borrows is no number.
+    pub(crate) fn share_of_queue(&self, queue: &ClusterQueue, share: f64) {
         let name = queue.metadata.name.as_deref().unwrap_or_default();
         let cohort = queue.spec.cohort_name.as_deref().unwrap_or_default();
         self.set(
             "kueue_cluster_queue_weighted_share",
             &[("cluster_queue", name), ("cohort", cohort)],
-            shown(share),
+            if share.is_finite() { share } else { f64::NAN },
         );
     }
 
-    /// The same of a Cohort.
-    pub(crate) fn share_of_cohort(&self, name: &str, share: i64) {
-        self.set("kueue_cohort_weighted_share", &[("cohort", name)], shown(share));
+    /// The same of a Cohort, for which it is infinite, and which is always shown.
+    pub(crate) fn share_of_cohort(&self, name: &str, share: f64) {
+        self.set("kueue_cohort_weighted_share", &[("cohort", name)], share);
     }
 
     fn above(&self) -> MutexGuard<'_, Above> {
         // Nothing panics between two states of it.
         self.above.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A share; that of one without weight that borrows is none.
-fn shown(share: i64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "as exact as Prometheus counts")]
-    let number = share as f64;
-    if share == i64::MAX { f64::NAN } else { number }
 }
 
 #[cfg(test)]
@@ -137,13 +131,24 @@ mod tests {
         assert!(!text.contains("\"team\"") && text.contains("\"company\""), "{text}");
     }
 
-    /// CQ-9: the share of one without weight that borrows is none.
+    /// OB-1: shares are as exact as they were found, and what one without weight borrows is no number, of a Cohort infinite.
     #[test]
-    fn shares_without_weight_are_no_number() {
+    fn ob_1_shares_are_not_rounded() {
         let metrics = Metrics::default();
         let queue = serde_json::json!({ "metadata": { "name": "q" }, "spec": { "cohortName": "new" } });
-        metrics.share_of_queue(&serde_json::from_value(queue).expect("a ClusterQueue"), i64::MAX);
-        let line = r#"weighted_share{cluster_queue="q",cohort="new",replica_role="leader"} NaN"#;
-        assert!(metrics.text("leader").contains(line));
+        let queue = serde_json::from_value(queue).expect("a ClusterQueue");
+        for (share, of_queue, of_cohort) in [(62.5, "62.5", "62.5"), (f64::INFINITY, "NaN", "+Inf")] {
+            metrics.share_of_queue(&queue, share);
+            metrics.share_of_cohort("new", share);
+            let text = metrics.text("leader");
+            for line in [
+                format!(
+                    r#"kueue_cluster_queue_weighted_share{{cluster_queue="q",cohort="new",replica_role="leader"}} {of_queue}"#
+                ),
+                format!(r#"kueue_cohort_weighted_share{{cohort="new",replica_role="leader"}} {of_cohort}"#),
+            ] {
+                assert!(text.lines().any(|it| it == line), "{line} is missing in\n{text}");
+            }
+        }
     }
 }

@@ -109,6 +109,9 @@ fn used_of(holders: &Holders, flavor: &str, resource: &str) -> [f64; 2] {
 
 /// An amount in whole units.
 pub(super) fn amount(resource: &str, amount: Amount) -> f64 {
+    if amount.is_unlimited() {
+        return f64::INFINITY;
+    }
     #[expect(clippy::cast_precision_loss, reason = "as exact as Prometheus counts")]
     let units = amount.units() as f64;
     if resource == "cpu" { units / 1000.0 } else { units }
@@ -122,7 +125,8 @@ mod tests {
     fn ob_1_quota_is_shown_flavor_by_flavor() {
         let queue = |cohort: &str| -> ClusterQueue {
             let quota = |name: &str, nominal: &str, limit: Option<&str>| serde_json::json!({ "name": name, "nominalQuota": nominal, "borrowingLimit": limit });
-            let resources = [quota("cpu", "1500m", Some("2")), quota("memory", "1Gi", None)];
+            let most = quota("pods", "9223372036854775807", None);
+            let resources = [quota("cpu", "1500m", Some("2")), quota("memory", "1Gi", None), most];
             let flavors = serde_json::json!([{ "name": "spot", "resources": resources }]);
             let groups = serde_json::json!([{ "coveredResources": ["cpu", "memory"], "flavors": flavors }]);
             let spec = serde_json::json!({ "cohortName": cohort, "resourceGroups": groups });
@@ -144,6 +148,7 @@ mod tests {
         };
         shown("nominal_quota", "cpu", "1.5");
         shown("nominal_quota", "memory", "1073741824");
+        shown("nominal_quota", "pods", "+Inf");
         shown("borrowing_limit", "cpu", "2");
         shown("borrowing_limit", "memory", "+Inf");
         shown("lending_limit", "cpu", "+Inf");

@@ -24,7 +24,7 @@ use rules::{
         apps::{LEADER_WORKER_SET, is_grouped},
         plan::WORKLOAD_DELETED,
         pod::{
-            self, MANAGED, POD, SUSPENDING_PARENT, TERMINATION_TARGET,
+            self, ADMISSION_GATE, MANAGED, POD, SUSPENDING_PARENT, TERMINATION_TARGET,
             plan::{Plan, Seen, Step, decide, gone},
         },
         prebuilt_workload,
@@ -231,8 +231,12 @@ impl Controller {
 
     async fn take(&self, pod: Arc<Pod>, act: Act, now: Timestamp) -> Result<(), kube::Error> {
         match act {
-            Act::Open(next, told) => {
+            Act::Open(next, workload) => {
                 self.open(&pod, &next).await?;
+                let Context { metrics, clock, .. } = &*self.context;
+                metrics.ungated(ADMISSION_GATE, &workload, &pod.metadata, clock.now());
+                let queue = state::cluster_queue(&workload).unwrap_or_default();
+                let told = format!("Admitted by clusterQueue {queue}");
                 self.tell_of(&pod, &Event::normal("Started", &told));
             }
             Act::End { reason, why } => self.end(&pod, &reason, &why, now).await?,
@@ -351,8 +355,8 @@ impl Controller {
 
 /// What is done about one pod.
 enum Act {
-    /// It becomes this, and this is told.
-    Open(Value, String),
+    /// It becomes this, because this Workload is admitted.
+    Open(Value, Arc<Workload>),
     /// It has to go.
     End { reason: String, why: String },
     /// It is deleted.
@@ -387,9 +391,8 @@ fn acts(unit: &Unit, pods: &[Arc<Pod>], plan: &Plan, now: Timestamp) -> Vec<(Arc
         Step::Job(framework::Step::Start { of: workload, given }) => {
             // A contradiction is found when it is decided, and ends the Workload there.
             let Ok(writes) = observed.started(given) else { return Vec::new() };
-            let queue = state::cluster_queue(workload).unwrap_or_default();
             let opened = observed.gated().zip(writes).filter_map(|(pod, write)| match write {
-                Write::Object(next) => of(pod, Act::Open(next, format!("Admitted by clusterQueue {queue}"))),
+                Write::Object(next) => of(pod, Act::Open(next, Arc::clone(workload))),
                 Write::Status(_) => None,
             });
             opened.collect()

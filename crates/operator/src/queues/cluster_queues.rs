@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use kube::Api;
 use reconcile::{Key, Next, Tasks};
-use rules::quota::status::{self, Holders};
+use rules::quota::{
+    share::Share,
+    status::{self, Holders},
+};
 use serde_json::json;
 use types::kueue::ClusterQueue;
 
@@ -81,14 +84,15 @@ async fn show(context: &Context, queue: &ClusterQueue) -> Result<(), kube::Error
     if context.settings.resource_metrics {
         context.metrics.resources(queue, &holders);
         context.metrics.pending_resources(queue, &context.admission.pending_resources(name));
+        if let Some(share) = &share {
+            context.metrics.share_of_queue(queue, share.weighted());
+        }
     }
     for cohort in context.admission.above(name) {
         context.work.cohorts.add_after(Key::new("", cohort), BATCH);
     }
-    if let Some(share) = share {
-        context.metrics.share_of_queue(queue, share);
-    }
     let now = context.clock.now();
+    let share = share.as_ref().map(Share::rounded);
     let next = status::cluster_queue(queue, &readiness, in_line + parked, &holders, share, now);
     let before = queue.status.clone().unwrap_or_default();
     if before == next && queue.status.is_some() {

@@ -36,11 +36,11 @@ async fn reconcile(context: Arc<Context>, key: Key) -> Result<Next, Error> {
     let Some(cohort) = context.caches.cohorts.get(&key) else { return Ok(Next::Done) };
     let shares = context.settings.quota.fair_sharing.is_some();
     let share = shares.then(|| context.admission.share_of_cohort(&key.name).unwrap_or_default());
-    if let Some(share) = share {
-        context.metrics.share_of_cohort(&key.name, share);
+    if let Some(share) = &share {
+        context.metrics.share_of_cohort(&key.name, share.weighted());
     }
-    let next =
-        CohortStatus { fair_sharing: share.map(|weighted_share| FairSharingStatus { weighted_share }) };
+    let fair_sharing = share.map(|share| FairSharingStatus { weighted_share: share.rounded() });
+    let next = CohortStatus { fair_sharing };
     if cohort.status.clone().unwrap_or_default() == next {
         return Ok(Next::Done);
     }

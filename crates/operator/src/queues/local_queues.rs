@@ -9,7 +9,7 @@ use rules::{
         readiness,
         status::{self, Holders},
     },
-    workload::{has_quota, is_admissible},
+    workload::{has_quota, is_admissible, state},
 };
 use serde_json::json;
 use types::kueue::{LocalQueue, LocalQueueStatus, StopPolicy, Workload};
@@ -59,7 +59,10 @@ async fn show(context: &Context, key: &Key, queue: &LocalQueue) -> Result<Next, 
     let waiting: Vec<&Arc<Workload>> =
         workloads.iter().filter(|workload| open && is_admissible(workload)).collect();
     let waits = waiting.len();
-    let holding = workloads.iter().filter(|workload| leads_to.is_some() && has_quota(workload));
+    // What they hold in a ClusterQueue to which one of the same name led before is not of this one.
+    let there = leads_to.is_some().then_some(queue.spec.cluster_queue.as_str());
+    let holding =
+        workloads.iter().filter(|it| has_quota(it) && there.is_some() && state::cluster_queue(it) == there);
     let holders = Holders::sum(holding.map(|workload| &**workload));
     let Holders { reserving, admitted, .. } = holders;
     let of_waiting = waiting.iter().map(|workload| Key::of(&***workload));

@@ -24,8 +24,9 @@ use rules::webhook::job::{self, Surroundings};
 use rules::webhook::{self, Kind, Review};
 use rules::workload::state;
 use serde_json::Value;
+use types::kueue::StopPolicy;
 
-use crate::jobs::has_managed_owner;
+use crate::jobs::{has_managed_owner, runtime};
 use crate::{Context, Operator};
 pub(crate) use configurations::unasked;
 
@@ -112,7 +113,7 @@ impl Operator {
     /// What a new object becomes.
     pub async fn default(&self, kind: Kind, namespace: &str, object: &Value) -> Result<Value, Error> {
         let around = self.context.around_new(kind, namespace, object).await?;
-        Ok(webhook::default(&Review { kind, object, old: None, around })?)
+        Ok(webhook::default(&Review { kind, object, old: None, around, runtime: None })?)
     }
 
     /// What is wrong with a write, and what it is warned about.
@@ -124,7 +125,11 @@ impl Operator {
         old: Option<&Value>,
     ) -> Result<(Vec<field::Error>, Vec<String>), Error> {
         let around = self.context.around(kind, namespace, object)?;
-        Ok(webhook::validate(&Review { kind, object, old, around })?)
+        let runtime = match kind {
+            Kind::Custom(shape) => runtime(shape, namespace, object, &self.context),
+            _ => None,
+        };
+        Ok(webhook::validate(&Review { kind, object, old, around, runtime: runtime.as_ref() })?)
     }
 }
 
@@ -134,8 +139,13 @@ impl Context {
         let mut around = self.around(kind, namespace, object)?;
         if kind.is_queued() {
             let metadata = metadata_of(object, namespace)?;
-            let by_default = kind == Kind::Pod && around.has_default_queue;
-            let may_wait = queue_name(&metadata).is_some() || around.manages_without_queue_name || by_default;
+            // Pods are not asked of whose kind their owner is.
+            let queue = if kind == Kind::Pod {
+                queue_name(&metadata).is_some() || around.has_default_queue
+            } else {
+                job::queue_name(&metadata, &around).is_some()
+            };
+            let may_wait = queue || around.manages_without_queue_name;
             // What is leaving is not asked where it belongs (JF-7).
             if metadata.deletion_timestamp.is_none() && may_wait && !around.has_managed_parent {
                 around.has_managed_ancestor = self.ancestor(&metadata).await?.is_some();
@@ -152,11 +162,13 @@ impl Context {
         let metadata = metadata_of(object, namespace)?;
         let labels = self.caches.namespaces.get(&Key::new("", namespace));
         let labels = labels.and_then(|namespace| namespace.metadata.labels.clone()).unwrap_or_default();
+        let by_default = self.caches.local_queues.get(&Key::new(namespace, "default"));
         let mut around = Surroundings {
             manages_without_queue_name: self.settings.manage_jobs_without_queue_name,
             in_managed_namespace: selector::matches(Some(&self.settings.managed_namespaces), &labels)
                 == Some(true),
-            has_default_queue: self.caches.local_queues.get(&Key::new(namespace, "default")).is_some(),
+            has_default_queue: by_default
+                .is_some_and(|queue| queue.spec.stop_policy.unwrap_or_default() == StopPolicy::None),
             has_managed_owner: has_managed_owner(&metadata, &self.settings),
             only_parts: !self.settings.manages(&POD),
             ..Surroundings::default()

@@ -1,6 +1,7 @@
 //! The operator as a whole.
 
 mod deaths;
+mod default_queue;
 mod definitions;
 mod deploy;
 mod differential;

@@ -158,11 +158,15 @@ impl ClusterQueue {
         self.groups.iter().find(|group| group.covered.contains(resource))
     }
 
-    /// Whether all its flavors place pods by topology, so that every pod set is taken to ask for it.
-    pub fn is_topology_only<'a>(&self, mut flavor: impl FnMut(&FlavorName) -> Option<&'a Flavor>) -> bool {
-        let mut flavors = self.groups.iter().flat_map(|group| &group.flavors).peekable();
-        flavors.peek().is_some()
-            && flavors.all(|quotas| flavor(&quotas.name).is_some_and(|flavor| flavor.topology.is_some()))
+    /// Whether all its flavors place pods by topology, so that every pod set is taken to ask for it. That is so of a queue
+    /// without flavors, too, which can place nobody (TA-2).
+    pub fn is_topology_only(&self, places: impl FnMut(&FlavorName) -> bool) -> bool {
+        self.flavors().all(places)
+    }
+
+    /// All its flavors.
+    pub fn flavors(&self) -> impl Iterator<Item = &FlavorName> {
+        self.groups.iter().flat_map(|group| &group.flavors).map(|quotas| &quotas.name)
     }
 }
 

@@ -231,7 +231,10 @@ fn assign<'a>(
             Outlook::Preempt => {
                 let preemptor = Preemptor::new(queue, workload);
                 let contested = assignment.contested(tree);
-                let wanted = Wanted { uses: &assignment.uses, to_place: &assignment.to_place, workload };
+                // What it asks for none of needs no room, however much of that its queue uses already.
+                let uses: Vec<Use> =
+                    assignment.uses.iter().filter(|wanted| wanted.amount > Amount::ZERO).copied().collect();
+                let wanted = Wanted { uses: &uses, to_place: &assignment.to_place, workload };
                 let targets = preempt::targets(world, tree, preemptor, &contested, wanted);
                 (assignment, Some(targets).filter(|targets| !targets.is_empty()))
             }

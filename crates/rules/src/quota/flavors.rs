@@ -200,7 +200,9 @@ pub fn assign(
         progress,
         found,
         replaced: queue.replaced(workload).map(|slice| &slice.reservation),
-        topology_implied: queue.config.is_topology_only(|name| world.snapshot.flavor(name)),
+        topology_implied: queue.config.is_topology_only(|name| {
+            world.snapshot.flavor(name).is_some_and(|flavor| flavor.topology.is_some())
+        }),
         uses: BTreeMap::new(),
         assignment: Assignment {
             pod_sets: Vec::new(),

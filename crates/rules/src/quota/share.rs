@@ -10,7 +10,7 @@ use super::{
 };
 
 /// The share of a node, in thousandths of all that it could borrow (FS-1).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Share {
     weight: f64,
     ratio: f64,

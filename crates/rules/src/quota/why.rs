@@ -121,6 +121,8 @@ impl fmt::Display for Why {
 /// Why pods that ask for a topology cannot have it, although flavors were found. Such a pod set fails as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TopologyError {
+    /// The ClusterQueue has no flavor with a topology at all.
+    NoTopology,
     /// None of the flavors that were found has a topology.
     NoFlavor,
     /// More than one of them has.
@@ -130,6 +132,9 @@ pub enum TopologyError {
 impl fmt::Display for TopologyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            TopologyError::NoTopology => {
+                f.write_str("workload requires Topology, but there is no TAS cache information")
+            }
             TopologyError::NoFlavor => f.write_str("no TAS flavor assigned"),
             TopologyError::SeveralFlavors(flavors) => {
                 let names: Vec<&str> = flavors.iter().map(FlavorName::as_str).collect();

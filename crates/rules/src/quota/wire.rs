@@ -160,16 +160,18 @@ pub struct Surroundings<'a> {
     pub accounting: &'a Accounting,
 }
 
-/// What the pod sets of a Workload ask for, or why they may not ask for it (QM-27).
-pub fn pod_sets(object: &kueue::Workload, around: Surroundings<'_>) -> Result<Vec<PodSet>, Obstacle> {
+/// What the pod sets of a Workload ask for, and why they may not ask for it (QM-27). Of what cannot be read there is none.
+pub fn pod_sets(object: &kueue::Workload, around: Surroundings<'_>) -> (Vec<PodSet>, Option<Obstacle>) {
     let mut pod_sets = Vec::new();
     let mut above_own_limits = Vec::new();
     let mut out_of_range = Vec::new();
     for (index, given) in object.spec.pod_sets.iter().enumerate() {
         let path = Path::new("spec").child("podSets").index(index).child("template").child("spec");
         let spec = given.template.spec.clone().unwrap_or_default();
-        let mut resources =
-            PodResources::read(&spec, &path).map_err(|errors| invalid(VALIDATION_FAILED, &errors))?;
+        let mut resources = match PodResources::read(&spec, &path) {
+            Ok(resources) => resources,
+            Err(errors) => return (Vec::new(), Some(invalid(VALIDATION_FAILED, &errors))),
+        };
         let overhead = spec.runtime_class_name.as_ref().and_then(|name| around.runtime_overheads.get(name));
         resources.adjust(overhead, around.limits);
         above_own_limits.extend(resources.above_own_limits(&path));
@@ -194,13 +196,14 @@ pub fn pod_sets(object: &kueue::Workload, around: Surroundings<'_>) -> Result<Ve
             topology: request.filter(|request| request.asks_for_placement()).map(topology),
         });
     }
-    if !above_own_limits.is_empty() {
-        return Err(invalid(VALIDATION_FAILED, &above_own_limits));
-    }
-    if !out_of_range.is_empty() {
-        return Err(invalid("resources didn't satisfy LimitRange constraints", &out_of_range));
-    }
-    Ok(pod_sets)
+    let obstacle = if !above_own_limits.is_empty() {
+        Some(invalid(VALIDATION_FAILED, &above_own_limits))
+    } else if !out_of_range.is_empty() {
+        Some(invalid("resources didn't satisfy LimitRange constraints", &out_of_range))
+    } else {
+        None
+    };
+    (pod_sets, obstacle)
 }
 
 const VALIDATION_FAILED: &str = "resources validation failed";

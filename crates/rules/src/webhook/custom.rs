@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 use super::{
     MULTIKUEUE, Review, Unreadable,
     job::{Look, is_elastic, kept, queue_name, validate as named},
+    topology,
 };
 use crate::dispatch::adapter::gvk;
 use crate::field::{self, Errors, Path};
 use crate::framework::{
-    QUEUE_NAME_LABEL,
-    custom::{End, PATCH_MANAGER, Pods, Shape, set},
+    Observed as _, QUEUE_NAME_LABEL,
+    custom::{Custom, End, PATCH_MANAGER, Place, Pods, Shape, set},
     label,
 };
 use crate::workload::ELASTIC_JOB;
@@ -83,7 +84,7 @@ fn keep_a_patch(object: &mut Value) {
 }
 
 /// What is wrong with a Job.
-pub(super) fn validate(shape: &Shape, review: &Review<'_>) -> Result<Errors, Unreadable> {
+pub(super) fn validate(shape: &'static Shape, review: &Review<'_>) -> Result<Errors, Unreadable> {
     let metadata = metadata_of(review.object)?;
     let is_queued = review.around.manages_without_queue_name || label(&metadata, QUEUE_NAME_LABEL).is_some();
     let mut errors = Errors::new();
@@ -93,6 +94,7 @@ pub(super) fn validate(shape: &Shape, review: &Review<'_>) -> Result<Errors, Unr
         errors.extend(ray(shape, at, review.object, &metadata));
     }
     errors.extend(named(&metadata));
+    errors.extend(placed(&Custom::of(shape, review.object, &metadata, review.runtime.cloned()), shape));
     if review.old.is_none() {
         errors.extend(elastic(shape, &metadata));
     }
@@ -103,6 +105,55 @@ pub(super) fn validate(shape: &Shape, review: &Review<'_>) -> Result<Errors, Unr
         errors.extend(kept(&new, &old, review.around.has_default_queue));
     }
     Ok(errors)
+}
+
+/// What its pods may ask for about where they are (TA-9). Templates that cannot be read are not looked at: of a runtime it is
+/// not known here whether it will be there.
+fn placed(job: &Custom<'_>, shape: &Shape) -> Errors {
+    let places = job.places().unwrap_or_default();
+    let mut errors: Errors = places
+        .iter()
+        .flat_map(|it| topology::validate(&it.template, &metadata_path(shape, it), it.count, false))
+        .collect();
+    // Of Kubeflow's roles, of Jobs of a runtime and of components Kueue does not ask whether they go together.
+    let is_asked =
+        matches!(shape.pods, Pods::ReplicatedJobs | Pods::Ray { .. }) || shape.kind.kind == "MPIJob";
+    if is_asked {
+        // Where what is asked for cannot be read, it is said above why.
+        errors.extend(topology::grouped(&job.pod_sets().unwrap_or_default(), &|pod_set| {
+            let place = places.iter().find(|place| place.name == pod_set);
+            place.map_or_else(Path::root, |place| metadata_path(shape, place).child("annotations"))
+        }));
+    }
+    if shape.pods == Pods::Runtime {
+        let advice = ". Adjust either the \"TrainJob.spec.runtimePatches\" or the \"TrainingRuntime.Template\" annotations \
+                      for the corresponding Job";
+        for error in &mut errors {
+            error.detail.push_str(advice);
+        }
+    }
+    errors
+}
+
+/// Where the metadata of a pod template is, as it is told: a template that comes from a runtime is nowhere in the object.
+fn metadata_path(shape: &Shape, place: &Place) -> Path {
+    match shape.pods {
+        Pods::Runtime => return Path::new("job").key(&place.name),
+        Pods::Roles { at, roles } => {
+            let role = roles.iter().find(|role| place.at == format!("{at}/{role}/template"));
+            return path_of(at).key(role.unwrap_or(&"")).child("template").child("metadata");
+        }
+        Pods::ReplicatedJobs | Pods::Ray { .. } | Pods::Components => {}
+    }
+    path_of(&place.at).child("metadata")
+}
+
+/// A pointer into a spec as a path.
+fn path_of(pointer: &str) -> Path {
+    let grown = |path: Path, part: &str| {
+        part.parse().map_or_else(|_| path.child(part), |index: usize| path.index(index))
+    };
+    pointer.split('/').skip(2).fold(Path::new("spec"), grown)
 }
 
 /// Only Ray's kinds, and batch Job, can grow and shrink (MK-WH-09).
@@ -117,7 +168,7 @@ fn elastic(shape: &Shape, metadata: &ObjectMeta) -> Errors {
 
 /// What a Ray cluster must not ask for while it is queued.
 fn ray(shape: &Shape, at: &str, object: &Value, metadata: &ObjectMeta) -> Errors {
-    let path = at.split('/').skip(2).fold(Path::new("spec"), |path, part| path.child(part));
+    let path = path_of(at);
     let spec = object.pointer(at).filter(|spec| !spec.is_null());
     let mut errors = Errors::new();
     if shape.end == End::RayJob {
@@ -177,10 +228,7 @@ fn ray(shape: &Shape, at: &str, object: &Value, metadata: &ObjectMeta) -> Errors
 fn ungated(object: &Value) -> Errors {
     let missing = templates(object).into_iter().map(|at| format!("{at}/spec/schedulingGates"));
     let missing = missing.filter(|gates| !is_gated(object, gates)).map(|gates| {
-        let mut path = Path::new("spec");
-        for part in gates.split('/').skip(2) {
-            path = part.parse().map_or_else(|_| path.child(part), |index| path.index(index));
-        }
+        let path = path_of(&gates);
         let there = object.pointer(&gates).filter(|gates| !gates.is_null());
         let there = there.map_or_else(|| field::Value::json(&Value::Null), field::Value::json);
         path.invalid(there, "an elastic job must have the ElasticJobSchedulingGate")

@@ -14,7 +14,8 @@ const CLASS: &str = "kueue.x-k8s.io/priority-class";
 
 fn said(kind: Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
     let around = Surroundings { in_managed_namespace: true, ..Surroundings::default() };
-    let (errors, _) = validate(&Review { kind, object, old, around }).expect("an object of its kind");
+    let (errors, _) =
+        validate(&Review { kind, object, old, around, runtime: None }).expect("an object of its kind");
     errors.iter().map(ToString::to_string).collect()
 }
 
@@ -45,7 +46,9 @@ fn mk_wh_01_a_job_that_names_no_queue_ends_up_on_a_worker() {
         is_dispatched: true,
         ..Surroundings::default()
     };
-    let of = |around| default(&Review { kind: Kind::Job, object: &plain, old: None, around }).expect("a Job");
+    let of = |around| {
+        default(&Review { kind: Kind::Job, object: &plain, old: None, around, runtime: None }).expect("a Job")
+    };
     let after = of(around);
     assert_eq!(after["metadata"]["labels"][QUEUE], "default");
     assert_eq!((&after["spec"]["suspend"], &after["spec"]["managedBy"]), (&json!(true), &json!(MULTIKUEUE)));
@@ -116,8 +119,13 @@ fn mk_wh_09_few_kinds_grow_and_shrink() {
     let cluster = |managed_by: &str, scales: bool| {
         let spec = json!({"managedBy": managed_by, "enableInTreeAutoscaling": scales});
         let kind = Kind::Custom(shape("RayCluster"));
-        let review =
-            Review { kind, object: &custom(&elastic, &spec), old: None, around: Surroundings::default() };
+        let review = Review {
+            kind,
+            object: &custom(&elastic, &spec),
+            old: None,
+            around: Surroundings::default(),
+            runtime: None,
+        };
         said(kind, &default(&review).expect("an object"), None)
     };
     assert_eq!(cluster(MULTIKUEUE, false), Vec::<String>::new());
@@ -189,7 +197,7 @@ fn mk_ela_07_pods_of_an_elastic_cluster_wait() {
     let made = |annotations: Value| {
         let object = custom(&annotations, &spec);
         let around = Surroundings { in_managed_namespace: true, ..Surroundings::default() };
-        default(&Review { kind, object: &object, old: None, around }).expect("an object")
+        default(&Review { kind, object: &object, old: None, around, runtime: None }).expect("an object")
     };
     let gates = ["/spec/headGroupSpec/template", "/spec/workerGroupSpecs/0/template"]
         .map(|at| format!("{at}/spec/schedulingGates"));

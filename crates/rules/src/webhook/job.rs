@@ -23,7 +23,7 @@ pub struct Surroundings {
     pub manages_without_queue_name: bool,
     /// The namespace is one in which Jobs are queued at all.
     pub in_managed_namespace: bool,
-    /// The namespace has a LocalQueue called `default`.
+    /// The namespace has a LocalQueue called `default`, and it is not stopped.
     pub has_default_queue: bool,
     /// The direct owner is of a kind that is queued itself.
     pub has_managed_owner: bool,

@@ -15,8 +15,11 @@ mod sparse;
 mod topology;
 pub mod workload;
 
+use std::sync::Arc;
+
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_core::DynamicObject;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use types::kueue::{ClusterQueue, Cohort, ResourceFlavor, Workload};
@@ -109,6 +112,8 @@ pub struct Review<'a> {
     pub old: Option<&'a Value>,
     /// What around it matters, for Jobs.
     pub around: job::Surroundings,
+    /// The runtime that a TrainJob refers to, if it is there.
+    pub runtime: Option<&'a Arc<DynamicObject>>,
 }
 
 /// Why an object cannot be judged.
@@ -236,6 +241,8 @@ fn overlay(object: &mut Value, before: &Value, after: &Value) {
 
 #[cfg(test)]
 mod dispatched;
+#[cfg(test)]
+mod placed;
 #[cfg(test)]
 mod pods;
 #[cfg(test)]

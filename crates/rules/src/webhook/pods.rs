@@ -24,12 +24,12 @@ fn pod(labels: Value, annotations: Value) -> Value {
 }
 
 fn made(kind: Kind, object: &Value, around: Surroundings) -> Value {
-    default(&Review { kind, object, old: None, around }).expect("an object of its kind")
+    default(&Review { kind, object, old: None, around, runtime: None }).expect("an object of its kind")
 }
 
 fn said(kind: Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
-    let (errors, _) =
-        validate(&Review { kind, object, old, around: usual() }).expect("an object of its kind");
+    let (errors, _) = validate(&Review { kind, object, old, around: usual(), runtime: None })
+        .expect("an object of its kind");
     errors.iter().map(ToString::to_string).collect()
 }
 
@@ -208,7 +208,8 @@ fn mk_sts_02_what_may_change() {
     assert_eq!(changed(of("a", 2, 0), of("a", 0, 0)), Vec::<String>::new());
     let lingers = Surroundings { has_lingering_workload: true, ..usual() };
     let (new, old) = (of("a", 2, 0), of("a", 0, 0));
-    let review = Review { kind: Kind::StatefulSet, object: &new, old: Some(&old), around: lingers };
+    let review =
+        Review { kind: Kind::StatefulSet, object: &new, old: Some(&old), around: lingers, runtime: None };
     let (errors, _) = validate(&review).expect("a StatefulSet");
     let why = "spec.replicas: Forbidden: workload from previous scale-down is still being deleted";
     assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), [why]);

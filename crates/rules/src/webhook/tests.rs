@@ -9,6 +9,7 @@ fn review<'a>(kind: Kind, object: &'a Value, old: Option<&'a Value>) -> Review<'
         object,
         old,
         around: Surroundings { in_managed_namespace: true, ..Surroundings::default() },
+        runtime: None,
     }
 }
 
@@ -34,7 +35,7 @@ fn queued(spec: Value) -> Value {
 
 #[track_caller]
 fn defaulted(job: &Value, around: Surroundings) -> Value {
-    let review = Review { kind: Kind::Job, object: job, old: None, around };
+    let review = Review { kind: Kind::Job, object: job, old: None, around, runtime: None };
     default(&review).expect("a Job")
 }
 
@@ -413,6 +414,37 @@ fn wl_3_wl_5_what_holds_quota_does_not_change() {
     let mut shrunk = old.clone();
     shrunk["spec"]["podSets"][0]["count"] = json!(2);
     check(Kind::Workload, &shrunk, Some(&old), &[]);
+    // The same in the words of a client that decodes and writes it again.
+    let with = |template: Value| {
+        let mut workload = old.clone();
+        workload["spec"]["podSets"][0]["template"] = template;
+        workload
+    };
+    let of = |container: Value| json!({ "spec": { "containers": [container] } });
+    let asks = |cpu: &str| of(json!({ "name": "c", "resources": { "requests": { "cpu": cpu } } }));
+    let mut bare = asks("1");
+    bare["metadata"] = json!({ "creationTimestamp": null });
+    let field = |divisor: Value| {
+        let from = json!({ "resourceFieldRef": { "resource": "limits.cpu", "divisor": divisor } });
+        of(json!({ "name": "c", "resources": {}, "env": [{ "name": "E", "valueFrom": from }] }))
+    };
+    for (written, again) in [
+        (asks("1000m"), asks("1")),
+        (asks("1"), bare),
+        (of(json!({ "name": "c" })), of(json!({ "name": "c", "resources": {}, "args": [] }))),
+        (field(Value::Null), field(json!("0"))),
+    ] {
+        check(Kind::Workload, &with(again.clone()), Some(&with(written.clone())), &[]);
+        check(Kind::Workload, &with(written), Some(&with(again)), &[]);
+    }
+    for (written, other) in [
+        (asks("1000m"), asks("1001m")),
+        (of(json!({ "name": "c" })), of(json!({ "name": "c", "securityContext": {} }))),
+    ] {
+        let (errors, _) =
+            validate(&review(Kind::Workload, &with(other), Some(&with(written)))).expect("a Workload");
+        assert_eq!(errors.iter().map(|error| error.path.as_str()).collect::<Vec<_>>(), ["spec.podSets.0"]);
+    }
     let (errors, _) =
         validate(&review(Kind::Workload, &reserved(json!({ "admission": admission("6") })), Some(&old)))
             .expect("a Workload");
@@ -464,6 +496,34 @@ fn wl_7_wl_8_pod_sets() {
     );
 }
 
+/// Conditions are what Kubernetes' own would be.
+#[test]
+fn wl_13_conditions_are_named_and_have_a_time() {
+    let with = |kind: &str, time: &str| {
+        workload(json!({ "conditions": [{
+            "type": kind, "status": "True", "reason": "r", "message": "", "lastTransitionTime": time,
+        }] }))
+    };
+    let time = "2026-01-01T00:00:00Z";
+    check(Kind::Workload, &with("example.com/Ready", time), None, &[]);
+    let old = with("Ready", time);
+    check(
+        Kind::Workload,
+        &with("Ready", "0001-01-01T00:00:00Z"),
+        Some(&old),
+        &["status.conditions[0].lastTransitionTime: Required value"],
+    );
+    let long = "R".repeat(64);
+    check(
+        Kind::Workload,
+        &with(&long, time),
+        Some(&old),
+        &[&format!(
+            "status.conditions[0].type: Invalid value: \"{long}\": name part must be no more than 63 bytes"
+        )],
+    );
+}
+
 #[test]
 fn wl_10_a_workload_runs_where_it_was_nominated() {
     let old = workload(json!({ "nominatedClusterNames": ["east"] }));
@@ -509,7 +569,7 @@ fn jf_6_jobs_of_other_kinds_wait_and_have_a_manager_too() {
         });
         let around = job::Surroundings { is_dispatched: true, ..job::Surroundings::default() };
         let default = |object: &Value| {
-            super::default(&Review { kind: Kind::Custom(shape), object, old: None, around })
+            super::default(&Review { kind: Kind::Custom(shape), object, old: None, around, runtime: None })
                 .expect("readable")
         };
         let after = default(&object);
@@ -534,7 +594,8 @@ fn jf_34_running_jobs_of_other_kinds_keep_their_queue() {
         };
         let said = |new: &Value, old: &Value| {
             let around = job::Surroundings::default();
-            let review = Review { kind: Kind::Custom(shape), object: new, old: Some(old), around };
+            let review =
+                Review { kind: Kind::Custom(shape), object: new, old: Some(old), around, runtime: None };
             message(&validate(&review).expect("readable").0)
         };
         assert_eq!(said(&of("b", true), &of("a", true)), "[]", "{shape:?}");
@@ -550,7 +611,7 @@ fn ray_jobs_in_queues_bring_their_own_cluster_and_take_it_with_them() {
         let metadata = serde_json::json!({ "name": "x", "labels": { "kueue.x-k8s.io/queue-name": "q" } });
         let object = serde_json::json!({ "metadata": metadata, "spec": spec });
         let around = job::Surroundings::default();
-        let review = Review { kind: Kind::Custom(shape), object: &object, old: None, around };
+        let review = Review { kind: Kind::Custom(shape), object: &object, old: None, around, runtime: None };
         message(&validate(&review).expect("readable").0)
     };
     let check =

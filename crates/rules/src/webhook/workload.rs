@@ -2,20 +2,25 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ResourceRequirements};
-use types::Quantity;
 use types::kueue::{
     Admission, AdmissionCheckState, CheckState, PodSet, PodSetTopologyRequest, ReclaimablePod, Workload,
 };
+use types::{Quantity, Shared};
 
 use super::gates;
 use super::queues::{not_negative, tolerations};
 use crate::field::{Errors, Path, Value};
-use crate::meta;
 use crate::workload::{
     has_quota,
     slice::{REPLACEMENT_FOR, is_elastic},
+    state,
 };
+use crate::{meta, semantic, wire};
+
+/// What Go calls a time that is not set: the beginning of the year 1.
+const NO_TIME: Timestamp = Timestamp::constant(-62_135_596_800, 0);
 
 /// A new Workload.
 pub fn create(new: &Workload) -> Errors {
@@ -82,6 +87,7 @@ fn validate(new: &Workload, old: Option<&Workload>) -> Errors {
     if has_quota(new) {
         errors.extend(validate_admission(new, old, &status.child("admission")));
     }
+    errors.extend(validate_conditions(new, &status.child("conditions")));
     errors.extend(validate_reclaimable(new, old, &status.child("reclaimablePods")));
     let checks = new.status.iter().flat_map(|status| &status.admission_checks);
     for (i, check) in checks.enumerate() {
@@ -192,6 +198,19 @@ fn validate_admission(new: &Workload, old: Option<&Workload>, path: &Path) -> Er
     errors
 }
 
+/// The definition lets a type through that is longer than names may be, and a time that is none.
+fn validate_conditions(new: &Workload, path: &Path) -> Errors {
+    let mut errors = Errors::new();
+    for (i, condition) in state::conditions(new).iter().enumerate() {
+        let path = path.index(i);
+        errors.extend(meta::qualified(&condition.type_, &path.child("type")));
+        if condition.last_transition_time.0 == NO_TIME {
+            errors.push(path.child("lastTransitionTime").required(""));
+        }
+    }
+    errors
+}
+
 fn validate_reclaimable(new: &Workload, old: Option<&Workload>, path: &Path) -> Errors {
     let names: Vec<&str> = new.spec.pod_sets.iter().map(name_of).collect();
     let mut errors = Errors::new();
@@ -238,12 +257,22 @@ fn same_pod_sets(new: &Workload, old: &Workload, path: &Path) -> Errors {
     }
     let pairs = new.iter().zip(old).enumerate();
     let changed = pairs.filter(|(_, (new, old))| {
-        let grown = PodSet { count: new.count.max(old.count), ..(*new).clone() };
-        grown != **old
+        new.count > old.count || !same_but_for_template(new, old) || !same_template(new, old)
     });
     changed
         .map(|(i, (new, _))| path.child(&i.to_string()).invalid(Value::json(new), meta::IMMUTABLE))
         .collect()
+}
+
+fn same_but_for_template(new: &PodSet, old: &PodSet) -> bool {
+    let rest = |it: &PodSet| PodSet { template: Shared::default(), count: old.count, ..it.clone() };
+    rest(new) == rest(old)
+}
+
+/// Clients write a template as they hold it, with amounts in their notation and what is empty or not there as they please.
+fn same_template(new: &PodSet, old: &PodSet) -> bool {
+    let (new, old) = (&new.template, &old.template);
+    new == old || semantic::equal(wire::POD_TEMPLATE_SPEC, new, old)
 }
 
 /// What was given back stays given back (WL-6).

@@ -439,10 +439,15 @@ fn admission(seen: &Seen<'_>, now: Timestamp) -> Option<Plan> {
 /// What is told of a Workload that was just admitted.
 pub fn admitted(workload: &Workload, now: Timestamp) -> Event {
     let since = state::find(workload, QUOTA_RESERVED).map_or(now, |reserved| reserved.last_transition_time.0);
-    let waited = now.duration_since(since).as_secs().max(0);
+    let waited = whole_seconds(since, now);
     let cluster_queue = state::cluster_queue(workload).unwrap_or_default();
     let told = format!("Admitted by ClusterQueue {cluster_queue}, wait time since reservation was {waited}s");
     Event::normal("Admitted", &told)
+}
+
+/// How many seconds something took, rounded as Kueue tells it.
+pub fn whole_seconds(since: Timestamp, now: Timestamp) -> String {
+    format!("{:.0}", now.duration_since(since).as_secs_f64().max(0.0))
 }
 
 /// What there is to do about a Workload that holds quota.

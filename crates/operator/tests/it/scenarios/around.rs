@@ -33,7 +33,8 @@ pub(super) async fn ac_2_a_check_is_held_while_it_is_asked_for(world: &World) ->
     world.gone("AdmissionCheck", &check).await
 }
 
-/// LQ-3: a LocalQueue shows who waits in it, who is in, and what those use.
+/// LQ-3: a LocalQueue shows who waits in it, who is in, and what those use, but for what they have of a ClusterQueue to which
+/// another one of its name led.
 pub(super) async fn lq_3_a_local_queue_shows_what_is_used(world: &World) -> anyhow::Result<()> {
     world.queue("a", "3", json!({})).await?;
     let first = world.job("first", "a", "2", json!({})).await?;
@@ -53,6 +54,15 @@ pub(super) async fn lq_3_a_local_queue_shows_what_is_used(world: &World) -> anyh
     world
         .sees_local_queue("a", "stopped", |queue| {
             queue.status.as_ref().is_some_and(|it| it.pending_workloads == 0 && it.admitted_workloads == 1)
+        })
+        .await?;
+    world.delete("LocalQueue", "a").await?;
+    world.gone("LocalQueue", "a").await?;
+    let elsewhere = world.cluster_queue("b", "0", json!({})).await?;
+    world.local_queue("a", &elsewhere, json!({})).await?;
+    world
+        .sees_local_queue("a", "another", |queue| {
+            queue.status.as_ref().is_some_and(|it| it.pending_workloads == 1 && it.reserving_workloads == 0)
         })
         .await?;
     Ok(())
@@ -198,6 +208,17 @@ pub(super) async fn qm_26_limits_change(world: &World) -> anyhow::Result<()> {
     assert_eq!(uses(&admitted)?, json!({ "cpu": "2" }));
     let first = world.shows(&first, &ADMITTED).await?;
     assert_eq!(uses(&first)?, json!({ "cpu": "1" }), "what it was given is what it holds");
+    // SM-13, QM-27: what is not allowed is asked for all the same.
+    let most = json!({ "spec": { "limits": [{ "type": "Container", "max": { "cpu": "1" } }] } });
+    world.patch("LimitRange", "usual", most).await?;
+    let two = json!({ "spec": { "parallelism": 2, "completions": 2 } });
+    let third = world.job("third", "a", "2", two).await?;
+    let told =
+        |it: &types::kueue::Workload| message(it, "QuotaReserved").contains("resources validation failed");
+    let waiting = world.workload(&third, "out of range", told);
+    let status = waiting.await?.status.unwrap_or_default();
+    let asked = json!([{ "name": "main", "resources": { "cpu": "4" } }]);
+    assert_eq!(serde_json::to_value(&status.resource_requests)?, asked);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::World;
+use super::{World, gate_is_measured};
 use crate::world::{message, suspended};
 
 const ADMITTED: [&str; 2] = ["Admitted=True/Admitted", "QuotaReserved=True/QuotaReserved"];
@@ -80,6 +80,7 @@ pub(super) async fn jf_83_elastic(world: &World) -> anyhow::Result<()> {
     world.runs_by("job", 2).await?;
     world.shows(&late, &ADMITTED).await?;
     assert!(!suspended(&world.jobs().get("job").await?), "it was never stopped");
+    gate_is_measured(world, "elastic-job", &queue, false);
     Ok(())
 }
 

@@ -141,7 +141,7 @@ pub(super) async fn mk_3_copy_without_job(world: &World) -> anyhow::Result<()> {
 
 /// JF-63: whether all pods are ready is said of the Workload.
 pub(super) async fn jf_63_pods_ready(world: &World) -> anyhow::Result<()> {
-    world.queue("a", "1", json!({})).await?;
+    let queue = world.queue("a", "1", json!({})).await?;
     let workload = world.job("job", "a", "1", json!({})).await?;
     let reason = |reason: &'static str| {
         move |it: &types::kueue::Workload| {
@@ -155,5 +155,11 @@ pub(super) async fn jf_63_pods_ready(world: &World) -> anyhow::Result<()> {
     world.workload(&workload, "waiting for recovery", reason("WaitForRecovery")).await?;
     world.patch_status("Job", "job", json!({ "ready": 1 })).await?;
     world.workload(&workload, "recovered", reason("Recovered")).await?;
+    world.patch("Workload", &workload, json!({ "spec": { "active": false } })).await?;
+    world.stops("job").await?;
+    world.workload(&workload, "without quota", |it| !rules::workload::has_quota(it)).await?;
+    let labels = format!(r#"cluster_queue="{queue}",reason="Deactivated",underlying_cause="""#);
+    let line = format!("kueue_pods_ready_to_evicted_time_seconds_count{{{labels},");
+    assert!(world.counts(&line), "OB-1: {line}");
     Ok(())
 }

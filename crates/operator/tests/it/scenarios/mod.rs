@@ -116,6 +116,15 @@ const ALL: &[(&str, Scenario)] = &[
     ("sm-42-restart-between-checks", |world| Box::pin(restart::sm_42_restart_between_checks(world))),
 ];
 
+/// OB-1: how long pods that were admitted waited for a gate to be taken away is measured.
+fn gate_is_measured(world: &World, gate: &str, queue: &str, is_group: bool) {
+    let labels = format!(
+        r#"name="kueue.x-k8s.io/{gate}",cluster_queue="{queue}",is_group="{is_group}",replica_role="#
+    );
+    let line = format!("kueue_pod_scheduling_gate_removal_seconds_count{{{labels}");
+    assert!(world.counts(&line), "OB-1: {line}");
+}
+
 /// Runs the scenarios whose names contain `SCENARIO`, each in a namespace of its own, and reports all that fail.
 /// Each has so many chances, in a new namespace every time.
 async fn run_all(world: &mut World, chances: usize) -> anyhow::Result<()> {

@@ -14,7 +14,7 @@ use rules::{
 };
 use serde_json::{Value, json};
 
-use super::World;
+use super::{World, gate_is_measured};
 use crate::world::message;
 
 const ADMITTED: [&str; 2] = ["Admitted=True/Admitted", "QuotaReserved=True/QuotaReserved"];
@@ -93,6 +93,7 @@ pub(super) async fn jf_70_a_pod(world: &World) -> anyhow::Result<()> {
     assert_eq!(labels["kueue.x-k8s.io/podset"], "main");
     assert_eq!(labels["kueue.x-k8s.io/cluster-queue-name"], queue);
     world.told("Pod", "alone", &["CreatedWorkload", "Started"]).await?;
+    gate_is_measured(world, "admission", &queue, false);
     ends(world, "alone", "Succeeded").await?;
     let_go(world, "alone").await?;
     let finished = world
@@ -141,7 +142,7 @@ pub(super) async fn jf_56_a_pod_has_to_go(world: &World) -> anyhow::Result<()> {
 /// JF-70: a group waits until all its pods are there, has one Workload with a pod set for each role, and ends when all have
 /// done what they are for. Pods that fail are replaced, and pods that are too many go.
 pub(super) async fn jf_70_a_group(world: &World) -> anyhow::Result<()> {
-    queue(world, "5").await?;
+    let queue = queue(world, "5").await?;
     submit(world, "leader", "a", "2", member("crew", 2, "leads")).await?;
     world.told("Pod", "leader", &["ErrWorkloadCompose"]).await?;
     assert!(world.no_workload("crew").await?);
@@ -155,6 +156,8 @@ pub(super) async fn jf_70_a_group(world: &World) -> anyhow::Result<()> {
     for name in ["leader", "worker"] {
         runs(world, name).await?;
     }
+    world.told("Pod", "worker", &["Started"]).await?;
+    gate_is_measured(world, "admission", &queue, true);
     submit(world, "surplus", "a", "1", member("crew", 2, "works")).await?;
     world.gone("Pod", "surplus").await?;
     ends(world, "leader", "Succeeded").await?;

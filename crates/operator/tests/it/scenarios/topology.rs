@@ -6,7 +6,7 @@ use rules::quota::topology::encoding;
 use serde_json::{Value, json};
 use types::kueue::Workload;
 
-use super::World;
+use super::{World, gate_is_measured};
 use crate::world::message;
 
 const ADMITTED: [&str; 2] = ["Admitted=True/Admitted", "QuotaReserved=True/QuotaReserved"];
@@ -123,7 +123,7 @@ async fn goes_to(world: &World, pod: &str) -> anyhow::Result<String> {
 /// the template is as it was once the Job stops.
 pub(super) async fn ta_6_pods_go_where_they_were_placed(world: &World) -> anyhow::Result<()> {
     racks(world).await?;
-    queue(world, "20", json!({})).await?;
+    let queue = queue(world, "20", json!({})).await?;
     let workload = world.job("job", "a", "1", pods(3, Some(("required", "example.com/rack")))).await?;
     world.shows(&workload, &ADMITTED).await?;
     world.runs("job").await?;
@@ -160,6 +160,7 @@ pub(super) async fn ta_6_pods_go_where_they_were_placed(world: &World) -> anyhow
     let template = stopped.spec.map(|spec| spec.template).unwrap_or_default();
     let annotations = template.metadata.and_then(|it| it.annotations).unwrap_or_default();
     assert!(!annotations.contains_key("kueue.x-k8s.io/podset-unconstrained-topology"), "{annotations:?}");
+    gate_is_measured(world, "topology", &queue, false);
     Ok(())
 }
 

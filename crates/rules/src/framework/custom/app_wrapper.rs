@@ -20,7 +20,7 @@ const GROUPS: &str = "workload.codeflare.dev.appwrapper/tas-sub-group-count";
 pub(super) fn places(object: &Value, metadata: &ObjectMeta) -> Result<Vec<Place>, String> {
     let name = metadata.name.as_deref().unwrap_or_default();
     let mut places = Vec::new();
-    for (component, pod_sets) in components(object).iter().zip(pod_sets(object)) {
+    for (index, (component, pod_sets)) in components(object).iter().zip(pod_sets(object)).enumerate() {
         for pod_set in &pod_sets {
             let path = pointer(text(pod_set, "/path"));
             let Some(raw) = component.pointer(&path) else { continue };
@@ -33,7 +33,7 @@ pub(super) fn places(object: &Value, metadata: &ObjectMeta) -> Result<Vec<Place>
                 index_label: label(INDEX_LABEL),
                 group_label: label(GROUP_LABEL),
                 groups: label(GROUPS).and_then(|groups| groups.parse().ok()),
-                ..Place::default()
+                at: format!("/spec/components/{index}{path}"),
             });
         }
     }

@@ -22,9 +22,9 @@ use types::kueue::{PodSet, ReclaimablePod};
 use super::{Finished, Kind, Observed, PodSetInfo, Write, annotation, pod_set::Conflict, topology};
 use crate::workload::ELASTIC_JOB;
 use json::{condition, condition_message, number, text};
-use places::Place;
 
 pub use json::set;
+pub(crate) use places::Place;
 pub use shapes::{ALL, Active, End, Pods, Ready, Shape};
 pub use train_job::{PATCH_MANAGER, runtime_reference};
 
@@ -52,7 +52,18 @@ impl<'a> Custom<'a> {
         Custom { shape, metadata: &object.metadata, data: &object.data, runtime }
     }
 
-    fn places(&self) -> Result<Vec<Place>, String> {
+    /// An object as it is on the wire, with its metadata.
+    pub(crate) fn of(
+        shape: &'static Shape,
+        object: &'a Value,
+        metadata: &'a ObjectMeta,
+        runtime: Option<Arc<DynamicObject>>,
+    ) -> Self {
+        Custom { shape, metadata, data: object, runtime }
+    }
+
+    /// Its pod templates.
+    pub(crate) fn places(&self) -> Result<Vec<Place>, String> {
         match self.shape.pods {
             Pods::ReplicatedJobs => places::replicated_jobs(&self.data["spec"]["replicatedJobs"], "/spec"),
             Pods::Roles { at, roles } => places::roles(self.data, at, roles),

@@ -15,13 +15,13 @@ const REPLICA_INDEX_LABEL: &str = "training.kubeflow.org/replica-index";
 
 /// A pod template of a Job, and for how many pods it is.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// The name of its pod set.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The template.
-    pub(super) template: PodTemplateSpec,
+    pub(crate) template: PodTemplateSpec,
     /// How many pods.
-    pub(super) count: i32,
+    pub(crate) count: i32,
     /// How many Jobs they are in, for kinds that are made of Jobs.
     pub(super) replicas: i32,
     /// The label that numbers the pods.
@@ -31,7 +31,7 @@ pub(super) struct Place {
     /// See above.
     pub(super) groups: Option<i32>,
     /// Where in the object it is.
-    pub(super) at: String,
+    pub(crate) at: String,
 }
 
 impl Place {

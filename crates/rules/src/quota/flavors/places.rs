@@ -71,6 +71,9 @@ impl Search<'_> {
             let flavors: BTreeSet<&FlavorName> =
                 flavors.values().filter(|flavor| self.places(flavor)).collect();
             let misplaced = match flavors.iter().next() {
+                None if !self.queue.config.flavors().any(|flavor| self.places(flavor)) => {
+                    TopologyError::NoTopology
+                }
                 None => TopologyError::NoFlavor,
                 Some(_) if flavors.len() > 1 => {
                     TopologyError::SeveralFlavors(flavors.into_iter().cloned().collect())

@@ -1,6 +1,8 @@
-use super::scenario::{Scenario, check, queue, quota, scenario, workload};
+use super::scenario::{Scenario, amount, check, pods, queue, quota, scenario, workload};
 use crate::quota::config::{
+    ClusterQueue, FlavorQuotas, Quota,
     ReclaimWithinCohort::{self, Any, LowerPriority as ReclaimLower},
+    ResourceGroup,
     WithinClusterQueue::{LowerOrNewerEqualPriority, LowerPriority},
 };
 
@@ -34,6 +36,42 @@ fn pr_1_newer_equal_priority() {
     };
     check("PR-1 older", &scenario(5), &["preempt ns/a (InClusterQueue) for ns/new to q…"]);
     check("PR-1 newer", &scenario(15), &["keep ns/new out of q, because couldn't assign…"]);
+}
+
+/// A ClusterQueue with so many cores, and so many of another resource, in the flavor `default`.
+fn queue_of_two(name: &str, cores: i64, other: &str, count: i64) -> ClusterQueue {
+    let other = (other.into(), Quota { nominal: amount(other, count), ..quota(0) });
+    let resources: std::collections::BTreeMap<_, _> = [("cpu".into(), quota(cores)), other].into();
+    let covered = resources.keys().cloned().collect();
+    let flavors = vec![FlavorQuotas { name: "default".into(), resources }];
+    ClusterQueue { groups: vec![ResourceGroup { covered, flavors }], ..ClusterQueue::new(name) }
+}
+
+/// What is asked for with nothing is none of the request: of that the queue may use more than its own.
+#[test]
+fn pr_2_pr_5_who_asks_for_none_of_a_resource_needs_no_room_for_it() {
+    let scenario = |gpus: i64| {
+        scenario()
+            .queue(queue_of_two("a", 4, "gpu", 4).part_of("cohort").reclaim(Any))
+            .queue(queue_of_two("b", 4, "gpu", 4).part_of("cohort"))
+            .holding("a", &workload("a1", 0), &[("default", "gpu", 6)])
+            .holding("b", &workload("b1", 8), &[("default", "cpu", 8)])
+            .head("a", workload("new", 0).asking(vec![pods(1, &[("cpu", 4), ("gpu", gpus)])]))
+    };
+    check("PR-2 none", &scenario(0), &["preempt ns/b1 (InCohortReclamation) for ns/new to a…"]);
+    check("PR-2 one", &scenario(1), &["keep ns/new out of a, because couldn't assign…"]);
+}
+
+/// Kueue makes room for the rest and not for `pods`: it would choose `b` alone, and then keep `new` out for ever.
+#[test]
+fn pr_6_room_is_made_for_pods_too() {
+    let scenario = scenario()
+        .queue(queue_of_two("q", 10, "pods", 2).within(LowerPriority))
+        .holding("q", &workload("a", 1).queued(1), &[("default", "cpu", 1), ("default", "pods", 1)])
+        .holding("q", &workload("b", 1).queued(2), &[("default", "cpu", 1), ("default", "pods", 1)])
+        .head("q", workload("new", 0).asking(vec![pods(2, &[("cpu", 1)])]).priority(1));
+    let both = "preempt ns/b (InClusterQueue), ns/a (InClusterQueue) for ns/new to q…";
+    check("PR-6 pods", &scenario, &[both]);
 }
 
 fn reclaim(

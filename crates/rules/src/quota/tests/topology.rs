@@ -323,6 +323,20 @@ fn overfull(scenario: &Scenario) -> Option<String> {
     })
 }
 
+/// All flavors of a queue without any place by topology, and none can.
+#[test]
+fn ta_2_a_queue_without_flavors_places_nobody() {
+    let into = |queue: ClusterQueue, request: Option<TopologyRequest>| {
+        let pod_set = PodSet { topology: request, ..pods(1, &[]) };
+        scenario().queue(queue).head("q", workload("new", 0).asking(vec![pod_set]))
+    };
+    let nowhere = "keep ns/new out of q, because failed to assign flavors to pod set main: \
+                   workload requires Topology, but there is no TAS cache information";
+    check("TA-2 empty", &into(ClusterQueue::new("q"), None), &[nowhere]);
+    check("TA-2 other flavors", &into(queue("q", quota(1)), Some(required("rack"))), &[nowhere]);
+    check("TA-2 asks for none", &into(queue("q", quota(1)), None), &["admit ns/new to q…"]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 

@@ -19,6 +19,11 @@ fn read<T: serde::de::DeserializeOwned>(object: Value) -> T {
 }
 
 fn pod_sets(workload: &kueue::Workload) -> Result<Vec<PodSet>, Obstacle> {
+    let (pod_sets, obstacle) = asked(workload);
+    obstacle.map_or(Ok(pod_sets), Err)
+}
+
+fn asked(workload: &kueue::Workload) -> (Vec<PodSet>, Option<Obstacle>) {
     let (runtime_overheads, limits, accounting) = (BTreeMap::new(), Limits::default(), Accounting::default());
     let around =
         Surroundings { runtime_overheads: &runtime_overheads, limits: &limits, accounting: &accounting };
@@ -206,6 +211,8 @@ fn qm_27_messages() {
         spec.podSets[0].template.spec.containers[0]: Invalid value: [\"cpu\"]: requests must not exceed its limits, \
         spec.podSets[0].template.spec.containers[1]: Invalid value: [\"cpu\",\"memory\"]: requests must not exceed its limits]";
     assert_eq!(pod_sets(&object), Err(Obstacle::InvalidResources(message.into())));
+    let requests = asked(&object).0.remove(0).requests;
+    assert_eq!(requests.get("cpu"), Some(&Amount::new(4000)), "SM-13: it asks for it all the same");
 }
 
 #[test]

@@ -505,3 +505,12 @@ fn qm_28_devices_that_are_not_counted_are_not_given() {
     life.expect(&["write inadmissible", "wait"]);
     life.shows(&["QuotaReserved=False/Inadmissible", "Requeued=False/Inadmissible"]);
 }
+
+/// OB-2: seconds are rounded, not cut off.
+#[test]
+fn ob_2_how_long_it_took_is_told_in_whole_seconds() {
+    let at = |milliseconds: i64| Timestamp::from_millisecond(milliseconds).expect("within the calendar");
+    for (took, told) in [(0, "0"), (1400, "1"), (1600, "2"), (-3000, "0")] {
+        assert_eq!(whole_seconds(at(5000), at(5000 + took)), told, "{took} ms");
+    }
+}
