@@ -225,7 +225,9 @@ fn charge_devices(list: &mut List, claim: &ResourceClaim) {
         most.extend(exactly.map(|exactly| {
             (exactly.device_class_name.as_str(), devices(exactly.allocation_mode.as_deref(), exactly.count))
         }));
-        most.into_iter().for_each(|(class, count)| charge(class, count));
+        for (class, count) in most {
+            charge(class, count);
+        }
     }
 }
 

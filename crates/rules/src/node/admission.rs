@@ -97,7 +97,7 @@ pub fn refusal(node: &Node, pod: &Pod, taken: &Taken) -> Option<Ending> {
             return rejected("PodOSNotSupported", message.to_owned());
         }
     }
-    if let Some(missing) = missing(node, pod, spec, taken) {
+    if let Some(missing) = missing(node, pod, taken) {
         let Missing { name, asked, used, capacity } = missing;
         let message = format!(
             "Node didn't have enough resource: {name}, requested: {asked}, used: {used}, capacity: {capacity}"
@@ -126,7 +126,7 @@ struct Missing {
     capacity: i64,
 }
 
-fn missing(node: &Node, pod: &Pod, spec: &PodSpec, taken: &Taken) -> Option<Missing> {
+fn missing(node: &Node, pod: &Pod, taken: &Taken) -> Option<Missing> {
     let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
     let (capacity, most_pods) = Resources::of_node(allocatable);
     let others = taken.shares.len() - usize::from(taken.shares.contains_key(uid(pod)));
