@@ -19,6 +19,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::NamespaceResourceScope;
@@ -213,6 +214,7 @@ kinds! {
     pods: Pod,
     replica_sets: ReplicaSet,
     replication_controllers: ReplicationController,
+    resource_claims: ResourceClaim,
     resource_quotas: ResourceQuota,
     service_accounts: ServiceAccount,
     services: Service,

@@ -1,6 +1,6 @@
 //! Keeps the status of resource quotas: what is used of each.
 //!
-//! Pods, services and claims are weighed; of every other kind that some quota limits, the objects are counted, from a
+//! Pods, services and claims of volumes and of devices are weighed; of every other kind that some quota limits, the objects are counted, from a
 //! watch of their metadata that begins when the first quota asks for it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, ResourceQuotaStatus, Service};
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use k8s_openapi::apimachinery::pkg::api::resource;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, PartialObjectMeta};
@@ -61,6 +62,7 @@ pub(crate) fn prepare(context: &Context) -> Run {
     let quotas = kinds.resource_quotas.wanted();
     let (pods, services, claims) =
         (kinds.pods.wanted(), kinds.services.wanted(), kinds.volume_claims.wanted());
+    let devices = kinds.resource_claims.wanted();
     let this = controller.clone();
     quotas.on_change(move |change| this.quota_changed(change));
     let this = controller.clone();
@@ -69,12 +71,15 @@ pub(crate) fn prepare(context: &Context) -> Run {
     services.on_change(move |change| this.namespace_changed(&change.key.namespace));
     let this = controller.clone();
     claims.on_change(move |change| this.namespace_changed(&change.key.namespace));
+    let this = controller.clone();
+    devices.on_change(move |change| this.namespace_changed(&change.key.namespace));
     Box::pin(async move {
         let _ending = Ending(Arc::clone(&controller.counted));
         quotas.ready().await;
         pods.ready().await;
         services.ready().await;
         claims.ready().await;
+        devices.ready().await;
         let queue = controller.queue.clone();
         queue
             .run(AT_ONCE, |key| {
@@ -87,7 +92,8 @@ pub(crate) fn prepare(context: &Context) -> Run {
 
 /// The kinds of a quota's names that are counted by their metadata: `jobs.batch`, `configmaps`.
 fn counted_kinds(hard: &BTreeMap<String, resource::Quantity>) -> BTreeSet<String> {
-    const WEIGHED: [&str; 3] = ["pods", "services", "persistentvolumeclaims"];
+    const WEIGHED: [&str; 4] =
+        ["pods", "services", "persistentvolumeclaims", "resourceclaims.resource.k8s.io"];
     const PLAIN: [&str; 4] = ["configmaps", "secrets", "replicationcontrollers", "resourcequotas"];
     let name = |name: &String| match name.strip_prefix("count/") {
         Some(kind) => Some(kind.to_owned()),
@@ -161,6 +167,7 @@ impl Controller {
         let (pods, services) =
             (cached.pods.in_namespace(&key.namespace), cached.services.in_namespace(&key.namespace));
         let claims = cached.volume_claims.in_namespace(&key.namespace);
+        let devices = cached.resource_claims.in_namespace(&key.namespace);
         let others = counts.iter().flat_map(|(kind, count)| {
             let (resource, group) = kind.split_once('.').unwrap_or((kind, ""));
             std::iter::repeat_n(Object::Other { resource, group }, *count)
@@ -170,6 +177,7 @@ impl Controller {
             .map(|pod: &Arc<Pod>| Object::Pod(pod))
             .chain(services.iter().map(|service: &Arc<Service>| Object::Service(service)))
             .chain(claims.iter().map(|claim: &Arc<PersistentVolumeClaim>| Object::Claim(claim)))
+            .chain(devices.iter().map(|claim: &Arc<ResourceClaim>| Object::Devices(claim)))
             .chain(others);
         let used = usage(&spec, objects, now);
         self.write(&key, &quota, hard, &used).await?;

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, Pod, ResourceQuotaSpec, ScopedResourceSelectorRequirement, Service,
 };
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use types::Quantity;
 
 use crate::quota::requests::PodResources;
@@ -26,6 +27,8 @@ pub enum Object<'a> {
     Service(&'a Service),
     /// A claim of a volume.
     Claim(&'a PersistentVolumeClaim),
+    /// A claim of devices.
+    Devices(&'a ResourceClaim),
     /// Anything else: it counts as one.
     Other {
         /// `configmaps`.
@@ -39,6 +42,11 @@ const ATTRIBUTES: &str = "VolumeAttributesClass";
 /// Where a claim named its class before it had a field for that.
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 type Amounts = BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>;
+
+/// What quotas call the devices of a class.
+const OF_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
+/// All the devices that there are are not more than one claim can be given.
+const MOST_DEVICES: i64 = 32;
 
 /// Core kinds that quotas may also name without `count/`.
 const PLAIN: [&str; 4] = ["configmaps", "secrets", "replicationcontrollers", "resourcequotas"];
@@ -55,6 +63,7 @@ pub fn charge(object: Object<'_>, now: Timestamp) -> List {
         }
         Object::Service(service) => charge_service(&mut list, service),
         Object::Claim(claim) => charge_claim(&mut list, claim),
+        Object::Devices(claim) => charge_devices(&mut list, claim),
         Object::Other { resource, group } => {
             let name = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
             add(&mut list, &format!("count/{name}"), &one());
@@ -189,6 +198,32 @@ fn charge_claim(list: &mut List, claim: &PersistentVolumeClaim) {
         add(list, "requests.storage", &storage);
         if let Some(class) = &class {
             add(list, &format!("{class}/requests.storage"), &storage);
+        }
+    }
+}
+
+/// Of several kinds of devices that would do, a claim may get the most of each that it names.
+fn charge_devices(list: &mut List, claim: &ResourceClaim) {
+    add(list, "count/resourceclaims.resource.k8s.io", &one());
+    let devices = |mode: Option<&str>, count: Option<i64>| match mode {
+        Some("ExactCount") => count.unwrap_or(0),
+        Some("All") => MOST_DEVICES,
+        _ => 0,
+    };
+    for request in claim.spec.devices.iter().flat_map(|devices| devices.requests.iter().flatten()) {
+        let mut most: BTreeMap<&str, i64> = BTreeMap::new();
+        for one in request.first_available.iter().flatten() {
+            let count = devices(one.allocation_mode.as_deref(), one.count);
+            let known = most.entry(&one.device_class_name).or_default();
+            *known = count.max(*known);
+        }
+        let exactly = request.exactly.as_ref().filter(|_| most.is_empty());
+        most.extend(exactly.map(|exactly| {
+            (exactly.device_class_name.as_str(), devices(exactly.allocation_mode.as_deref(), exactly.count))
+        }));
+        for (class, count) in most {
+            let count = Quantity::from_units(count, types::quantity::Format::DecimalSi);
+            add(list, &format!("{class}{OF_DEVICE_CLASS}"), &count);
         }
     }
 }

@@ -13,6 +13,7 @@ use futures::future::{BoxFuture, ready};
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota, Service};
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use rules::resource_quota::Object;
 use rules::resource_quota::admit::{Standing, Write, admit, is_charged};
 use rules::wire;
@@ -68,6 +69,7 @@ enum Owned {
     Pod(Box<Pod>),
     Service(Box<Service>),
     Claim(Box<PersistentVolumeClaim>),
+    Devices(Box<ResourceClaim>),
     Other { resource: String, group: String },
 }
 
@@ -79,9 +81,11 @@ impl Quotas {
 
 impl Plugin for Quotas {
     fn wants(&self, operation: Operation, resource: &Resource, subresource: &str) -> bool {
-        let is_weighed = resource.group.is_empty()
-            && matches!(resource.plural.as_str(), "pods" | "services" | "persistentvolumeclaims");
         let kind = (resource.group.as_str(), resource.plural.as_str());
+        let is_weighed = matches!(
+            kind,
+            ("", "pods" | "services" | "persistentvolumeclaims") | ("resource.k8s.io", "resourceclaims")
+        );
         resource.namespaced
             && match operation {
                 Operation::Create => subresource.is_empty() && !IGNORED.contains(&kind),
@@ -263,6 +267,7 @@ impl Owned {
             ("", "pods") => Owned::Pod(Box::new(wire::typed(object))),
             ("", "services") => Owned::Service(Box::new(wire::typed(object))),
             ("", "persistentvolumeclaims") => Owned::Claim(Box::new(wire::typed(object))),
+            ("resource.k8s.io", "resourceclaims") => Owned::Devices(Box::new(wire::typed(object))),
             (group, plural) => Owned::Other { resource: plural.to_owned(), group: group.to_owned() },
         }
     }
@@ -272,6 +277,7 @@ impl Owned {
             Owned::Pod(pod) => Object::Pod(pod),
             Owned::Service(service) => Object::Service(service),
             Owned::Claim(claim) => Object::Claim(claim),
+            Owned::Devices(claim) => Object::Devices(claim),
             Owned::Other { resource, group } => Object::Other { resource, group },
         }
     }

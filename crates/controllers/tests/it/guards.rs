@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::api::{Api, PostParams};
 use reconcile::Tasks;
 use serde_json::json;
@@ -25,7 +26,9 @@ async fn quotas_budgets_and_roles_are_kept() {
     })
     .await;
 
-    let hard = json!({"pods": "2", "requests.cpu": "1", "configmaps": "5", "count/jobs.batch": "1"});
+    let devices = "gpu.deviceclass.resource.k8s.io/devices";
+    let hard =
+        json!({"pods": "2", "requests.cpu": "1", "configmaps": "5", "count/jobs.batch": "1", (devices): "4"});
     create::<ResourceQuota>(client, json!({"metadata": {"name": "quota"}, "spec": {"hard": hard}})).await;
     let quotas: Api<ResourceQuota> = api(client);
     let used = |name: &'static str, amount: &'static str| {
@@ -49,6 +52,14 @@ async fn quotas_budgets_and_roles_are_kept() {
     used("pods", "2").await;
     used("requests.cpu", "500m").await;
     used("configmaps", "1").await;
+    let exactly = json!({"deviceClassName": "gpu", "count": 2});
+    let requests = json!([{"name": "r", "exactly": exactly}]);
+    create::<ResourceClaim>(
+        client,
+        json!({"metadata": {"name": "two"}, "spec": {"devices": {"requests": requests}}}),
+    )
+    .await;
+    used(devices, "2").await;
     let third = serde_json::from_value(pod("c")).expect("a pod");
     let refused = api::<Pod>(client).create(&PostParams::default(), &third).await.expect_err("too many");
     assert!(

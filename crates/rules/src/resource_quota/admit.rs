@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceQuota, ResourceQuotaSpec};
 use types::Quantity;
 
-use super::{List, Object, PLAIN, charge, is_subject};
+use super::{List, OF_DEVICE_CLASS, Object, PLAIN, charge, is_subject};
 
 /// A quota as its status says that it stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,7 +59,7 @@ pub fn is_charged(write: &Write<'_>, subresource: &str) -> bool {
             _ => is_new,
         },
         (Object::Pod(_), "resize") => !is_new,
-        (Object::Service(_) | Object::Claim(_), "") => true,
+        (Object::Service(_) | Object::Claim(_) | Object::Devices(_), "") => true,
         (Object::Claim(claim), "status") => match write.old {
             Some(Object::Claim(old)) => {
                 let allocated = |claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim| {
@@ -180,12 +180,17 @@ fn is_of(object: Object<'_>, name: &str) -> bool {
             let is_huge = name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
             let is_extended =
                 name.starts_with("requests.") && name.contains('/') && !name.contains("kubernetes.io/");
-            OF_PODS.contains(&name) || is_huge || is_extended
+            // These are waited for to be counted, although nobody counts them yet.
+            let is_device = name.starts_with("requests.deviceclass.resource.kubernetes.io/");
+            OF_PODS.contains(&name) || is_huge || is_extended || is_device
         }
         Object::Service(_) => OF_SERVICES.contains(&name),
         Object::Claim(_) => {
             let of_class = name.split_once(".storageclass.storage.k8s.io/").map_or(name, |(_, what)| what);
             name == "count/persistentvolumeclaims" || OF_CLAIMS.contains(&of_class)
+        }
+        Object::Devices(_) => {
+            name == "count/resourceclaims.resource.k8s.io" || name.ends_with(OF_DEVICE_CLASS)
         }
         Object::Other { resource, group } => {
             let plain = group.is_empty() && PLAIN.contains(&resource) && name == resource;
@@ -233,6 +238,7 @@ fn says_all(pod: &Pod, limited: &BTreeSet<&str>) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::resource::v1::ResourceClaim;
     use serde_json::{Value, json};
 
     use super::*;
@@ -305,11 +311,41 @@ mod tests {
     }
 
     #[test]
+    fn claims_take_devices_of_their_classes() {
+        let claim = |count: i64| -> ResourceClaim {
+            let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count});
+            let requests = json!([{"name": "r", "exactly": exactly}]);
+            serde_json::from_value(json!({"spec": {"devices": {"requests": requests}}})).expect("a claim")
+        };
+        let name = "gpu.deviceclass.resource.k8s.io/devices";
+        let mut quota = quota(json!({(name): "3"}), json!({(name): "0"}));
+        let mut take = |new: &ResourceClaim, old: Option<&ResourceClaim>| {
+            let write =
+                Write { object: Object::Devices(new), old: old.map(Object::Devices), is_status: false };
+            assert!(is_charged(&write, "") && !is_charged(&write, "status"));
+            admit(std::slice::from_mut(&mut quota), &write, Timestamp::UNIX_EPOCH)
+        };
+        assert_eq!(take(&claim(2), None), Ok(()));
+        assert_eq!(take(&claim(2), Some(&claim(2))), Ok(()));
+        let why = format!("exceeded quota: q, requested: {name}=2, used: {name}=2, limited: {name}=3");
+        assert_eq!(take(&claim(2), None), Err(why));
+        assert_eq!(take(&claim(1), None), Ok(()));
+    }
+
+    #[test]
     fn kinds_use_what_is_called_after_them() {
         let job = Object::Other { resource: "jobs", group: "batch" };
         let map = Object::Other { resource: "configmaps", group: "" };
         let pod = pod(json!({}));
+        let claim = ResourceClaim::default();
+        let devices = Object::Devices(&claim);
         for (object, name, expected) in [
+            (devices, "gpu.deviceclass.resource.k8s.io/devices", true),
+            (devices, "count/resourceclaims.resource.k8s.io", true),
+            (devices, "persistentvolumeclaims", false),
+            (devices, "requests.example.com/gpu", false),
+            (Object::Pod(&pod), "gpu.deviceclass.resource.k8s.io/devices", false),
+            (Object::Pod(&pod), "requests.deviceclass.resource.kubernetes.io/gpu", true),
             (job, "count/jobs.batch", true),
             (job, "count/jobs", false),
             (job, "jobs", false),

@@ -134,6 +134,37 @@ fn overhead_is_beside_what_a_pod_is_limited_in() {
     );
 }
 
+#[test]
+fn what_a_claim_of_devices_uses() {
+    let check = |requests: Value, expected: &str| {
+        let claim: ResourceClaim =
+            serde_json::from_value(json!({"spec": {"devices": {"requests": requests}}})).unwrap();
+        let charged = charge(Object::Devices(&claim), at(0));
+        let all = print(&charged).replace(OF_DEVICE_CLASS, "");
+        assert_eq!(all, format!("{expected}count/resourceclaims.resource.k8s.io=1"));
+    };
+    let of = |class: &str, mode: &str, count: i64| json!({"name": "s", "deviceClassName": class, "allocationMode": mode, "count": count});
+    let exactly =
+        |class: &str, mode: &str, count: i64| json!({"name": "r", "exactly": of(class, mode, count)});
+    check(json!([]), "");
+    check(
+        json!([exactly("a", "ExactCount", 2), exactly("a", "ExactCount", 1), exactly("b", "All", 0)]),
+        "a=3 b=32 ",
+    );
+    let any = json!({"name": "r", "firstAvailable": [of("a", "ExactCount", 2), of("a", "ExactCount", 4), of("b", "ExactCount", 1)]});
+    check(json!([any, exactly("a", "ExactCount", 1)]), "a=5 b=1 ");
+    // What will be invented some day counts for nothing.
+    check(json!([exactly("a", "Most", 2), {"name": "new"}]), "a=0 ");
+    let limits = quota(&["a.deviceclass.resource.k8s.io/devices"], json!({}));
+    let claim: ResourceClaim =
+        serde_json::from_value(json!({"spec": {"devices": {"requests": [exactly("a", "ExactCount", 2)]}}}))
+            .unwrap();
+    let used = usage(&limits, [Object::Devices(&claim), Object::Devices(&claim)].into_iter(), at(0));
+    assert_eq!(print(&used), "a.deviceclass.resource.k8s.io/devices=4");
+    let scoped = quota(&["pods"], json!({"scopes": ["NotTerminating"]}));
+    assert!(!is_subject(&scoped, Object::Devices(&claim)));
+}
+
 fn claim(object: &Value) -> PersistentVolumeClaim {
     serde_json::from_value(object.clone()).unwrap()
 }

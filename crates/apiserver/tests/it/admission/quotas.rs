@@ -145,6 +145,59 @@ async fn quotas_are_about_scopes_and_changes_as_on_a_real_server() {
 }
 
 #[tokio::test]
+async fn quotas_are_about_devices_and_what_resized_pods_have_as_on_a_real_server() {
+    let Some(both) = Both::start().await else { return };
+    both.make("/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
+    both.make(&format!("{BASE}/serviceaccounts"), &json!({"metadata": {"name": "default"}})).await;
+    let (gpus, claims) = ("gpu.deviceclass.resource.k8s.io/devices", "count/resourceclaims.resource.k8s.io");
+    let limits = json!({"hard": {(gpus): "3", (claims): "3", "requests.cpu": "3"}});
+    quota(&both, "q", limits, json!({(gpus): "0", (claims): "0", "requests.cpu": "0"})).await;
+    let claim = |name: &str, request: Value| {
+        let mut named = json!({"name": "r"});
+        named.as_object_mut().expect("an object").extend(request.as_object().expect("an object").clone());
+        json!({"metadata": {"name": name}, "spec": {"devices": {"requests": [named]}}})
+    };
+    let exactly = |count: i64| json!({"exactly": {"deviceClassName": "gpu", "count": count}});
+    let path = "/apis/resource.k8s.io/v1/namespaces/n/resourceclaims";
+    both.until_real_refuses(path, &claim("probe", exactly(4)), "exceeded quota").await;
+    let first = |count: i64| json!({"name": format!("s{count}"), "deviceClassName": "gpu", "count": count});
+    for (claim, expected) in [
+        (claim("two", exactly(2)), 201),
+        (claim("too-many", exactly(2)), 403),
+        (claim("all", json!({"exactly": {"deviceClassName": "gpu", "allocationMode": "All"}})), 403),
+        (claim("any-too-many", json!({"firstAvailable": [first(1), first(2)]})), 403),
+        (claim("other", json!({"exactly": {"deviceClassName": "other", "count": 9}})), 201),
+        (claim("one", json!({"firstAvailable": [first(1)]})), 201),
+        (claim("fourth", json!({"exactly": {"deviceClassName": "other"}})), 403),
+    ] {
+        let (code, answer) = both.ask(&[], &Method::POST, path, Some(&claim)).await;
+        assert_eq!(code, expected, "{answer}");
+    }
+    let labelled = json!({"metadata": {"labels": {"a": "b"}}});
+    let patch = [("Content-Type", "application/merge-patch+json")];
+    let one = format!("{path}/one");
+    let (code, answer) = both.ask(&patch, &Method::PATCH, &one, Some(&labelled)).await;
+    assert_eq!(code, 200, "what it has is not taken again: {answer}");
+
+    let cpu = |cpu: &str| json!({"requests": {"cpu": cpu}});
+    both.make(&format!("{BASE}/pods"), &pod("p", json!({"resources": cpu("2")}))).await;
+    let status = json!({"status": {"phase": "Running", "containerStatuses": [{"name": "c", "image": "i", "imageID": "",
+        "ready": true, "restartCount": 0, "state": {"running": {}}, "resources": cpu("2"),
+        "allocatedResources": {"cpu": "2"}}]}});
+    let (code, answer) =
+        both.ask(&patch, &Method::PATCH, &format!("{BASE}/pods/p/status"), Some(&status)).await;
+    assert_eq!(code, 200, "{answer}");
+    let merge = [("Content-Type", "application/strategic-merge-patch+json")];
+    for (asked, expected) in [("1", 200), ("2", 200), ("3", 200), ("4", 403)] {
+        let resized = json!({"spec": {"containers": [{"name": "c", "resources": cpu(asked)}]}});
+        let path = format!("{BASE}/pods/p/resize");
+        let (code, answer) = both.ask(&merge, &Method::PATCH, &path, Some(&resized)).await;
+        assert_eq!(code, expected, "{asked}: {answer}");
+    }
+    assert_eq!(used(&both, "q").await, json!({(gpus): "3", (claims): "3", "requests.cpu": "3"}));
+}
+
+#[tokio::test]
 async fn concurrent_creates_do_not_overshoot_a_quota() {
     let store = store::Store::open(store::Options::ephemeral()).expect("a store");
     let cluster = apiserver::Cluster::open(store, rules::job::Settings::default()).await.expect("a cluster");
