@@ -210,10 +210,6 @@ fn charge_devices(list: &mut List, claim: &ResourceClaim) {
         Some("All") => MOST_DEVICES,
         _ => 0,
     };
-    let mut charge = |class: &str, count: i64| {
-        let count = Quantity::from_units(count, types::quantity::Format::DecimalSi);
-        add(list, &format!("{class}{OF_DEVICE_CLASS}"), &count);
-    };
     for request in claim.spec.devices.iter().flat_map(|devices| devices.requests.iter().flatten()) {
         let mut most: BTreeMap<&str, i64> = BTreeMap::new();
         for one in request.first_available.iter().flatten() {
@@ -226,7 +222,8 @@ fn charge_devices(list: &mut List, claim: &ResourceClaim) {
             (exactly.device_class_name.as_str(), devices(exactly.allocation_mode.as_deref(), exactly.count))
         }));
         for (class, count) in most {
-            charge(class, count);
+            let count = Quantity::from_units(count, types::quantity::Format::DecimalSi);
+            add(list, &format!("{class}{OF_DEVICE_CLASS}"), &count);
         }
     }
 }

@@ -130,6 +130,8 @@ async fn rule_3_12_services_change_as_on_a_real_server() {
         ),
         (spec("d"), json!({"spec": {"externalIPs": null}})),
         (spec("d"), json!({"spec": {"clusterIP": "x"}})),
+        (spec("d"), json!({"spec": {"clusterIP": "NET.0.105", "clusterIPs": null}})),
+        (spec("a"), json!({"spec": {"type": "ExternalName", "externalName": "a.b", "clusterIP": null}})),
     ] {
         same(&both, &Method::PATCH, &path, &patch).await;
     }

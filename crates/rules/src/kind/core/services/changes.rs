@@ -16,27 +16,25 @@ const BALANCED: &str = "LoadBalancer";
 pub fn carry_over(new: &mut Value, old: &Value) {
     let (new_spec, old_spec) = (&mut new["spec"], &old["spec"]);
     if has_addresses(new_spec) && has_addresses(old_spec) {
-        // The one and the first of the many are the same; whoever changes one means both.
-        let (ip, ips) = (text(new_spec, "clusterIP").to_owned(), items(new_spec, "clusterIPs").to_vec());
-        let (old_ip, old_ips) = (text(old_spec, "clusterIP"), items(old_spec, "clusterIPs"));
-        if ip != old_ip && ips == old_ips {
-            if ip.is_empty() {
-                remove(new_spec, "clusterIPs");
-            } else {
-                new_spec["clusterIPs"] = json!([ip]);
-            }
-        }
         if text(new_spec, "clusterIP").is_empty() {
             keep(new_spec, old_spec, "clusterIP");
         }
-        let is_same = text(new_spec, "clusterIP") == text(old_spec, "clusterIP");
-        if items(new_spec, "clusterIPs").is_empty() && is_same {
+        if items(new_spec, "clusterIPs").is_empty() {
             keep(new_spec, old_spec, "clusterIPs");
         }
         for field in ["ipFamilies", "ipFamilyPolicy"] {
             if new_spec[field].is_null() {
                 keep(new_spec, old_spec, field);
             }
+        }
+    }
+    // The one and the first of the many are the same; whoever changes one means both.
+    let ip = text(new_spec, "clusterIP").to_owned();
+    if ip != text(old_spec, "clusterIP") && items(new_spec, "clusterIPs") == items(old_spec, "clusterIPs") {
+        if ip.is_empty() {
+            remove(new_spec, "clusterIPs");
+        } else {
+            new_spec["clusterIPs"] = json!([ip]);
         }
     }
     if gets_node_ports(new_spec) && gets_node_ports(old_spec) {

@@ -90,8 +90,8 @@ impl Taking<'_> {
 
     fn any(&mut self) -> Result<i64, &'static str> {
         let count = RANGE.end() - RANGE.start() + 1;
-        let all = (0..count).map(|i| RANGE.start() + (i64::from(self.chance) + i) % count);
-        let free = all.into_iter().find(|port| !self.used.contains(port) && !self.taken.contains(port));
+        let mut all = (0..count).map(|i| RANGE.start() + (i64::from(self.chance) + i) % count);
+        let free = all.find(|port| !self.used.contains(port) && !self.taken.contains(port));
         let port = free.ok_or(FULL)?;
         self.taken.insert(port);
         Ok(port)

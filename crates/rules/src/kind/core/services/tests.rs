@@ -57,6 +57,27 @@ fn rule_3_12_a_service_loses_what_it_has_no_more() {
 }
 
 #[test]
+fn rule_3_12_one_address_and_the_first_of_many_change_together() {
+    const IP: &str = "/spec/clusterIP";
+    const IPS: &str = "/spec/clusterIPs";
+    let change = |change: &[(&str, Value)], expected: &[&str]| {
+        let spec = changed("v1", "Service", service(json!({})), change, expected)["spec"].clone();
+        (spec["clusterIP"].clone(), spec["clusterIPs"].clone())
+    };
+    let kept = (json!("10.96.0.9"), json!(["10.96.0.9"]));
+    assert_eq!(change(&[(IP, Value::Null)], &[]), kept);
+    assert_eq!(change(&[(IPS, Value::Null)], &[]), kept);
+    assert_eq!(change(&[(IP, Value::Null), (IPS, Value::Null)], &[]), kept);
+    let once = "spec.clusterIPs[0]: Invalid value: [\"10.96.0.8\"]: may not change once set";
+    change(&[(IP, json!("10.96.0.8"))], &[once]);
+    change(&[(IP, json!("10.96.0.8")), (IPS, Value::Null)], &[once]);
+    // Who goes elsewhere takes away one, and means both.
+    let elsewhere =
+        [("/spec/type", json!("ExternalName")), ("/spec/externalName", json!("a.b")), (IP, Value::Null)];
+    assert_eq!(change(&elsewhere, &[]), (Value::Null, Value::Null));
+}
+
+#[test]
 fn rule_3_12_who_changes_what_a_service_loses_is_told_that_it_does_not_go() {
     let not_checked =
         "spec.healthCheckNodePort: Invalid value: 31001: may only be set when `type` is 'LoadBalancer'";
