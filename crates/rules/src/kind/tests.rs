@@ -1,6 +1,8 @@
 //! What kinds refuse, make of an object, and count. A real API server judges all of them on random objects; these are the
 //! rules that must not get lost where there is none.
 
+mod certificates;
+
 use serde_json::{Value, json};
 
 use super::endpoints::{self, Facts};

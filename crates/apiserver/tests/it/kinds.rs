@@ -1,0 +1,111 @@
+//! Stories of single kinds that are longer than the random ones of `tests/kinds`: what is said of an object in one place and
+//! holds in another.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::Method;
+use rcgen::{CertificateParams, KeyPair};
+use serde_json::{Value, json};
+
+use crate::both::Both;
+
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+const MERGE: (&str, &str) = ("Content-Type", "application/merge-patch+json");
+/// Somebody who may do everything, but is somebody.
+const MALLORY: [(&str, &str); 3] =
+    [("Impersonate-User", "mallory"), ("Impersonate-Group", "system:masters"), ("Impersonate-Group", "devs")];
+
+/// A request for a certificate, and a certificate.
+fn certificates() -> (String, String) {
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(vec!["a.b".to_owned()]).expect("a name");
+    let request = params.serialize_request(&key).and_then(|request| request.pem()).expect("a request");
+    let certificate = params.self_signed(&key).expect("a certificate").pem();
+    (STANDARD.encode(request), STANDARD.encode(certificate))
+}
+
+fn signing(name: &str, request: &str) -> Value {
+    let spec = json!({"request": request, "signerName": "example.com/s", "usages": ["client auth"],
+        "username": "system:node:n", "uid": "u", "groups": ["system:nodes"], "extra": {"a": ["b"]}});
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+#[tokio::test]
+async fn rule_3_14_who_asks_for_a_certificate_is_said_by_the_server() {
+    let Some(both) = Both::start().await else { return };
+    let (request, _) = certificates();
+    // A name of the form that nodes choose.
+    let made = signing("node-csr-AbC_x", &request);
+    let (code, made) = both.ask(&MALLORY, &Method::POST, REQUESTS, Some(&made)).await;
+    assert_eq!(code, 201, "{made}");
+    assert_eq!(made["spec"]["username"], "mallory");
+    assert_eq!(made["spec"]["groups"], json!(["system:masters", "devs", "system:authenticated"]));
+    assert!(made["spec"]["uid"].is_null() && made["spec"]["extra"].is_null(), "{made}");
+
+    // What was asked for is not changed any more.
+    let path = format!("{REQUESTS}/node-csr-AbC_x");
+    let change = json!({"metadata": {"labels": {"a": "b"}},
+        "spec": {"signerName": "example.com/other", "username": "root", "usages": ["any"]}});
+    let (code, changed) = both.ask(&[MERGE], &Method::PATCH, &path, Some(&change)).await;
+    assert_eq!((code, &changed["spec"]), (200, &made["spec"]));
+
+    let spoilt = STANDARD.decode(&request).expect("base64");
+    let spoilt = STANDARD.encode(String::from_utf8(spoilt).expect("PEM").replace("REQUEST", "REQ"));
+    let nobody = [("signerName", Value::Null), ("signerName", json!("s")), ("request", json!(spoilt))];
+    for (field, value) in nobody {
+        let mut other = signing("other", &request);
+        other["spec"][field] = value;
+        let (code, said) = both.ask(&[], &Method::POST, REQUESTS, Some(&other)).await;
+        assert_eq!(code, 422, "{said}");
+    }
+}
+
+#[tokio::test]
+async fn rule_3_14_who_signs_does_not_approve_and_who_approves_does_not_sign() {
+    let Some(both) = Both::start().await else { return };
+    let (request, certificate) = certificates();
+    let (_, other) = certificates();
+    let (code, made) = both.ask(&MALLORY, &Method::POST, REQUESTS, Some(&signing("a", &request))).await;
+    assert_eq!(code, 201, "{made}");
+    let (status, approval) = (format!("{REQUESTS}/a/status"), format!("{REQUESTS}/a/approval"));
+    let is = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "r"});
+    let patch = async |path: &str, status: Value| {
+        both.ask(&[MERGE], &Method::PATCH, path, Some(&json!({"status": status}))).await
+    };
+    for (path, conditions) in [
+        (&status, json!([is("Approved", "True")])),
+        (&status, json!([is("Denied", "True")])),
+        (&status, json!([is("Failed", "False")])),
+        (&status, json!([is("", "True")])),
+        (&status, json!([is("x", "")])),
+        (&status, json!([is("x", "True"), is("x", "False")])),
+        (&approval, json!([is("Approved", "False")])),
+        (&approval, json!([is("Approved", "True"), is("Denied", "True")])),
+    ] {
+        let (code, said) = patch(path, json!({"conditions": conditions})).await;
+        assert_eq!(code, 422, "{said}");
+    }
+    let approved = json!({"conditions": [is("Approved", "True")], "certificate": certificate});
+    let (code, said) = patch(&approval, approved).await;
+    assert_eq!((code, &said["status"]["certificate"]), (200, &Value::Null), "{said}");
+    let condition = &said["status"]["conditions"][0];
+    assert!(condition["lastUpdateTime"].is_string() && condition["lastTransitionTime"].is_string(), "{said}");
+
+    // No way leads back, and a signer leaves the approval as it is.
+    for (path, conditions) in
+        [(&approval, json!([])), (&status, json!([])), (&approval, json!([is("x", "True")]))]
+    {
+        let (code, said) = patch(path, json!({"conditions": conditions})).await;
+        assert_eq!(code, 422, "{said}");
+    }
+    let mut reworded = is("Approved", "True");
+    reworded["message"] = json!("by the signer");
+    let signed = json!({"conditions": [reworded], "certificate": certificate});
+    let (code, said) = patch(&status, signed).await;
+    assert_eq!((code, &said["status"]["certificate"]), (200, &json!(certificate)), "{said}");
+    assert_eq!(said["status"]["conditions"][0]["message"], Value::Null, "{said}");
+    for certificate in [json!(other), Value::Null] {
+        let (code, said) = patch(&status, json!({"certificate": certificate})).await;
+        assert_eq!(code, 422, "{said}");
+    }
+}
