@@ -109,3 +109,13 @@ async fn rule_3_14_who_signs_does_not_approve_and_who_approves_does_not_sign() {
         assert_eq!(code, 422, "{said}");
     }
 }
+
+#[tokio::test]
+async fn the_priorities_of_the_system_are_not_deleted() {
+    let Some(both) = Both::start().await else { return };
+    for name in ["system-node-critical", "system-cluster-critical"] {
+        let path = format!("/apis/scheduling.k8s.io/v1/priorityclasses/{name}");
+        let (code, said) = both.ask(&[], &Method::DELETE, &path, None).await;
+        assert_eq!(code, 403, "{said}");
+    }
+}

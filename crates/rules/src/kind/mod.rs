@@ -31,7 +31,7 @@ mod flowcontrol;
 mod ingress;
 mod networking;
 mod node;
-mod policy;
+pub mod policy;
 mod rbac;
 mod registration;
 mod storage;

@@ -133,6 +133,11 @@ static SYSTEM_CLASSES: LazyLock<[(&str, i64); 2]> = LazyLock::new(|| {
     [("system-node-critical", 2 * HIGHEST + 1000), ("system-cluster-critical", 2 * HIGHEST)]
 });
 
+/// Whether a class is one of those that every cluster has, and cannot do without.
+pub fn is_system_class(name: &str) -> bool {
+    SYSTEM_CLASSES.iter().any(|(known, _)| *known == name)
+}
+
 impl Kind for PriorityClasses {
     fn counts(&self) -> Counts {
         Counts::Once
