@@ -119,3 +119,34 @@ async fn the_priorities_of_the_system_are_not_deleted() {
         assert_eq!(code, 403, "{said}");
     }
 }
+
+#[tokio::test]
+async fn autoscalers_lose_nothing_by_way_of_their_first_version() {
+    let Some(both) = Both::start().await else { return };
+    both.make("/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
+    let [first, second] = ["v1", "v2"]
+        .map(|version| format!("/apis/autoscaling/{version}/namespaces/n/horizontalpodautoscalers"));
+    let memory = json!({"type": "Resource", "resource": {"name": "memory",
+        "target": {"type": "Utilization", "averageUtilization": 70}}});
+    let pods = json!({"type": "Pods", "pods": {"metric": {"name": "m"},
+        "target": {"type": "AverageValue", "averageValue": "2"}}});
+    let behavior = json!({"scaleDown": {"stabilizationWindowSeconds": 60}});
+    let target = json!({"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"});
+    let spec =
+        json!({"maxReplicas": 3, "scaleTargetRef": target, "metrics": [memory, pods], "behavior": behavior});
+    both.make(&second, &json!({"metadata": {"name": "a"}, "spec": spec})).await;
+    let (first, second) = (format!("{first}/a"), format!("{second}/a"));
+    let status = json!({"status": {"desiredReplicas": 1, "conditions": [{"type": "AbleToScale", "status": "True",
+        "lastTransitionTime": "2025-01-01T00:00:00Z", "reason": "r", "message": "m"}]}});
+    let (code, said) = both.ask(&[MERGE], &Method::PATCH, &format!("{second}/status"), Some(&status)).await;
+    assert_eq!(code, 200, "{said}");
+    let (_, before) = both.ask(&[], &Method::GET, &second, None).await;
+    let (code, seen) = both.ask(&[], &Method::GET, &first, None).await;
+    assert_eq!((code, seen["metadata"]["annotations"].as_object().map(serde_json::Map::len)), (200, Some(3)));
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    let (code, said) = both.ask(&[MERGE], &Method::PATCH, &first, Some(&labels)).await;
+    assert_eq!(code, 200, "{said}");
+    let (_, after) = both.ask(&[], &Method::GET, &second, None).await;
+    assert_eq!((&after["spec"], &after["status"]), (&before["spec"], &before["status"]));
+    assert_eq!(after["metadata"]["labels"]["a"], "b");
+}
