@@ -150,3 +150,45 @@ async fn autoscalers_lose_nothing_by_way_of_their_first_version() {
     assert_eq!((&after["spec"], &after["status"]), (&before["spec"], &before["status"]));
     assert_eq!(after["metadata"]["labels"]["a"], "b");
 }
+
+#[tokio::test]
+async fn rule_3_12_classes_of_claims_move_to_their_fields_and_stay() {
+    const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+    let Some(both) = Both::start().await else { return };
+    both.make("/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
+    let claims = "/api/v1/namespaces/n/persistentvolumeclaims";
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+        "volumeAttributesClassName": "silver"});
+    let annotated =
+        |name: &str| json!({"metadata": {"name": name, "annotations": {CLASS: "gold"}}, "spec": spec});
+    let gold = json!({"storageClassName": "gold"});
+    for (name, change, expected) in [
+        ("a", json!({"metadata": {"annotations": {CLASS: null}}, "spec": gold}), 200),
+        ("b", json!({"spec": gold}), 200),
+        ("c", json!({"spec": {"storageClassName": "lead"}}), 422),
+        ("d", json!({"metadata": {"annotations": {CLASS: null}}}), 422),
+    ] {
+        both.make(claims, &annotated(name)).await;
+        let (code, said) =
+            both.ask(&[MERGE], &Method::PATCH, &format!("{claims}/{name}"), Some(&change)).await;
+        assert_eq!(code, expected, "{said}");
+    }
+    let path = format!("{claims}/a");
+    let bound = json!({"status": {"phase": "Bound", "currentVolumeAttributesClassName": "silver"}});
+    let (code, said) = both.ask(&[MERGE], &Method::PATCH, &format!("{path}/status"), Some(&bound)).await;
+    assert_eq!(code, 200, "{said}");
+    for (class, expected) in [(Value::Null, 422), (json!(""), 422), (json!("gold"), 200)] {
+        let change = json!({"spec": {"volumeAttributesClassName": class}});
+        let (code, said) = both.ask(&[MERGE], &Method::PATCH, &path, Some(&change)).await;
+        assert_eq!(code, expected, "{said}");
+    }
+    for status in [
+        json!({"allocatedResources": {"storage": "-1"}}),
+        json!({"allocatedResources": {"cpu": "1"}}),
+        json!({"allocatedResourceStatuses": {"storage": "x"}}),
+    ] {
+        let change = json!({"status": status});
+        let (code, said) = both.ask(&[MERGE], &Method::PATCH, &format!("{path}/status"), Some(&change)).await;
+        assert_eq!(code, 422, "{said}");
+    }
+}

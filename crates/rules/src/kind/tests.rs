@@ -2,6 +2,7 @@
 //! rules that must not get lost where there is none.
 
 mod certificates;
+mod claims;
 
 use serde_json::{Value, json};
 
