@@ -192,3 +192,17 @@ async fn rule_3_12_classes_of_claims_move_to_their_fields_and_stay() {
         assert_eq!(code, 422, "{said}");
     }
 }
+
+#[tokio::test]
+async fn rule_3_12_addresses_are_called_by_themselves() {
+    let Some(both) = Both::start().await else { return };
+    let spec = json!({"parentRef": {"resource": "services", "namespace": "n", "name": "s"}});
+    for (name, expected) in
+        [("10.200.0.1", 201), ("fe80:0::1", 422), ("010.0.0.1", 422), ("::ffff:1.2.3.4", 422), ("web", 422)]
+    {
+        let address = json!({"metadata": {"name": name}, "spec": spec});
+        let path = "/apis/networking.k8s.io/v1/ipaddresses";
+        let (code, said) = both.ask(&[], &Method::POST, path, Some(&address)).await;
+        assert_eq!(code, expected, "{said}");
+    }
+}

@@ -3,6 +3,7 @@
 
 mod certificates;
 mod claims;
+mod networking;
 
 use serde_json::{Value, json};
 

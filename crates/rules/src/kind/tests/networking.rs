@@ -1,0 +1,73 @@
+//! Addresses, and ranges of them.
+
+use serde_json::{Value, json};
+
+use super::{changed, refused};
+
+#[test]
+fn an_address_says_whose_it_is_for_good() {
+    let address = |owner: Value| json!({"metadata": {"name": "10.96.0.9"}, "spec": {"parentRef": owner}});
+    let of = |owner: Value, expected: &[&str]| {
+        refused("networking.k8s.io/v1", "IPAddress", false, address(owner), expected);
+    };
+    let owner = json!({"resource": "services", "namespace": "n", "name": "s"});
+    of(owner.clone(), &[]);
+    of(Value::Null, &["spec.parentRef: Required value"]);
+    of(
+        json!({"group": "A", "namespace": "a/b"}),
+        &[
+            "spec.parentRef.group: Invalid value: \"A\"",
+            "spec.parentRef.resource: Required value",
+            "spec.parentRef.name: Required value",
+            "spec.parentRef.namespace: Invalid value: \"a/b\": may not contain '/'",
+        ],
+    );
+    changed(
+        "networking.k8s.io/v1",
+        "IPAddress",
+        address(owner),
+        &[("/spec/parentRef/name", json!("t"))],
+        &[
+            r#"spec.parentRef: Invalid value: {"Group":"","Resource":"services","Namespace":"n","Name":"t"}: field is immutable"#,
+        ],
+    );
+}
+
+#[test]
+fn a_range_has_one_network_of_each_family() {
+    let range = |cidrs: Value| json!({"spec": {"cidrs": cidrs}});
+    let of = |cidrs: Value, expected: &[&str]| {
+        refused("networking.k8s.io/v1", "ServiceCIDR", false, range(cidrs), expected);
+    };
+    of(json!(["10.0.0.0/24", "2001:db8::/64"]), &[]);
+    of(json!([]), &["spec.cidrs: Required value: at least one CIDR required"]);
+    of(
+        json!(["10.0.0.1/24"]),
+        &["spec.cidrs[0]: Invalid value: \"10.0.0.1/24\": must not have bits set beyond"],
+    );
+    of(
+        json!(["10.0.0.0/24", "10.1.0.0/24"]),
+        &[
+            r#"spec.cidrs: Invalid value: ["10.0.0.0/24","10.1.0.0/24"]: may specify no more than one IP for each IP family"#,
+        ],
+    );
+    of(
+        json!(["10.0.0.0/24", "2001:db8::/64", "x"]),
+        &[
+            r#"spec.cidrs: Invalid value: {"CIDRs":["10.0.0.0/24","2001:db8::/64","x"]}: may only hold up to 2 values"#,
+        ],
+    );
+    for (second, expected) in [
+        ("2001:db8::/64", None),
+        ("x", Some("spec.cidrs[1]: Invalid value: \"x\": must be a valid CIDR value")),
+        (
+            "10.1.0.0/24",
+            Some("spec.cidrs: Invalid value: [\"10.0.0.0/24\",\"10.1.0.0/24\"]: may specify no more"),
+        ),
+    ] {
+        let change = [("/spec/cidrs", json!(["10.0.0.0/24", second]))];
+        let expected: Vec<&str> = expected.into_iter().collect();
+        let old = range(json!(["10.0.0.0/24"]));
+        changed("networking.k8s.io/v1", "ServiceCIDR", old, &change, &expected);
+    }
+}
