@@ -1,4 +1,4 @@
-//! Addresses, and ranges of them.
+//! Addresses, ranges of them, and slices of endpoints.
 
 use serde_json::{Value, json};
 
@@ -70,4 +70,42 @@ fn a_range_has_one_network_of_each_family() {
         let old = range(json!(["10.0.0.0/24"]));
         changed("networking.k8s.io/v1", "ServiceCIDR", old, &change, &expected);
     }
+}
+
+#[test]
+fn endpoints_are_of_the_type_of_their_slice() {
+    let of = |kind: &str, address: &str, expected: &[&str]| {
+        let slice = json!({"addressType": kind, "endpoints": [{"addresses": [address]}]});
+        refused("discovery.k8s.io/v1", "EndpointSlice", true, slice, expected);
+    };
+    of("FQDN", "a.b", &[]);
+    of("FQDN", "a.b.", &[]);
+    of("FQDN", "", &["endpoints[0].addresses[0]: Required value"]);
+    of(
+        "FQDN",
+        "localhost",
+        &[
+            "endpoints[0].addresses[0]: Invalid value: \"localhost\": should be a domain with at least two segments",
+        ],
+    );
+    let long = format!("{}.b", "a".repeat(64));
+    of("FQDN", &long, &["endpoints[0].addresses[0]: Invalid value"]);
+    of("IPv6", "2001:db8::1", &[]);
+    of(
+        "IPv6",
+        "2001:DB8::1",
+        &[
+            "endpoints[0].addresses[0]: Invalid value: \"2001:DB8::1\": must be in canonical form (\"2001:db8::1\")",
+        ],
+    );
+    of("IPv6", "10.0.0.1", &["endpoints[0].addresses: Invalid value: \"10.0.0.1\": must be an IPv6 address"]);
+    of("IPv4", "010.0.0.1", &[]);
+    of(
+        "IPv4",
+        "fe80::1",
+        &[
+            "endpoints[0].addresses: Invalid value: \"fe80::1\": must be an IPv4 address",
+            "endpoints[0].addresses[0]: Invalid value: \"fe80::1\": may not be in the link-local range",
+        ],
+    );
 }
