@@ -1,8 +1,29 @@
-//! Addresses, ranges of them, and slices of endpoints.
+//! Ingresses, addresses, ranges of them, and slices of endpoints.
 
 use serde_json::{Value, json};
 
 use super::{changed, refused};
+
+#[test]
+fn the_class_of_an_ingress_is_said_twice_only_if_it_is_the_same() {
+    let ingress = |annotation: &str| {
+        json!({"metadata": {"annotations": {"kubernetes.io/ingress.class": annotation}},
+            "spec": {"ingressClassName": "nginx", "defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}})
+    };
+    let of = |object: Value, expected: &[&str]| {
+        refused("networking.k8s.io/v1", "Ingress", true, object, expected);
+    };
+    of(ingress("nginx"), &[]);
+    of(
+        ingress("other"),
+        &[
+            "annotations.kubernetes.io/ingress.class: Invalid value: \"other\": must match `ingressClassName` when both are \
+            specified",
+        ],
+    );
+    let host = json!({"spec": {"rules": [{"host": "010.0.0.1"}]}});
+    of(host, &["spec.rules[0].host: Invalid value: \"010.0.0.1\": must be a DNS name, not an IP address"]);
+}
 
 #[test]
 fn an_address_says_whose_it_is_for_good() {
