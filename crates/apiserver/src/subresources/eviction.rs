@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use rules::field::Path;
 use rules::pod::eviction::{Denied, Guard, changed_meanwhile, guard, take};
 use rules::pod::prepare::mark_evicted;
 use rules::wire;
@@ -25,6 +26,9 @@ use crate::verbs::delete;
 
 /// How often somebody else may come between.
 const ATTEMPTS: usize = 20;
+
+/// The option of those who delete what cannot be read any more.
+const UNREADABLE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
 /// Evictions as objects of their own, as far as reading them goes.
 static EVICTIONS: LazyLock<Arc<Resource>> = LazyLock::new(|| {
@@ -65,6 +69,13 @@ async fn evict(context: &Context<'_>, sent: Value, warnings: &mut Vec<String>) -
     let name = context.name();
     if object::text(&eviction, &["metadata", "name"]) != name {
         return Err(Refusal::bad_request("name in URL does not match name in Eviction object"));
+    }
+    if eviction["deleteOptions"][UNREADABLE] == true {
+        let why = "can not be set for pod eviction, try after removing the option";
+        let error =
+            Path::new("deleteOptions").child(UNREADABLE).invalid(rules::field::Value::json(&true), why);
+        let about = About { group: "policy", resource: "Eviction", name };
+        return Err(Refusal::invalid(about, &vec![error]));
     }
     let is_said = |options: &Value| options["dryRun"].as_array().is_some_and(|all| !all.is_empty());
     if context.is_dry_run() && !is_said(&eviction["deleteOptions"]) {

@@ -194,6 +194,17 @@ async fn rule_3_12_classes_of_claims_move_to_their_fields_and_stay() {
 }
 
 #[tokio::test]
+async fn rule_2_75_evictions_are_of_pods_that_can_be_read() {
+    let Some(both) = Both::start().await else { return };
+    both.make("/api/v1/namespaces", &json!({"metadata": {"name": "n"}})).await;
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"},
+        "deleteOptions": {"ignoreStoreReadErrorWithClusterBreakingPotential": true}});
+    let path = "/api/v1/namespaces/n/pods/p/eviction";
+    let (code, said) = both.ask(&[], &Method::POST, path, Some(&eviction)).await;
+    assert_eq!(code, 422, "{said}");
+}
+
+#[tokio::test]
 async fn rule_3_12_addresses_are_called_by_themselves() {
     let Some(both) = Both::start().await else { return };
     let spec = json!({"parentRef": {"resource": "services", "namespace": "n", "name": "s"}});

@@ -4,6 +4,7 @@
 mod certificates;
 mod claims;
 mod networking;
+mod nodes;
 
 use serde_json::{Value, json};
 
