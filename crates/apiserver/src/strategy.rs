@@ -15,6 +15,7 @@ use crate::registry::Resource;
 pub(crate) mod addresses;
 pub(crate) mod admin_access;
 mod built_in;
+pub(crate) mod certificates;
 pub(crate) mod forms;
 pub(crate) mod node_ports;
 pub(crate) mod traits;

@@ -3,9 +3,8 @@
 //! Every function returns the problems found, none if the name is right. Who owns the name, and where it stands, is
 //! the caller's business.
 
-use std::net::IpAddr;
-
 use crate::field;
+use crate::pod::addresses;
 
 /// What is wrong with a name, in Kubernetes' words.
 pub type Problems = Vec<String>;
@@ -58,13 +57,7 @@ fn subdomain_no_longer_than(name: &str, unit: &str) -> Problems {
 
 /// An address, written in the one way that is usual.
 pub fn ip_address(name: &str) -> Problems {
-    match name.parse::<IpAddr>() {
-        Err(_) => vec![format!("ParseAddr({}): unable to parse IP", types::go::quote(name))],
-        Ok(address) if address.to_string() != name => {
-            vec!["must be a canonical format IP address".to_owned()]
-        }
-        Ok(_) => Problems::new(),
-    }
+    addresses::strict_ip(name)
 }
 
 /// What is wrong with a name whose first label is `*`.
@@ -362,8 +355,8 @@ mod tests {
         for name in ["10.96.0.1", "fe80::1", "::"] {
             check(&ip_address(name), &[]);
         }
-        check(&ip_address("fe80:0::1"), &["must be a canonical format IP address"]);
-        check(&ip_address("web"), &["ParseAddr(\"web\"): unable to parse IP"]);
+        check(&ip_address("fe80:0::1"), &["must be in canonical form (\"fe80::1\")"]);
+        check(&ip_address("web"), &["must be a valid IP address"]);
         check(&dns_1035_label("1a"), &["a DNS-1035 label must"]);
         check(&dns_1035_label("a1"), &[]);
         check(&dns_subdomain_with_underscore("_tcp.a_b"), &[]);

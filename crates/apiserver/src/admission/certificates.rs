@@ -3,12 +3,8 @@
 
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use futures::future::{BoxFuture, ready};
 use serde_json::Value;
-use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::prelude::FromDer as _;
 
 use super::plugin::{Operation, Plugin, Request};
 use super::pods::forbidden;
@@ -18,6 +14,7 @@ use crate::auth::user::{MASTERS, User};
 use crate::object;
 use crate::registry::Resource;
 use crate::status::Refusal;
+use crate::strategy::certificates::requested;
 
 const GROUP: &str = "certificates.k8s.io";
 /// The signer of certificates by which clients show this server who they are.
@@ -94,18 +91,16 @@ fn of_masters(new: &Value) -> Option<String> {
 
 /// The groups that a certificate would make its owner a member of.
 fn groups(request: &str) -> Result<Vec<String>, String> {
-    let pem = STANDARD.decode(request).map_err(|why| why.to_string())?;
-    let (_, pem) = x509_parser::pem::parse_x509_pem(&pem).map_err(|why| why.to_string())?;
-    if pem.label != "CERTIFICATE REQUEST" {
-        return Err("PEM block type must be CERTIFICATE REQUEST".to_owned());
-    }
-    let (_, parsed) = X509CertificationRequest::from_der(&pem.contents).map_err(|why| why.to_string())?;
-    let subject = &parsed.certification_request_info.subject;
-    Ok(subject.iter_organization().filter_map(|part| part.as_str().ok()).map(str::to_owned).collect())
+    requested(request, |request| {
+        let parts = request.certification_request_info.subject.iter_organization();
+        Ok(parts.filter_map(|part| part.as_str().ok()).map(str::to_owned).collect())
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
     use rcgen::{CertificateParams, DnType, KeyPair};
     use serde_json::json;
 

@@ -12,6 +12,7 @@ use rules::write::{Accepted, Refused};
 use serde_json::Value;
 
 use super::Strategy;
+use super::certificates;
 use super::forms::{self, Form};
 use crate::admission::compiled;
 use crate::object;
@@ -35,10 +36,12 @@ impl BuiltIn {
         self.form.map_or(Cow::Borrowed(body), |form| Cow::Owned(form.sent(body)))
     }
 
-    /// What is wrong with expressions, which is told in its place among everything else.
+    /// What is wrong with expressions and certificates, which is told in its place among everything else.
     fn expressions(&self, sent: &Value) -> Errors {
-        let group = self.facts.api_version.split_once('/').map_or("", |(group, _)| group);
-        compiled::errors(group, &self.facts.kind, sent)
+        let group = group_of(&self.facts);
+        let mut errors = compiled::errors(group, &self.facts.kind, sent);
+        errors.extend(certificates::errors(group, &self.facts.kind, sent));
+        errors
     }
 
     fn seen(&self, mut accepted: Accepted) -> Accepted {
@@ -47,6 +50,10 @@ impl BuiltIn {
         }
         accepted
     }
+}
+
+fn group_of(facts: &Facts) -> &str {
+    facts.api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 fn facts(resource: &Resource, settings: Settings) -> Facts {
@@ -89,7 +96,9 @@ impl Strategy for BuiltIn {
 
     fn update_subresource(&self, name: &str, body: &Value, stored: &Value) -> Result<Accepted, Refused> {
         let (body, stored) = (self.sent(body), self.sent(stored));
-        Ok(self.seen(endpoints::update_subresource(self.kind, &self.facts, name, &body, &stored)?))
+        let errors = certificates::errors(group_of(&self.facts), &self.facts.kind, &body);
+        let accepted = endpoints::update_subresource(self.kind, &self.facts, name, &body, &stored, &errors)?;
+        Ok(self.seen(accepted))
     }
 
     /// A namespace tells that it is being emptied.

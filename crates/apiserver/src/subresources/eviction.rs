@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use rules::field::Path;
 use rules::pod::eviction::{Denied, Guard, changed_meanwhile, guard, take};
 use rules::pod::prepare::mark_evicted;
 use rules::wire;
@@ -115,7 +116,7 @@ fn expect_readable(context: &Context<'_>, eviction: &Value) -> Result<(), Refusa
     if eviction["deleteOptions"][OPTION] != true {
         return Ok(());
     }
-    let path = rules::field::Path::new("deleteOptions").child(OPTION);
+    let path = Path::new("deleteOptions").child(OPTION);
     let error = path.invalid(true, "can not be set for pod eviction, try after removing the option");
     let about = About { group: "policy", resource: "Eviction", name: context.name() };
     Err(Refusal::invalid(about, &vec![error]))

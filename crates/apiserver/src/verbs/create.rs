@@ -14,7 +14,7 @@ use crate::object;
 use crate::registry::Registry;
 use crate::status::{About, Refusal};
 use crate::strategy::traits::Traits;
-use crate::strategy::{addresses, admin_access};
+use crate::strategy::{addresses, admin_access, certificates};
 use crate::{body, managed, verbs};
 
 const GIVEN_BY_SERVER: [&str; 5] =
@@ -82,6 +82,7 @@ pub(crate) async fn attempt(
         let when = " after mutating admission happens";
         warnings.extend(verbs::without_repeated_owners(body.to_mut(), when));
     }
+    let body = certificates::told(context, body, None);
     let (body, taken) = addresses::given(context, body, None).await?;
     let stored = store(context, &body, &managers, identity, &wanted_name, warnings).await;
     if stored.is_err() {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use jiff::Timestamp;
+use rules::kind::policy::is_system_class;
 use serde_json::{Value, json};
 use store::error::Commit;
 use store::{Committed, Key, Object, Store, Write};
@@ -23,10 +24,19 @@ const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 /// Namespaces that a cluster cannot do without (2.60).
 const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
+/// The same of its own priority classes, of which one is not deleted by itself. Those of a collection go, as upstream.
+const PRIORITY_CLASS: (&str, &str) = ("scheduling.k8s.io", "PriorityClass");
 
 pub(crate) async fn delete(context: &Context<'_>, bytes: &[u8]) -> Result<Answer, Refusal> {
     let options = body::delete_options(&context.head.headers, context.query, bytes)?;
     let warnings = orphan_warnings(context, &options);
+    let name = context.name();
+    if (context.resource.group.as_str(), context.resource.kind.as_str()) == PRIORITY_CLASS
+        && is_system_class(name)
+    {
+        let why = "this is a system priority class and cannot be deleted";
+        return Err(Refusal::forbidden(context.about_name(name), why).warning(&warnings));
+    }
     let deleted = delete_in(context, context.namespace(), context.name(), &options).await;
     Ok(warned(deleted.map_err(|refusal| refusal.warning(&warnings))?, &warnings))
 }

@@ -16,7 +16,7 @@ use crate::managed::{Followed, Managers};
 use crate::object;
 use crate::status::Refusal;
 use crate::strategy::traits::Traits;
-use crate::strategy::{addresses, admin_access};
+use crate::strategy::{addresses, admin_access, certificates};
 use crate::verbs::delete::is_let_go;
 use crate::{auth, body, managed, options, verbs};
 
@@ -139,7 +139,8 @@ pub(crate) async fn change(
             let when = " after mutating admission happens";
             warnings.extend(verbs::without_repeated_owners(&mut wanted, when));
         }
-        let (wanted, taken) = addresses::given(context, Cow::Owned(wanted), Some(&old.object)).await?;
+        let wanted = certificates::told(context, Cow::Owned(wanted), Some(&old.object));
+        let (wanted, taken) = addresses::given(context, wanted, Some(&old.object)).await?;
         let wanted = Wanted { object: wanted.into_owned(), managers, warnings };
         let stored = store(context, &current, wanted, &old, status).await;
         if !matches!(stored, Ok(Some(_))) {

@@ -14,6 +14,7 @@ mod discovery;
 mod fuzz;
 mod hostile;
 mod jobs;
+mod kinds;
 mod kubectl;
 mod large;
 mod objects;

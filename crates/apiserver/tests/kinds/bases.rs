@@ -1,5 +1,8 @@
 //! A good object of every kind that clients make, from which random ones are made.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
 
 /// A kind, and what can be done with it here.
@@ -10,11 +13,34 @@ pub(crate) struct Base {
     pub(crate) object: Value,
     /// A good status, where it is written by itself.
     pub(crate) status: Value,
+    /// The subresource through which it is written.
+    pub(crate) through: &'static str,
+    /// Annotations that say something to the server, with good and bad values.
+    pub(crate) annotations: &'static [(&'static str, &'static [&'static str])],
+}
+
+impl Base {
+    fn through(self, through: &'static str) -> Base {
+        Base { through, ..self }
+    }
+
+    fn annotated(self, annotations: &'static [(&'static str, &'static [&'static str])]) -> Base {
+        Base { annotations, ..self }
+    }
 }
 
 fn base(api_version: &'static str, kind: &'static str, object: Value, status: Value) -> Base {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    Base { group, version, kind, object, status }
+    Base { group, version, kind, object, status, through: "status", annotations: &[] }
+}
+
+/// A request for a certificate, and a certificate.
+fn certificates() -> (String, String) {
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(vec!["a.b".to_owned()]).expect("a name");
+    let request = params.serialize_request(&key).and_then(|request| request.pem()).expect("a request");
+    let certificate = params.self_signed(&key).expect("a certificate").pem();
+    (STANDARD.encode(request), STANDARD.encode(certificate))
 }
 
 fn template() -> Value {
@@ -46,23 +72,87 @@ fn balanced() -> Value {
     json!({"loadBalancer": {"ingress": [{"ip": "1.2.3.4", "ipMode": "VIP"}, {"hostname": "a.b"}]}})
 }
 
-/// Annotations that the server reads of objects of a kind, and what may stand there.
-pub(crate) fn annotations(kind: &str) -> &'static [(&'static str, &'static [&'static str])] {
-    match kind {
-        "Service" => &[
-            ("service.kubernetes.io/topology-aware-hints", &["auto", "disabled"]),
-            ("service.kubernetes.io/topology-mode", &["Auto", "auto"]),
-            (
-                "service.beta.kubernetes.io/load-balancer-source-ranges",
-                &["", "10.0.0.0/8, 010.1.0.0/16", "x,10.0.0.0/8,"],
-            ),
+const SERVICE: &[(&str, &[&str])] = &[
+    ("service.kubernetes.io/topology-aware-hints", &["auto", "disabled"]),
+    ("service.kubernetes.io/topology-mode", &["Auto", "auto"]),
+    (
+        "service.beta.kubernetes.io/load-balancer-source-ranges",
+        &["", "10.0.0.0/8, 010.1.0.0/16", "x,10.0.0.0/8,"],
+    ),
+];
+
+/// What the first version of autoscalers keeps of the second.
+const AUTOSCALER: &[(&str, &[&str])] = &[
+    (
+        "autoscaling.alpha.kubernetes.io/metrics",
+        &[
+            r#"[{"type": "Resource", "resource": {"name": "memory", "targetAverageUtilization": 70}}]"#,
+            r#"[{"type": "Pods", "pods": {"metricName": "m", "targetAverageValue": "2"}}]"#,
+            r#"[{"type": "External", "external": {"metricName": "m", "targetValue": "1000m"}}]"#,
+            r#"[{"type": "External", "external": {"metricName": "m", "targetAverageValue": "2",
+                "metricSelector": {"matchLabels": {"a": "b"}}}}]"#,
+            r#"[{"type": "Object", "object": {"target": {"kind": "Service", "name": "s"}, "metricName": "m",
+                "targetValue": "3"}}]"#,
+            r#"[{"type": "Object", "object": {"target": {"kind": "Service", "name": "s"}, "metricName": "m",
+                "averageValue": "3"}}]"#,
+            r#"[{"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "c",
+                "targetAverageValue": "1"}}, {"Type": "Resource", "x": 1}]"#,
+            r#"[{"type": "Resource", "resource": {"name": "cpu", "targetAverageUtilization": 70}}]"#,
+            r#"[{"type": 1}]"#,
+            "[]",
+            "x",
         ],
-        _ => &[],
-    }
-}
+    ),
+    (
+        // Rules without policies get the usual ones here, and are refused there.
+        "autoscaling.alpha.kubernetes.io/behavior",
+        &[
+            r#"{"ScaleDown": {"StabilizationWindowSeconds": 60, "SelectPolicy": "Min", "Policies": [{"Type": "Pods",
+                "Value": 4, "PeriodSeconds": 60}], "Tolerance": null}}"#,
+            r#"{"ScaleUp": {"StabilizationWindowSeconds": "x"}}"#,
+            "{}",
+        ],
+    ),
+    (
+        "autoscaling.alpha.kubernetes.io/conditions",
+        &[
+            r#"[{"type": "AbleToScale", "status": "True", "lastTransitionTime": "2025-01-01T00:00:00Z"}]"#,
+            "x",
+        ],
+    ),
+    (
+        "autoscaling.alpha.kubernetes.io/current-metrics",
+        &[
+            r#"[{"type": "Resource", "resource": {"name": "cpu", "currentAverageUtilization": 5,
+                "currentAverageValue": "10m"}}]"#,
+            r#"[{"type": "External", "external": {"metricName": "m", "currentAverageValue": "2"}}]"#,
+        ],
+    ),
+    ("autoscaling.alpha.kubernetes.io/scale-up-tolerance", &["0.1"]),
+];
+
+const NODE: &[(&str, &[&str])] = &[
+    (
+        "scheduler.alpha.kubernetes.io/taints",
+        &[r#"[{"key": "a", "effect": "NoSchedule"}]"#, "x", "[]", "[{}]"],
+    ),
+    (
+        "scheduler.alpha.kubernetes.io/preferAvoidPods",
+        &[
+            "x",
+            "{}",
+            r#"{"preferAvoidPods": [{}]}"#,
+            r#"{"preferAvoidPods": [{"podSignature": {"podController": {"apiVersion": "v1", "kind": "R", "name": "n",
+                "uid": "u", "controller": true}}}]}"#,
+        ],
+    ),
+];
 
 pub(crate) fn all() -> Vec<Base> {
     let none = Value::Null;
+    let (request, certificate) = certificates();
+    let signing =
+        json!({"spec": {"request": request, "signerName": "example.com/s", "usages": ["client auth"]}});
     let replicas =
         json!({"replicas": 2, "readyReplicas": 1, "availableReplicas": 1, "observedGeneration": 1});
     let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
@@ -77,8 +167,9 @@ pub(crate) fn all() -> Vec<Base> {
             "Node",
             json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}, "status": {"capacity": {"cpu": "1"}}}),
             json!({"capacity": {"cpu": "2"}, "conditions": [{"type": "Ready", "status": "True"}],
-                "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}),
-        ),
+                "declaredFeatures": ["A", "B/c"], "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}),
+        )
+        .annotated(NODE),
         base(
             "v1",
             "Event",
@@ -99,34 +190,39 @@ pub(crate) fn all() -> Vec<Base> {
             "Service",
             json!({"spec": {"selector": {"a": "b"}, "ports": [{"port": 80, "name": "http"}]}}),
             json!({"loadBalancer": {}}),
-        ),
+        )
+        .annotated(SERVICE),
         base(
             "v1",
             "Service",
             json!({"spec": {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "selector": {"a": "b"},
                 "loadBalancerSourceRanges": ["10.0.0.0/8"], "ports": [{"port": 80, "name": "http"}]}}),
             balanced(),
-        ),
+        )
+        .annotated(SERVICE),
         base(
             "v1",
             "Service",
             json!({"spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "loadBalancerClass": "a.io/b",
                 "selector": {"a": "b"}, "ports": [{"port": 80, "name": "http"}, {"port": 81, "name": "more"}]}}),
             balanced(),
-        ),
+        )
+        .annotated(SERVICE),
         base(
             "v1",
             "Service",
             json!({"spec": {"externalIPs": ["10.1.1.1"], "selector": {"a": "b"}, "ports": [{"port": 80}]}}),
             balanced(),
-        ),
+        )
+        .annotated(SERVICE),
         base(
             "v1",
             "Service",
             json!({"spec": {"type": "NodePort", "selector": {"a": "b"}, "ports": [{"port": 53, "name": "udp", "protocol": "UDP"},
                 {"port": 53, "name": "tcp"}]}}),
             balanced(),
-        ),
+        )
+        .annotated(SERVICE),
         base(
             "v1",
             "Endpoints",
@@ -166,14 +262,16 @@ pub(crate) fn all() -> Vec<Base> {
             "PersistentVolumeClaim",
             json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}),
             json!({"phase": "Bound"}),
-        ),
+        )
+        .annotated(&[("volume.beta.kubernetes.io/storage-class", &["a", "b", ""])]),
         base(
             "v1",
             "PersistentVolume",
             json!({"spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/a"}}}),
             json!({"phase": "Available"}),
         ),
-        base("apps/v1", "Deployment", selected(json!({"replicas": 2})), replicas.clone()),
+        base("apps/v1", "Deployment", selected(json!({"replicas": 2})), replicas.clone())
+            .annotated(&[("deprecated.deployment.rollback.to", &["0", "1"])]),
         base("apps/v1", "ReplicaSet", selected(json!({"replicas": 2})), replicas.clone()),
         base("apps/v1", "StatefulSet", selected(json!({"serviceName": "s"})), replicas.clone()),
         base(
@@ -181,7 +279,8 @@ pub(crate) fn all() -> Vec<Base> {
             "DaemonSet",
             selected(json!({})),
             json!({"currentNumberScheduled": 1, "numberMisscheduled": 0, "desiredNumberScheduled": 1, "numberReady": 1}),
-        ),
+        )
+        .annotated(&[("deprecated.daemonset.template.generation", &["-1", "0", "1", "+5"])]),
         base("apps/v1", "ControllerRevision", json!({"data": {"a": 1}, "revision": 1}), none.clone()),
         base(
             "batch/v1",
@@ -250,7 +349,8 @@ pub(crate) fn all() -> Vec<Base> {
             json!({"spec": {"rules": [{"host": "a.b", "http": {"paths": [{"path": "/", "pathType": "Prefix",
                 "backend": {"service": {"name": "s", "port": {"number": 80}}}}]}}]}}),
             json!({"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}),
-        ),
+        )
+        .annotated(&[("kubernetes.io/ingress.class", &["a", "b", ""])]),
         base("networking.k8s.io/v1", "IngressClass", json!({"spec": {"controller": "a.io/b"}}), none.clone()),
         base(
             "networking.k8s.io/v1",
@@ -263,6 +363,52 @@ pub(crate) fn all() -> Vec<Base> {
             "HorizontalPodAutoscaler",
             json!({"spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}}}),
             json!({"desiredReplicas": 1, "currentMetrics": null, "conditions": []}),
+        ),
+        base(
+            "autoscaling/v1",
+            "HorizontalPodAutoscaler",
+            json!({"spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 50,
+                "scaleTargetRef": {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}}}),
+            json!({"currentReplicas": 1, "desiredReplicas": 1, "currentCPUUtilizationPercentage": 20}),
+        )
+        .annotated(AUTOSCALER),
+        base(
+            "networking.k8s.io/v1",
+            "IPAddress",
+            json!({"spec": {"parentRef": {"resource": "services", "namespace": "n", "name": "s"}}}),
+            none.clone(),
+        ),
+        base(
+            "networking.k8s.io/v1",
+            "ServiceCIDR",
+            json!({"spec": {"cidrs": ["10.250.0.0/24"]}}),
+            json!({"conditions": [{"type": "Ready", "status": "True", "reason": "r", "message": "",
+                "lastTransitionTime": "2025-01-01T00:00:00Z"}]}),
+        ),
+        base(
+            "certificates.k8s.io/v1",
+            "CertificateSigningRequest",
+            signing.clone(),
+            json!({"certificate": certificate, "conditions": [{"type": "Failed", "status": "True", "reason": "r"}]}),
+        ),
+        base(
+            "certificates.k8s.io/v1",
+            "CertificateSigningRequest",
+            signing,
+            json!({"conditions": [{"type": "Approved", "status": "True", "reason": "r"}]}),
+        )
+        .through("approval"),
+        base(
+            "discovery.k8s.io/v1",
+            "EndpointSlice",
+            json!({"addressType": "FQDN", "endpoints": [{"addresses": ["a.b"]}], "ports": [{"name": "a", "port": 80}]}),
+            none.clone(),
+        ),
+        base(
+            "discovery.k8s.io/v1",
+            "EndpointSlice",
+            json!({"addressType": "IPv6", "endpoints": [{"addresses": ["2001:db8::1"]}], "ports": [{"port": 80}]}),
+            none.clone(),
         ),
         base(
             "admissionregistration.k8s.io/v1",

@@ -37,9 +37,9 @@ struct Arguments {
     /// Where chance begins.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only this kind.
+    /// Only these kinds.
     #[arg(long)]
-    kind: Option<String>,
+    kind: Vec<String>,
     /// How many differences of a kind to show before going on with the next.
     #[arg(long, default_value_t = 3)]
     show: u64,
@@ -67,7 +67,8 @@ async fn main() -> anyhow::Result<ExitCode> {
     let mut failed_kinds = Vec::new();
     for base in bases::all() {
         let name = format!("{}.{}", base.kind, base.group);
-        if arguments.kind.as_ref().is_some_and(|kind| *kind != base.kind && *kind != name) {
+        let is_meant = arguments.kind.iter().any(|kind| *kind == base.kind || *kind == name);
+        if !arguments.kind.is_empty() && !is_meant {
             continue;
         }
         let (mut failed, mut refused) = (0, 0);
@@ -106,7 +107,7 @@ impl Random {
         let of = type_of(base);
         let whole = base.document("NAME");
         let edits = *chance.pick(&[0, 1, 1, 1, 2, 3]);
-        let create: Vec<Edit> = (0..edits).map(|_| random_edit(chance, &whole, of)).collect();
+        let create: Vec<Edit> = (0..edits).map(|_| random_edit(chance, &whole, base)).collect();
         let changed = apply(&whole, &create);
         let count = *chance.pick(&[1, 1, 2]);
         let then = match chance.below(4) {
@@ -118,7 +119,7 @@ impl Random {
                 let edits = (0..count - 1).map(|_| edit(chance, &with, &["status"], status_of(of)));
                 Some((true, std::iter::once(status).chain(edits).collect()))
             }
-            _ => Some((false, (0..count).map(|_| random_edit(chance, &changed, of)).collect())),
+            _ => Some((false, (0..count).map(|_| random_edit(chance, &changed, base)).collect())),
         };
         Random { create, then }
     }
@@ -146,6 +147,7 @@ impl Base {
         object["kind"] = json!(self.kind);
         object["metadata"]["name"] = json!(match self.kind {
             "APIService" => "v1.g.io".to_owned(),
+            "IPAddress" => "10.200.0.1".to_owned(),
             _ => name.to_owned(),
         });
         serde_json::from_str(&object.to_string().replace("NAMESPACE", NAMESPACE)).expect("JSON")
@@ -161,7 +163,13 @@ fn status_of(of: Type) -> Type {
 }
 
 /// An edit anywhere but in what every kind has.
-fn random_edit(chance: &mut Chance, document: &Value, of: Type) -> Edit {
+fn random_edit(chance: &mut Chance, document: &Value, base: &Base) -> Edit {
+    let of = type_of(base);
+    if !base.annotations.is_empty() && chance.percent(30) {
+        let (name, values) = *chance.pick(base.annotations);
+        let value = if chance.percent(10) { Value::Null } else { json!(*chance.pick(values)) };
+        return Edit::new(&["metadata", "annotations", name], value);
+    }
     let own: Vec<&str> = of
         .fields()
         .map(schema::pack::Field::name)
@@ -169,11 +177,6 @@ fn random_edit(chance: &mut Chance, document: &Value, of: Type) -> Edit {
         .collect();
     if own.is_empty() || chance.percent(5) {
         return Edit::new(&["metadata", "labels"], json!({"l": *chance.pick(&["1", "-", ""])}));
-    }
-    let annotations = bases::annotations(document["kind"].as_str().unwrap_or(""));
-    if !annotations.is_empty() && chance.percent(15) {
-        let (name, values) = *chance.pick(annotations);
-        return Edit::new(&["metadata", "annotations", name], json!(*chance.pick(values)));
     }
     let field = *chance.pick(&own);
     edit(chance, document, &[field], of.field(field).expect("one of its own").of_type())
@@ -277,7 +280,7 @@ async fn play(client: &Client, base: &Base, random: &Random, name: &str) -> anyh
         if let Some((status, edits)) = &random.then {
             let mut changed = apply(&made, edits);
             changed["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
-            let path = if *status { format!("{path}/status") } else { path.clone() };
+            let path = if *status { format!("{path}/{}", base.through) } else { path.clone() };
             let mut answer = ask(client, Method::PUT, &path, &changed).await?;
             // The server itself writes to some, whenever it comes to it.
             while base.kind == "FlowSchema" && answer.0 == 409 {
@@ -387,6 +390,17 @@ fn normal(base: &Base, code: u16, answer: &Value, mut warnings: Vec<String>) -> 
     }
     if base.kind == "PersistentVolume" {
         object["status"].as_object_mut().map(|status| status.remove("lastPhaseTransitionTime"));
+    }
+    if base.kind == "CertificateSigningRequest" {
+        for field in ["username", "uid", "groups", "extra"] {
+            object["spec"].as_object_mut().map(|spec| spec.remove(field));
+        }
+        let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+        for condition in conditions.into_iter().flatten() {
+            for field in ["lastUpdateTime", "lastTransitionTime"] {
+                condition[field] = json!(!condition[field].is_null());
+            }
+        }
     }
     if base.kind == "Service" {
         for field in ["clusterIP", "clusterIPs", "healthCheckNodePort"] {

@@ -1,5 +1,8 @@
 //! Autoscalers. They are kept as the second version has them; [`to_v2`] and [`from_v2`] translate.
 
+mod first;
+
+pub use first::{from_v2, to_v2};
 use serde_json::{Value, json};
 use types::Quantity;
 
@@ -8,67 +11,6 @@ use crate::field::{self, Errors, Path};
 use crate::meta;
 use crate::names;
 use crate::pod::resources::container_resource_name;
-
-/// The one metric that the first version knows.
-const CPU: &str = "cpu";
-
-/// An autoscaler of the first version as one of the second. It knows no metric but the CPU.
-pub fn to_v2(autoscaler: &Value) -> Value {
-    let mut new = renamed(autoscaler, "autoscaling/v2");
-    if let Some(spec) = new["spec"].as_object_mut()
-        && let Some(percent) = spec.remove("targetCPUUtilizationPercentage")
-        && !percent.is_null()
-    {
-        let target = json!({"type": "Utilization", "averageUtilization": percent});
-        spec.insert(
-            "metrics".to_owned(),
-            json!([{"type": "Resource", "resource": {"name": CPU, "target": target}}]),
-        );
-    }
-    if let Some(status) = new.get_mut("status").and_then(Value::as_object_mut)
-        && let Some(percent) = status.remove("currentCPUUtilizationPercentage")
-        && !percent.is_null()
-    {
-        let current = json!({"averageUtilization": percent, "averageValue": "0"});
-        let metric = json!({"type": "Resource", "resource": {"name": CPU, "current": current}});
-        status.insert("currentMetrics".to_owned(), json!([metric]));
-    }
-    new
-}
-
-/// An autoscaler of the second version as one of the first.
-pub fn from_v2(autoscaler: &Value) -> Value {
-    let mut old = renamed(autoscaler, "autoscaling/v1");
-    let of_cpu = |metrics: &Value, place: &str| {
-        let mut metrics = metrics.as_array().into_iter().flatten();
-        let cpu = metrics.find(|metric| text(metric, "resource.name") == CPU)?;
-        let percent = cpu["resource"][place]["averageUtilization"].clone();
-        (!percent.is_null()).then_some(percent)
-    };
-    if let Some(spec) = old["spec"].as_object_mut() {
-        spec.remove("behavior");
-        let metrics = spec.remove("metrics").unwrap_or(Value::Null);
-        if let Some(percent) = of_cpu(&metrics, "target") {
-            spec.insert("targetCPUUtilizationPercentage".to_owned(), percent);
-        }
-    }
-    if let Some(status) = old.get_mut("status").and_then(Value::as_object_mut) {
-        status.remove("conditions");
-        let metrics = status.remove("currentMetrics").unwrap_or(Value::Null);
-        if let Some(percent) = of_cpu(&metrics, "current") {
-            status.insert("currentCPUUtilizationPercentage".to_owned(), percent);
-        }
-    }
-    old
-}
-
-fn renamed(autoscaler: &Value, version: &str) -> Value {
-    let mut autoscaler = autoscaler.clone();
-    if let Some(api_version) = autoscaler.get_mut("apiVersion") {
-        *api_version = json!(version);
-    }
-    autoscaler
-}
 
 /// Which versions a reference may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -344,6 +286,11 @@ impl Autoscalers {
 }
 
 impl Kind for Autoscalers {
+    /// What the first version keeps in annotations has fields here.
+    fn default(&self, object: &mut Value) {
+        first::drop_annotations(object);
+    }
+
     fn validate(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata();
         errors.extend(Autoscalers::spec(it));
@@ -363,20 +310,5 @@ impl Kind for Autoscalers {
             errors.extend(meta::not_negative(count, &Path::new("status").child(name)));
         }
         errors
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_two_versions() {
-        let first = json!({"apiVersion": "autoscaling/v1", "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 70},
-            "status": {"currentReplicas": 1, "currentCPUUtilizationPercentage": 5}});
-        let second = to_v2(&first);
-        assert_eq!(second["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 70);
-        assert_eq!(second["apiVersion"], "autoscaling/v2");
-        assert_eq!(from_v2(&second), first);
     }
 }

@@ -117,6 +117,7 @@ pub fn update_subresource(
     subresource: &str,
     body: &Value,
     stored: &Value,
+    expressions: &Errors,
 ) -> Result<Accepted, Refused> {
     let (mut new, old_meta) = begin(kind, facts, body, stored)?;
     let found_good = kind.prepare_good(subresource, &mut new, stored, facts.allow_privileged);
@@ -124,7 +125,7 @@ pub fn update_subresource(
     if subresource != "status" {
         count(kind, facts, &mut new, stored, body);
     }
-    let it = judged(kind, facts, [&new, stored, body], old_meta, &[]);
+    let it = judged(kind, facts, [&new, stored, body], old_meta, expressions);
     let mut errors = it.common();
     if found_good.is_none() {
         errors.extend(kind.validate_subresource(subresource, &it));

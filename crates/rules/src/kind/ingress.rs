@@ -1,7 +1,6 @@
 //! Ingresses: which requests from outside go to which service.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use serde_json::Value;
 
@@ -12,7 +11,6 @@ use crate::pod::addresses;
 
 /// Where it is told by which addresses it is reached.
 const BALANCERS: &str = "status.loadBalancer.ingress";
-const NOT_AN_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 /// Parts of a path that would make it lead elsewhere.
 const FORBIDDEN_PARTS: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
@@ -30,9 +28,13 @@ impl Kind for Ingresses {
         errors.extend(spec(it));
         if it.old.is_null() {
             let annotation = it.new["metadata"]["annotations"][CLASS_ANNOTATION].as_str();
-            if let (Some(class), false) = (annotation, at(it.new, "spec.ingressClassName").is_null()) {
+            let class = at(it.new, "spec.ingressClassName").as_str();
+            if let (Some(annotation), Some(class)) = (annotation, class)
+                && annotation != class
+            {
                 let path = Path::new("annotations").child(CLASS_ANNOTATION);
-                errors.push(path.invalid(class, "can not be set when the class field is also set"));
+                let why = "must match `ingressClassName` when both are specified";
+                errors.push(path.invalid(annotation, why));
             }
         }
         errors
@@ -53,6 +55,12 @@ impl Kind for Ingresses {
         Vec::new()
     }
 
+    fn warn_subresource(&self, _: &str, new: &Value) -> Vec<String> {
+        let path = Path::new("status").child("loadBalancer").child("ingress");
+        let all = items(new, BALANCERS).iter().enumerate();
+        all.filter_map(|(i, at)| addresses::ip_warning(text(at, "ip"), &path.index(i))).collect()
+    }
+
     fn validate_subresource(&self, _: &str, it: &It<'_>) -> Errors {
         let mut errors = it.metadata_update();
         let (new, old) = (items(it.new, BALANCERS), items(it.old, BALANCERS));
@@ -62,7 +70,7 @@ impl Kind for Ingresses {
             let (ip, hostname) = (text(balancer, "ip"), text(balancer, "hostname"));
             // What was told before is not asked again.
             if !ip.is_empty() && !known.contains(ip) && addresses::ip(ip).is_none() {
-                errors.push(path.child("ip").invalid(ip, NOT_AN_IP));
+                errors.push(path.child("ip").invalid(ip, addresses::NOT_AN_IP));
             }
             errors.extend(subdomain_if_any(hostname, &path.child("hostname")));
             if addresses::ip(hostname).is_some() {
@@ -117,7 +125,7 @@ fn rule(rule: &Value, path: &Path) -> Errors {
     let name = text(rule, "host");
     if !name.is_empty() {
         let path = path.child("host");
-        if name.parse::<IpAddr>().is_ok() {
+        if addresses::ip(name).is_some() {
             errors.push(path.invalid(name, "must be a DNS name, not an IP address"));
         }
         errors.extend(host(name, &path));

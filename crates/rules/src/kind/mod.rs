@@ -19,6 +19,7 @@ use crate::{meta, wire};
 mod admission;
 pub mod autoscaling;
 mod batch;
+pub mod certificates;
 pub mod client_config;
 mod coordination;
 pub mod core;
@@ -30,7 +31,7 @@ mod flowcontrol;
 mod ingress;
 mod networking;
 mod node;
-mod policy;
+pub mod policy;
 mod rbac;
 mod registration;
 mod storage;
@@ -188,14 +189,14 @@ pub struct It<'a> {
     old_meta: ObjectMeta,
     /// Whether containers may be privileged.
     pub allow_privileged: bool,
-    /// What is wrong with the object's expressions, which are in a language that is not known here.
+    /// What is wrong with the parts of the object that are in a language that is not known here: expressions, certificates.
     expressions: BTreeMap<&'a str, &'a field::Error>,
     namespaced: bool,
     name: fn(&str) -> Problems,
 }
 
 impl It<'_> {
-    /// What is wrong with the expression at a path.
+    /// What is wrong with the expression, or the certificate, at a path.
     pub fn expression(&self, path: &Path) -> Option<field::Error> {
         self.expressions.get(path.to_string().as_str()).map(|error| (*error).clone())
     }
@@ -293,7 +294,7 @@ pub fn of(group: &str, kind: &str) -> &'static dyn Kind {
         ("networking.k8s.io", "ServiceCIDR") => &networking::ServiceRanges,
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => &flowcontrol::FlowSchemas,
         ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => &flowcontrol::PriorityLevels,
-        ("certificates.k8s.io", "CertificateSigningRequest") => &policy::SigningRequests,
+        ("certificates.k8s.io", "CertificateSigningRequest") => &certificates::SigningRequests,
         ("apiregistration.k8s.io", "APIService") => &registration::Services,
         ("resource.k8s.io", "ResourceSlice") => &devices::Slices,
         ("networking.k8s.io", "IngressClass") => &networking::IngressClasses,

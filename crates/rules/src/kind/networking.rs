@@ -12,12 +12,59 @@ use crate::names::{self, Problems};
 use crate::pod::addresses;
 use crate::wire;
 
-/// Addresses that somebody has: each is called by itself.
+/// Addresses that somebody has: each is called by itself, and says whose it is.
 pub(super) struct Addresses;
+
+impl Addresses {
+    fn owner(owner: &Value) -> Errors {
+        let path = Path::new("spec").child("parentRef");
+        if owner.is_null() {
+            return vec![path.required("")];
+        }
+        let mut errors = Errors::new();
+        // The group of services is the one without a name.
+        let group = text(owner, "group");
+        if !group.is_empty() {
+            let path = path.child("group");
+            errors.extend(names::dns_subdomain(group).into_iter().map(|why| path.invalid(group, why)));
+        }
+        for field in ["resource", "name", "namespace"] {
+            let path = path.child(field);
+            match text(owner, field) {
+                "" if field == "namespace" => {}
+                "" => errors.push(path.required("")),
+                name => {
+                    errors.extend(names::path_segment(name).into_iter().map(|why| path.invalid(name, why)));
+                }
+            }
+        }
+        errors
+    }
+}
 
 impl Kind for Addresses {
     fn name(&self) -> fn(&str) -> Problems {
         names::ip_address
+    }
+
+    fn validate(&self, it: &It<'_>) -> Errors {
+        let mut errors = it.metadata();
+        errors.extend(Addresses::owner(at(it.new, "spec.parentRef")));
+        errors
+    }
+
+    fn validate_update(&self, it: &It<'_>) -> Errors {
+        let mut errors = self.validate(it);
+        errors.extend(it.metadata_update());
+        let owner = at(it.new, "spec.parentRef");
+        if owner != at(it.old, "spec.parentRef") {
+            let owner = match owner {
+                Value::Null => field::Value::json(owner),
+                owner => field::Value::internal("io.k8s.api.networking.v1.ParentReference", owner),
+            };
+            errors.push(Path::new("spec").child("parentRef").invalid(owner, IMMUTABLE));
+        }
+        errors
     }
 }
 
@@ -81,25 +128,42 @@ impl Kind for IngressClasses {
 /// Addresses for services.
 pub(super) struct ServiceRanges;
 
+impl ServiceRanges {
+    /// One range of each family at most.
+    fn spec(range: &Value) -> Errors {
+        let (ranges, path) = (items(range, "spec.cidrs"), Path::new("spec").child("cidrs"));
+        if ranges.is_empty() {
+            return vec![path.required("at least one CIDR required")];
+        }
+        if ranges.len() > 2 {
+            let spec = field::Value::internal("io.k8s.api.networking.v1.ServiceCIDRSpec", at(range, "spec"));
+            return vec![path.invalid(spec, "may only hold up to 2 values")];
+        }
+        let mut errors = Errors::new();
+        for (i, range) in ranges.iter().filter_map(Value::as_str).enumerate() {
+            errors.extend(addresses::strict_cidr(range, &path.index(i)));
+        }
+        let family = |range: &Value| Some(addresses::cidr(range.as_str()?)?.is_ipv4());
+        if let [first, second] = ranges
+            && family(first).is_some()
+            && family(first) == family(second)
+        {
+            let why =
+                "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
+            errors.push(path.invalid(field::Value::json(&ranges), why));
+        }
+        errors
+    }
+}
+
 impl Kind for ServiceRanges {
     fn status_keeps_metadata(&self) -> bool {
         true
     }
 
     fn validate(&self, it: &It<'_>) -> Errors {
-        let (ranges, path) = (items(it.new, "spec.cidrs"), Path::new("spec").child("cidrs"));
         let mut errors = it.metadata();
-        if ranges.is_empty() {
-            errors.push(path.required("at least one CIDR required"));
-        }
-        if ranges.len() > 2 {
-            errors.push(path.invalid(field::Value::json(&ranges), "may only hold up to 2 values"));
-        }
-        for (i, range) in ranges.iter().filter_map(Value::as_str).enumerate() {
-            if addresses::cidr(range).is_none() {
-                errors.push(path.index(i).invalid(range, NOT_A_CIDR));
-            }
-        }
+        errors.extend(ServiceRanges::spec(it.new));
         errors
     }
 
@@ -118,6 +182,9 @@ impl Kind for ServiceRanges {
                 errors.push(path.index(i).invalid(new.as_str().unwrap_or(""), IMMUTABLE));
             }
         }
+        if gets_second {
+            errors.extend(ServiceRanges::spec(it.new));
+        }
         errors
     }
 }
@@ -126,7 +193,6 @@ impl Kind for ServiceRanges {
 pub(super) struct NetworkPolicies;
 
 const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
-const NOT_A_CIDR: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
 impl NetworkPolicies {
     fn spec(it: &It<'_>) -> Errors {
@@ -227,12 +293,14 @@ fn ip_block(block: &Value, path: &Path) -> Errors {
     if cidr.is_empty() {
         return vec![path.child("cidr").required("")];
     }
-    let Some(network) = read(cidr) else { return vec![path.child("cidr").invalid(cidr, NOT_A_CIDR)] };
+    let Some(network) = read(cidr) else {
+        return vec![path.child("cidr").invalid(cidr, addresses::NOT_A_CIDR)];
+    };
     let mut errors = Errors::new();
     for (i, except) in items(block, "except").iter().filter_map(Value::as_str).enumerate() {
         let path = path.child("except").index(i);
         match read(except) {
-            None => errors.push(path.invalid(except, NOT_A_CIDR)),
+            None => errors.push(path.invalid(except, addresses::NOT_A_CIDR)),
             Some(inner) if !is_inside(inner, network) => {
                 errors.push(path.invalid(except, "must be a strict subset of `cidr`"));
             }

@@ -2,8 +2,6 @@
 
 use std::sync::LazyLock;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 
@@ -146,6 +144,11 @@ static SYSTEM_CLASSES: LazyLock<[(&str, i64); 2]> = LazyLock::new(|| {
     [("system-node-critical", 2 * HIGHEST + 1000), ("system-cluster-critical", 2 * HIGHEST)]
 });
 
+/// Whether a class is one of those that every cluster has, and cannot do without.
+pub fn is_system_class(name: &str) -> bool {
+    SYSTEM_CLASSES.iter().any(|(known, _)| *known == name)
+}
+
 impl Kind for PriorityClasses {
     fn counts(&self) -> Counts {
         Counts::Once
@@ -202,74 +205,4 @@ fn not_a_system_class(name: &str, value: i64, is_default: bool) -> Option<String
         return Some(format!("value of {name} PriorityClass must be {expected}"));
     }
     is_default.then(|| format!("globalDefault of {name} PriorityClass must be false"))
-}
-
-/// Requests for certificates. They are kept; nobody signs them.
-pub(super) struct SigningRequests;
-
-/// What a certificate may be for.
-const USAGES: [&str; 23] = [
-    "any",
-    "cert sign",
-    "client auth",
-    "code signing",
-    "content commitment",
-    "crl sign",
-    "data encipherment",
-    "decipher only",
-    "digital signature",
-    "email protection",
-    "encipher only",
-    "ipsec end system",
-    "ipsec tunnel",
-    "ipsec user",
-    "key agreement",
-    "key encipherment",
-    "microsoft sgc",
-    "netscape sgc",
-    "ocsp signing",
-    "s/mime",
-    "server auth",
-    "signing",
-    "timestamping",
-];
-
-/// Seconds for which a certificate is good at least.
-const SHORTEST: i64 = 600;
-
-impl Kind for SigningRequests {
-    fn validate(&self, it: &It<'_>) -> Errors {
-        let (spec, path) = (at(it.new, "spec"), Path::new("spec"));
-        let mut errors = it.metadata();
-        let request = text(spec, "request");
-        let pem = STANDARD.decode(request).unwrap_or_default();
-        if !String::from_utf8_lossy(&pem).contains("-----BEGIN CERTIFICATE REQUEST-----") {
-            let why = "PEM block type must be CERTIFICATE REQUEST";
-            errors.push(path.child("request").invalid(request, why));
-        }
-        let usages: Vec<&str> = items(spec, "usages").iter().filter_map(Value::as_str).collect();
-        let at_usages = path.child("usages");
-        if usages.is_empty() {
-            errors.push(at_usages.required(""));
-        }
-        let unknown = usages.iter().enumerate().filter(|(_, usage)| !USAGES.contains(usage));
-        errors.extend(
-            unknown.map(|(i, usage)| at_usages.index(i).not_supported(field::Value::json(usage), &USAGES)),
-        );
-        let repeated = usages.iter().enumerate().filter(|(i, usage)| usages[..*i].contains(usage));
-        errors.extend(repeated.map(|(i, usage)| at_usages.index(i).duplicate(field::Value::json(usage))));
-        if let Some(seconds) = spec["expirationSeconds"].as_i64().filter(|seconds| *seconds < SHORTEST) {
-            let why = "may not specify a duration less than 600 seconds (10 minutes)";
-            errors.push(path.child("expirationSeconds").invalid(seconds, why));
-        }
-        errors
-    }
-
-    fn validate_update(&self, it: &It<'_>) -> Errors {
-        it.metadata_update()
-    }
-
-    fn selectable(&self) -> &'static [&'static str] {
-        &["spec.signerName"]
-    }
 }

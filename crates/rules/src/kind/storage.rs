@@ -12,6 +12,7 @@ use crate::difference;
 use crate::field::{self, Errors, Path};
 use crate::meta::{self, IMMUTABLE, selector};
 use crate::names;
+use crate::pod::resources::is_native;
 use crate::pod::volumes::claims::claim_spec;
 use crate::pod::warnings::deprecated_label;
 use crate::wire;
@@ -106,13 +107,18 @@ impl Kind for Claims {
         if text(&old, "volumeName").is_empty() {
             keep(&mut old, &new, "volumeName");
         }
-        let class =
-            |object: &Value| object["metadata"]["annotations"][BETA_CLASS].as_str().unwrap_or("").to_owned();
-        if class(it.new) != class(it.old) {
-            let path = Path::new("metadata").child("annotations").key(BETA_CLASS);
-            errors.push(path.invalid(&class(it.new), IMMUTABLE));
+        // A class may be told in the field of a claim that told of it in the annotation, or not at all.
+        let annotated =
+            |object: &'_ Value| object["metadata"]["annotations"][BETA_CLASS].as_str().map(str::to_owned);
+        let (annotation, before) = (annotated(it.new), annotated(it.old));
+        let class = new["storageClassName"].as_str().filter(|_| old["storageClassName"].is_null());
+        let moves =
+            before.is_some() && class == before.as_deref() && (annotation.is_none() || annotation == before);
+        if !moves && annotation.as_deref().unwrap_or("") != before.as_deref().unwrap_or("") {
+            let path = Path::new("metadata").child("annotations").child(BETA_CLASS);
+            errors.push(path.invalid(annotation.as_deref().unwrap_or(""), IMMUTABLE));
         }
-        if class(it.old).is_empty() && old["storageClassName"].is_null() {
+        if class.is_some() && (before.is_none() || class == before.as_deref()) {
             keep(&mut new, &old, "storageClassName");
         }
         if text(it.new, "status.phase") == "Bound" {
@@ -139,23 +145,68 @@ impl Kind for Claims {
         if mode != at(it.old, "spec.volumeMode") {
             errors.push(Path::new("volumeMode").invalid(field::Value::json(mode), IMMUTABLE));
         }
+        let attributes = at(it.new, "spec.volumeAttributesClassName");
+        if attributes != at(it.old, "spec.volumeAttributesClassName")
+            && text(it.new, "spec.volumeAttributesClassName").is_empty()
+            && !at(it.old, "status.currentVolumeAttributesClassName").is_null()
+        {
+            let what = if attributes.is_null() { "nil" } else { "empty string" };
+            let why = format!(
+                "update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil"
+            );
+            errors.push(Path::new("spec").child("volumeAttributesClassName").forbidden(why));
+        }
         errors
     }
 
     fn validate_subresource(&self, _: &str, it: &It<'_>) -> Errors {
         let mut errors = it.metadata_update();
-        let path = Path::new("status").child("capacity");
-        for (name, amount) in at(it.new, "status.capacity").as_object().into_iter().flatten() {
-            if let Some(Ok(amount)) = amount.as_str().map(str::parse::<Quantity>)
-                && amount.is_negative()
-            {
-                errors.push(
-                    path.key(name).invalid(amount.to_string().as_str(), "must be a valid resource quantity"),
-                );
+        let status = Path::new("status");
+        let amounts = |field: &str| at(it.new, field).as_object().into_iter().flatten();
+        for (name, amount) in amounts("status.capacity") {
+            errors.extend(negative(amount, &status.child("capacity").key(name)));
+        }
+        let path = status.child("allocatedResourceStatuses");
+        for (name, state) in amounts("status.allocatedResourceStatuses") {
+            errors.extend(not_storage(name, &path));
+            if !RESIZING.iter().any(|known| state == known) {
+                errors.push(path.not_supported(name.as_str(), &RESIZING));
             }
+        }
+        let path = status.child("allocatedResources");
+        for (name, amount) in amounts("status.allocatedResources") {
+            let wrong = not_storage(name, &path);
+            if wrong.is_empty() {
+                errors.extend(negative(amount, &path.key(name)));
+            }
+            errors.extend(wrong);
         }
         errors
     }
+}
+
+/// How far the resizing of a claim has come.
+const RESIZING: [&str; 5] = [
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+];
+
+/// What is wrong with what a claim got: there is nothing but storage, and what others call theirs.
+fn not_storage(name: &str, path: &Path) -> Errors {
+    let errors = meta::qualified(name, path);
+    if errors.is_empty() && is_native(name) && name != "storage" {
+        return vec![path.not_supported(name, &["storage"])];
+    }
+    errors
+}
+
+/// What is wrong with an amount of it.
+fn negative(amount: &Value, path: &Path) -> Option<field::Error> {
+    let amount = amount.as_str()?.parse::<Quantity>().ok().filter(Quantity::is_negative)?;
+    Some(path.invalid(amount.units_saturating(), "must be a valid resource quantity"))
 }
 
 pub(super) struct StorageClasses;

@@ -1,6 +1,11 @@
 //! What kinds refuse, make of an object, and count. A real API server judges all of them on random objects; these are the
 //! rules that must not get lost where there is none.
 
+mod certificates;
+mod claims;
+mod networking;
+mod nodes;
+
 use serde_json::{Value, json};
 
 use super::endpoints::{self, Facts};

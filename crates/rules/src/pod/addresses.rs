@@ -6,7 +6,13 @@ use serde_json::Value;
 use types::go::quote;
 
 use super::dns::{Canonical, parse_ip};
-use crate::field::Path;
+use crate::field::{Errors, Path};
+use crate::names::Problems;
+
+/// What is said of what is no address.
+pub(crate) const NOT_AN_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+/// What is said of what is no network.
+pub(crate) const NOT_A_CIDR: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
 /// The address of a network in CIDR notation; leading zeros and bits beyond the prefix are let pass.
 pub(crate) fn cidr(text: &str) -> Option<IpAddr> {
@@ -47,6 +53,46 @@ pub(crate) fn ip(text: &str) -> Option<IpAddr> {
 /// What is unusual about an address that is accepted for now.
 pub(crate) fn ip_warning(text: &str, path: &Path) -> Option<String> {
     super::dns::ip_warning(text, path)
+}
+
+/// What is wrong with an address where newer rules hold: it is written in the one usual way.
+pub(crate) fn strict_ip(text: &str) -> Problems {
+    let Some(ip) = ip(text) else { return vec![NOT_AN_IP.to_owned()] };
+    if text.parse::<IpAddr>().is_err() {
+        return vec!["must not have leading 0s".to_owned()];
+    }
+    if ip.is_ipv6() && short(ip).is_some() {
+        return vec!["must not be an IPv4-mapped IPv6 address".to_owned()];
+    }
+    not_usual(text, &Canonical(ip).to_string())
+}
+
+/// The same of a network.
+pub(crate) fn strict_cidr(text: &str, path: &Path) -> Errors {
+    strict_cidr_problems(text).into_iter().map(|why| path.invalid(text, why)).collect()
+}
+
+fn strict_cidr_problems(text: &str) -> Problems {
+    let Some(ip) = cidr(text) else { return vec![NOT_A_CIDR.to_owned()] };
+    let (address, size) = text.split_once('/').unwrap_or((text, ""));
+    let bits = size.parse().unwrap_or(0);
+    if address.parse::<IpAddr>().is_err() || (size.len() > 1 && size.starts_with('0')) {
+        return vec!["must not have leading 0s in IP or prefix length".to_owned()];
+    }
+    if ip.is_ipv6() && short(ip).is_some() {
+        return vec!["must not have an IPv4-mapped IPv6 address".to_owned()];
+    }
+    if first_of(ip, bits) != ip {
+        return vec!["must not have bits set beyond the prefix length".to_owned()];
+    }
+    not_usual(text, &printed(ip, bits))
+}
+
+fn not_usual(text: &str, usual: &str) -> Problems {
+    if text == usual {
+        return Problems::new();
+    }
+    vec![format!("must be in canonical form ({})", quote(usual))]
 }
 
 /// What is unusual about a network that is accepted for now.
@@ -121,6 +167,25 @@ mod tests {
         ] {
             assert_eq!(interface(text).as_deref(), usual, "{text}");
         }
+    }
+
+    #[test]
+    fn newer_rules_know_one_way_to_write_an_address() {
+        let check = |found: Problems, expected: &str| assert_eq!(found.join("; "), expected);
+        check(strict_ip("10.0.0.1"), "");
+        check(strict_ip("2001:db8::1"), "");
+        check(strict_ip("x"), NOT_AN_IP);
+        check(strict_ip("010.0.0.1"), "must not have leading 0s");
+        check(strict_ip("::ffff:1.2.3.4"), "must not be an IPv4-mapped IPv6 address");
+        check(strict_ip("2001:DB8::1"), "must be in canonical form (\"2001:db8::1\")");
+        check(strict_cidr_problems("10.0.0.0/24"), "");
+        check(strict_cidr_problems("2001:db8::/64"), "");
+        check(strict_cidr_problems("10.0.0.0"), NOT_A_CIDR);
+        check(strict_cidr_problems("10.0.0.0/08"), "must not have leading 0s in IP or prefix length");
+        check(strict_cidr_problems("010.0.0.0/8"), "must not have leading 0s in IP or prefix length");
+        check(strict_cidr_problems("::ffff:1.2.3.0/120"), "must not have an IPv4-mapped IPv6 address");
+        check(strict_cidr_problems("10.0.0.1/24"), "must not have bits set beyond the prefix length");
+        check(strict_cidr_problems("2001:DB8::/64"), "must be in canonical form (\"2001:db8::/64\")");
     }
 
     #[test]

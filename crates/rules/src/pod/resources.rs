@@ -205,7 +205,8 @@ fn is_huge_pages(name: &str) -> bool {
     name.starts_with(HUGE_PAGES)
 }
 
-fn is_native(name: &str) -> bool {
+/// Whether a resource is one of Kubernetes' own.
+pub(crate) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 

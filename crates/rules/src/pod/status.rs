@@ -224,7 +224,12 @@ fn one_of_each_family(ips: &[&str], value: Value, path: &Path) -> Errors {
     if is_dual && ips.len() == 2 {
         return Errors::new();
     }
-    vec![path.invalid(value, "may specify no more than one IP for each IP family")]
+    let unreadable = ips.iter().enumerate().find(|(_, ip)| dns::parse_ip(ip).is_none());
+    let unreadable = unreadable.map(|(i, ip)| {
+        path.internal_error(format!("failed to check for dual stack with error:invalid IP[{i}]: {ip}"))
+    });
+    let error = path.invalid(value, "may specify no more than one IP for each IP family");
+    unreadable.into_iter().chain([error]).collect()
 }
 
 fn users(statuses: &[ContainerStatus], spec: &PodSpec, path: &Path) -> Errors {
@@ -319,6 +324,16 @@ mod tests {
             json!({"podIPs": [{"ip": "1.2.3.4"}, {"ip": "1.2.3.5"}]}),
             &[
                 "status.podIPs: Invalid value: [{\"IP\":\"1.2.3.4\"},{\"IP\":\"1.2.3.5\"}]: may specify no more than one IP",
+            ],
+        );
+        check(
+            spec.clone(),
+            json!({}),
+            json!({"podIPs": [{"ip": "1.2.3.4"}, {"ip": "x"}]}),
+            &[
+                "status.podIPs[1]: Invalid value: \"x\": must be a valid IP address",
+                "status.podIPs: Internal error: failed to check for dual stack with error:invalid IP[1]: x",
+                "status.podIPs: Invalid value: [{\"IP\":\"1.2.3.4\"},{\"IP\":\"x\"}]: may specify no more than one IP",
             ],
         );
         check(

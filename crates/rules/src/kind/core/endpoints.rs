@@ -5,12 +5,12 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::services::{NOT_AN_IP, protocol};
+use super::services::protocol;
 use crate::field::{self, Errors, Path};
 use crate::kind::{Counts, It, Kind, at, items, text};
 use crate::meta;
 use crate::names;
-use crate::pod::addresses;
+use crate::pod::addresses::{self, NOT_AN_IP};
 
 /// An address behind a service.
 pub(super) fn endpoint_ip(address: &str, path: &Path) -> Errors {
@@ -159,7 +159,7 @@ impl EndpointSlices {
                 errors.push(at_addresses.too_many(addresses.len(), 100));
             }
             for (j, address) in addresses.iter().filter_map(Value::as_str).enumerate() {
-                errors.extend(EndpointSlices::address(kind, address, &at_addresses.index(j)));
+                errors.extend(EndpointSlices::address(kind, address, &at_addresses, j));
             }
             if let Some(node) = endpoint["nodeName"].as_str() {
                 let path = path.index(i).child("nodeName");
@@ -201,26 +201,25 @@ impl EndpointSlices {
         errors
     }
 
-    fn address(kind: &str, address: &str, path: &Path) -> Errors {
-        let ip = addresses::ip(address);
-        if ip.is_none() && matches!(kind, "IPv4" | "IPv6") {
-            return vec![path.invalid(address, NOT_AN_IP)];
+    /// An address of another family is told of at the list, everything else at its place in it.
+    fn address(kind: &str, address: &str, addresses: &Path, place: usize) -> Errors {
+        let path = addresses.index(place);
+        let problems = match kind {
+            "IPv4" if addresses::ip(address).is_none() => vec![NOT_AN_IP.to_owned()],
+            "IPv4" => Vec::new(),
+            "IPv6" => addresses::strict_ip(address),
+            "FQDN" => return domain(address, &path),
+            _ => return Errors::new(),
+        };
+        if !problems.is_empty() {
+            return problems.into_iter().map(|why| path.invalid(address, why)).collect();
         }
-        match kind {
-            "IPv4" => match ip {
-                Some(IpAddr::V4(_)) => reachable_ip(address, path),
-                _ => vec![path.invalid(address, "must be an IPv4 address")],
-            },
-            "IPv6" => match ip {
-                Some(IpAddr::V6(_)) => reachable_ip(address, path),
-                _ => vec![path.invalid(address, "must be an IPv6 address")],
-            },
-            "FQDN" => names::dns_subdomain(address)
-                .into_iter()
-                .map(|problem| path.invalid(address, problem))
-                .collect(),
-            _ => Errors::new(),
+        let mut errors = Errors::new();
+        if addresses::ip(address).is_some_and(|ip| ip.is_ipv4() != (kind == "IPv4")) {
+            errors.push(addresses.invalid(address, format!("must be an {kind} address")));
         }
+        errors.extend(reachable_ip(address, &path));
+        errors
     }
 
     fn ports(slice: &Value) -> Errors {
@@ -253,7 +252,7 @@ impl EndpointSlices {
         errors
     }
 
-    fn all(slice: &Value) -> Errors {
+    fn type_and_ports(slice: &Value) -> Errors {
         let kind = text(slice, "addressType");
         let mut errors = Errors::new();
         if kind.is_empty() {
@@ -261,7 +260,6 @@ impl EndpointSlices {
         } else if !TYPES.contains(&kind) {
             errors.push(Path::new("addressType").not_supported(field::Value::json(&kind), &TYPES));
         }
-        errors.extend(EndpointSlices::endpoints(slice));
         errors.extend(EndpointSlices::ports(slice));
         errors
     }
@@ -311,7 +309,11 @@ impl Kind for EndpointSlices {
 
     fn validate(&self, it: &It<'_>) -> Errors {
         let mut errors = it.metadata();
-        errors.extend(EndpointSlices::all(it.new));
+        errors.extend(EndpointSlices::type_and_ports(it.new));
+        // What was let pass before is not asked again.
+        if it.old.is_null() || items(it.new, "endpoints") != items(it.old, "endpoints") {
+            errors.extend(EndpointSlices::endpoints(it.new));
+        }
         errors
     }
 
@@ -320,6 +322,23 @@ impl Kind for EndpointSlices {
         errors.extend(super::immutable(it, "addressType"));
         errors
     }
+}
+
+/// What is wrong with the name of a host that says where in the world it is; a dot may end it.
+fn domain(name: &str, path: &Path) -> Errors {
+    if name.is_empty() {
+        return vec![path.required("")];
+    }
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let problems = names::dns_subdomain(name);
+    if !problems.is_empty() {
+        return vec![path.invalid(name, problems.join(","))];
+    }
+    if !name.contains('.') {
+        return vec![path.invalid(name, "should be a domain with at least two segments separated by dots")];
+    }
+    let bad = name.split('.').map(|label| (label, names::dns_label(label))).find(|(_, bad)| !bad.is_empty());
+    bad.into_iter().map(|(label, problems)| path.invalid(label, problems.join(","))).collect()
 }
 
 /// What zones were before they had a field is not taken any more.

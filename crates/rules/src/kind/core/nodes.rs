@@ -9,7 +9,7 @@ use types::Quantity;
 use crate::field::{self, Errors, Path};
 use crate::kind::{It, Kind, at, items, keep, keep_all_but, text};
 use crate::repeated::repeated;
-use crate::{meta, names, pod};
+use crate::{meta, names, pod, wire};
 
 pub(super) struct Nodes;
 
@@ -45,6 +45,7 @@ impl Kind for Nodes {
     fn validate(&self, it: &It<'_>) -> Errors {
         let at_meta = Path::new("metadata");
         let mut errors = it.metadata();
+        errors.extend(annotations(it.new));
         errors.extend(taints(items(it.new, "spec.taints"), &at_meta.child("taints")));
         errors.extend(resources(it.new));
         let swap = at(it.new, "status.nodeInfo.swap.capacity").as_i64().filter(|capacity| *capacity <= 0);
@@ -86,9 +87,6 @@ impl Kind for Nodes {
         if at(old, "status.config").is_null() {
             new["status"].as_object_mut().map(|status| status.remove("config"));
         }
-        if at(old, "status.declaredFeatures").is_null() {
-            new["status"].as_object_mut().map(|status| status.remove("declaredFeatures"));
-        }
         keep(new, old, "spec");
     }
 
@@ -108,7 +106,9 @@ impl Kind for Nodes {
 
 fn change(it: &It<'_>) -> Errors {
     let mut errors = it.metadata_update();
+    errors.extend(annotations(it.new));
     errors.extend(resources(it.new));
+    errors.extend(declared_features(it.new));
     let path = Path::new("status").child("addresses");
     let addresses = items(it.new, "status.addresses");
     let again = repeated(addresses, Value::to_string);
@@ -135,6 +135,89 @@ fn change(it: &It<'_>) -> Errors {
         errors.push(Path::new("spec").child("externalID").forbidden("may not be updated"));
     }
     errors
+}
+
+/// What is wrong with annotations that were fields of nodes to be.
+fn annotations(node: &Value) -> Errors {
+    const TAINTS: &str = "scheduler.alpha.kubernetes.io/taints";
+    const AVOID_PODS: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
+    let path = Path::new("metadata").child("annotations");
+    let read = |name: &str| -> Option<Result<Value, String>> {
+        let text = node["metadata"]["annotations"][name].as_str().filter(|text| !text.is_empty())?;
+        let checked = schema::check_syntax(text.as_bytes());
+        Some(checked.and_then(|()| serde_json::from_str(text).map_err(|why| why.to_string())))
+    };
+    let mut errors = Errors::new();
+    let all_taints = |all: Value| {
+        let all = all.as_array().cloned().unwrap_or_default();
+        let read = all.iter().map(|taint| schema::decode_value(wire::named(TAINT), taint));
+        let read = read.map(|read| read.map(|read| read.value).map_err(|why| why.to_string()));
+        read.collect::<Result<Vec<_>, _>>()
+    };
+    match read(TAINTS).map(|read| read.and_then(all_taints)) {
+        Some(Err(why)) => errors.push(path.invalid(TAINTS, why)),
+        Some(Ok(all)) => errors.extend(taints(&all, &path.child(TAINTS))),
+        None => {}
+    }
+    match read(AVOID_PODS) {
+        Some(Err(why)) => errors.push(path.child("AvoidPods").invalid(AVOID_PODS, why)),
+        Some(Ok(avoided)) => {
+            for (i, avoided) in items(&avoided, "preferAvoidPods").iter().enumerate() {
+                let path = path.child(AVOID_PODS).index(i).child("PodSignature");
+                let controller = at(avoided, "podSignature.podController");
+                if controller.is_null() {
+                    errors.push(path.required(""));
+                } else if controller["controller"] != true {
+                    let path = path.child("PodController").child("Controller");
+                    errors.push(path.invalid(field::Value::json(&false), "must point to a controller"));
+                }
+            }
+        }
+        None => {}
+    }
+    errors
+}
+
+/// What is wrong with the features that a node says it has: each is said once, in the order of their names.
+fn declared_features(node: &Value) -> Errors {
+    const LONGEST: usize = 253;
+    let path = Path::new("status").child("declaredFeatures");
+    let features: Vec<&str> =
+        items(node, "status.declaredFeatures").iter().filter_map(Value::as_str).collect();
+    let mut errors = Errors::new();
+    for (i, feature) in features.iter().enumerate() {
+        let wrong = if feature.len() > LONGEST {
+            Some("must be no more than 253 characters")
+        } else if !is_feature(feature) {
+            Some(
+                "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature \
+                 or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes",
+            )
+        } else {
+            None
+        };
+        if let Some(wrong) = wrong {
+            let why = format!("invalid feature name {}: {wrong}", types::go::quote(feature));
+            errors.push(path.index(i).invalid(*feature, why));
+        }
+        if let Some(next) = features.get(i + 1) {
+            let path = path.index(i + 1);
+            if next == feature {
+                errors.push(path.duplicate(*next));
+            } else if next < feature {
+                errors.push(path.invalid(*next, "list must be sorted alphabetically"));
+            }
+        }
+    }
+    errors
+}
+
+fn is_feature(name: &str) -> bool {
+    let is_segment = |segment: &str| {
+        segment.starts_with(|first: char| first.is_ascii_alphabetic())
+            && segment.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    name.starts_with(|first: char| first.is_ascii_uppercase()) && name.split('/').all(is_segment)
 }
 
 fn resources(node: &Value) -> Errors {
