@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube_core::DynamicObject;
 use serde_json::json;
 use types::kueue::CheckState;
 
 use super::fixture::*;
 use crate::dispatch::{
-    ClusterName, Dispatcher, Link, ORIGIN_UID, Policy, Step, decide, held, held_by_another, held_identity,
-    local,
+    ClusterName, Dispatcher, Link, ORIGIN_UID, Policy, Step, decide, held, held_by_another,
+    held_identity, local,
 };
 
 /// MK-FLOW-14, MK-FLOW-20, MK-FLOW-25, MK-FLOW-26, MK-FLOW-28, MK-FLOW-31, MK-INT-05, MK-EVI-07: who was admitted gets it, not who
@@ -238,7 +239,8 @@ fn a_cluster_is_lost() {
     check(ready.clone().lost("east", 5), "wait, because east is lost");
     check(
         ready.clone().lost("east", 5000),
-        "say (The workload was admitted on \"east\", which cannot be reached since 2026-01-02T08:36:40Z), because east is lost",
+        "say (The workload was admitted on \"east\", which cannot be reached since 2026-01-02T08:36:40Z; if it is gone for \
+         good: ferry drain --given-up east), because east is lost",
     );
     check_with(ready.clone().lost("east", 30), &patient(), "wait, because east is lost");
     let retry = "retry (Admitting remote lost, Previously: \"Ready\"), because east is lost";
@@ -250,16 +252,98 @@ fn a_cluster_is_lost() {
     check_with(connecting, &patient(), "wait, because east is lost");
     // The core evicts; the quota comes back only when no pods are shown, and nobody else will say so (MK-LOST-07).
     let evicted = ready.clone().lost("east", 900).evicted().job(|job| job.data["status"] = running());
-    check(evicted.clone(), "wait, because east is lost");
+    let says = |since: &str| {
+        format!(
+            "say (Waiting for worker cluster \"east\", which cannot be reached since {since}; if it is gone for good: ferry drain \
+             --given-up east), because east is lost"
+        )
+    };
+    check(evicted.clone(), &says("2026-01-02T09:45:00Z"));
+    check(evicted.clone().lost("east", 5), "wait, because east is lost");
     check_with(evicted, &patient(), "settle, forget, because east is lost");
     // Chosen, and lost before anybody was told: a job may have been created there nevertheless.
     let assigned = seen().quota().copy("east", &["Admitted"]).assigned("east").lost("east", 800);
-    check(assigned.clone(), "wait, because east is lost");
+    check(assigned.clone(), &says("2026-01-02T09:46:40Z"));
     check_with(assigned.lost("east", 900), &patient(), "unassign, because east is lost");
     // It is back: what it says is gone again.
     let back = ready
         .check(CheckState::Ready, "The workload was admitted on \"east\", which cannot be reached since x");
     check(back, "mirror east, ready east, because admitted on east");
+}
+
+/// Never lost: whoever waits for a cluster says so, wherever it was when the cluster went away, and says so no longer when it
+/// is back. Only what was running before did.
+#[test]
+fn the_check_says_which_cluster_is_waited_for() {
+    let waits = "Waiting for worker cluster \"east\", which cannot be reached since 2026-01-02T09:45:00Z; if it is gone for good: \
+                 ferry drain --given-up east";
+    let withdrawn = seen().copy("east", &["Evicted"]).mirror("east", running()).ready("east").evicted();
+    check(withdrawn.clone().lost("east", 900), &format!("say ({waits}), because no quota"));
+    check(withdrawn.clone().lost("east", 5), "wait, because no quota");
+    let said = withdrawn.check(CheckState::Pending, waits);
+    check(said.clone().lost("east", 900), "wait, because no quota");
+    check(said.clone(), "stop and delete east, say (), because no quota");
+    let given_up =
+        said.clone().remote("east", |east| east.link = Link::Lost { since: ago(900), given_up: true });
+    check(given_up, "forget, say (), because no quota");
+    let mut gone = said;
+    gone.0.remotes.remove("east");
+    let whose =
+        "say (Waiting for worker cluster \"east\", whose MultiKueueCluster is gone), because no quota";
+    check(gone, whose);
+    // A check that was passed says again what it said when it was.
+    let missing = seen()
+        .quota()
+        .copy("east", &[])
+        .ready("east")
+        .check(CheckState::Ready, "The workload was admitted on \"east\", which cannot be reached since x");
+    check(missing, "delete east, say (The workload was admitted on \"east\"), because missing on east");
+}
+
+/// Never lost: a mirror that does not go, because of a finalizer or a node that is dead, kept its job waiting without a word.
+#[test]
+fn a_mirror_that_does_not_go_is_no_secret() {
+    let leaves = |seen: Seen, cluster: &str, since: i64| {
+        seen.remote(cluster, |remote| {
+            let mirror = Arc::make_mut(remote.job.as_mut().expect("a mirror"));
+            mirror.metadata.deletion_timestamp = Some(Time(ago(since)));
+        })
+    };
+    let what = |cluster: &str| {
+        format!(
+            "say (Waiting for worker cluster \"{cluster}\", where the job is being deleted since 2026-01-02T09:58:20Z and its pods \
+             or finalizers keep it; whoever knows that nothing of it runs any more can remove them there)"
+        )
+    };
+    let withdrawn = seen().copy("east", &["Evicted"]).mirror("east", running()).ready("east").evicted();
+    check(leaves(withdrawn.clone(), "east", 5), "stop and delete east, because no quota");
+    let plan = decide(&leaves(withdrawn.clone(), "east", 5).0, &Policy::default(), now());
+    assert_eq!(plan.again, Some(now() + SignedDuration::from_secs(55)));
+    let stays = leaves(withdrawn, "east", 100);
+    check(stays.clone(), &format!("stop and delete east, {}, because no quota", what("east")));
+    let there = seen().quota().copy("east", &["Admitted"]).mirror("east", running()).ready("east");
+    let taken_out = leaves(there.clone().mirror("east", json!({})), "east", 100);
+    let mut taken_out = taken_out;
+    taken_out.0.configured.remove(0);
+    check(
+        taken_out,
+        "stop and delete east, say (The workload was admitted on \"east\", where the job is being deleted since \
+         2026-01-02T09:58:20Z and its pods or finalizers keep it; whoever knows that nothing of it runs any more can remove them \
+         there), because east is not configured",
+    );
+    // Somebody else deletes it while it runs: said once, and its status is still shown.
+    let shown = |job: &mut DynamicObject| {
+        (job.data["spec"]["suspend"], job.data["status"]) = (json!(false), running())
+    };
+    let deleted = leaves(there, "east", 100).job(shown);
+    let plan = decide(&deleted.0, &Policy::default(), now());
+    let said = deleted.clone().wrote(&plan.steps);
+    check(said.clone(), "wait, because admitted on east");
+    check(leaves(said, "east", 5), "ready east, because admitted on east");
+    // What an earlier attempt left is on a cluster that nobody has chosen.
+    let left = seen().quota().nominated(&["east", "west"]).copy("west", &[]).mirror("west", running());
+    let left = leaves(left, "west", 100);
+    check(left, &format!("stop and delete west, {}, because leftovers on west", what("west")));
 }
 
 /// MK-LOST-06: reachable, but nothing is there any more. That is read before it is believed.
@@ -445,7 +529,8 @@ fn a_cluster_is_no_longer_configured() {
     check_with(
         removed.clone().lost("east", 60),
         &patient(),
-        "say (The workload was admitted on \"east\", which cannot be reached since 2026-01-02T09:59:00Z), because east is lost",
+        "say (The workload was admitted on \"east\", which cannot be reached since 2026-01-02T09:59:00Z; if it is gone for \
+         good: ferry drain --given-up east), because east is lost",
     );
     removed.0.remotes.remove("east");
     let says =
@@ -466,7 +551,11 @@ fn a_workload_is_deleted_and_its_job_is_not() {
     let empty = shown.clone().remote("east", |east| (east.workload, east.job) = (None, None));
     check(empty.clone(), "look at east, because deleted");
     check(empty.read("east"), "settle, unassign, because deleted");
-    check(shown.clone().lost("east", 5000), "wait, because deleted");
+    check(
+        shown.clone().lost("east", 5000),
+        "say (The workload was admitted on \"east\", which cannot be reached since 2026-01-02T08:36:40Z; if it is gone for good: \
+         ferry drain --given-up east), because deleted",
+    );
     check_with(shown.clone().lost("east", 5000), &patient(), "settle, unassign, because deleted");
     // Nobody waits for pods of a Job that has ended, or goes as well.
     check(ready().job(|job| job.data["status"] = complete()), "delete east, because deleted");
