@@ -57,7 +57,7 @@ fn decide_on(seen: &Observed, policy: &Policy, now: Timestamp) -> Plan {
     }
     let Some(check) = &seen.check else { return unchecked(seen, local, policy, now) };
     if check.state == CheckState::Rejected {
-        return remove_all(seen, Because::Rejected, now);
+        return rejected(seen, local, policy, now);
     }
     let adapter = match owner(seen, local, check) {
         Ok(Some(adapter)) => adapter,
@@ -122,6 +122,15 @@ fn deleted(seen: &Observed, local: &Workload, policy: &Policy, now: Timestamp) -
             Plan { because: Because::Deleted, ..case.told(plan, Some(&holder)) }
         }
         _ => remove_all(seen, Because::Deleted, now),
+    }
+}
+
+/// The check refuses for good, whoever says so. Its user may have it tried again later: what has ended is recorded, and what
+/// runs is gone before that, as where quota is taken back.
+fn rejected(seen: &Observed, local: &Workload, policy: &Policy, now: Timestamp) -> Plan {
+    match (Case::of_record(seen, local, policy, now), seen.holder()) {
+        (Some(case), Some(holder)) => Plan { because: Because::Rejected, ..case.withdraw(Some(&holder)) },
+        _ => remove_all(seen, Because::Rejected, now),
     }
 }
 

@@ -180,6 +180,21 @@ fn a_copy_that_is_out_of_sync_goes_and_its_cluster_is_not_asked_again_at_once() 
     }
 }
 
+/// MK-FLOW-02, ends are final, never twice: whoever refuses a Workload that runs, its user may have it tried again. Its mirror
+/// was deleted whatever it said, and nobody waited for its pods.
+#[test]
+fn what_is_rejected_while_it_runs_is_taken_back() {
+    let rejected = |seen: Seen| seen.check(CheckState::Rejected, "no");
+    let ready = || seen().quota().copy("east", &["Admitted"]).mirror("east", running()).ready("east");
+    check(rejected(ready().mirror("east", complete())), "mirror east, because rejected");
+    check(rejected(ready()), "stop and delete east, because rejected");
+    let shown = rejected(ready()).job(|job| job.data["status"] = running());
+    let empty = shown.clone().remote("east", |east| (east.workload, east.job) = (None, None));
+    check(empty.clone(), "look at east, because rejected");
+    check(empty.read("east"), "settle, unassign, because rejected");
+    check(shown.lost("east", 5000), "wait, because rejected");
+}
+
 /// MK-FLOW-16, MK-FLOW-25.2, MK-EVI-01, MK-SM-05.
 #[test]
 fn the_manager_evicts() {
