@@ -337,7 +337,8 @@ impl Case<'_> {
         }
         // A pod that is evicted is gone, and its Workload with it: that is no refusal.
         let is_pod = matches!(self.adapter.back, adapter::Back::Pod | adapter::Back::Group);
-        if is_out_of_sync(copy) && !is_elastic(self.local) && !(is_pod && is_evicted(copy)) {
+        let is_refused = !(is_pod && is_evicted(copy)) && !self.is_to_get_its_job(holder, remote, mirror);
+        if is_out_of_sync(copy) && is_refused {
             return self.out_of_sync(holder, remote);
         }
         if is_evicted(copy) {
@@ -423,6 +424,18 @@ impl Case<'_> {
             CheckState::Pending => self.clear(holder, remote, Because::EvictedThere(holder.clone())),
             CheckState::Retry | CheckState::Rejected => plan,
         }
+    }
+
+    /// Whether the mirror is another slice's, or not as large as this one yet: a slice whose copy does not fit it is about to
+    /// be given it (MK-ELA-08).
+    fn is_to_get_its_job(
+        &self,
+        holder: &ClusterName,
+        remote: &Remote,
+        mirror: Option<&DynamicObject>,
+    ) -> bool {
+        let is_to_change = mirror.is_some_and(|mirror| self.forwarded(holder, mirror).is_some());
+        is_elastic(self.local) && (is_to_change || self.of_another_slice(remote).is_some())
     }
 
     fn out_of_sync(&self, holder: &ClusterName, remote: &Remote) -> Plan {
