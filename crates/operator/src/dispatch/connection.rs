@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, api::ListParams};
 use reconcile::{Key, Tasks};
-use rules::dispatch::{ClusterName, Link, ORIGIN, held_by_another};
+use rules::dispatch::{ClusterName, Link, ORIGIN, held, held_by_another, observed::leaves_within};
 use serde_json::Value;
 use tracing::{info, warn};
 use types::kueue::Workload;
@@ -33,7 +33,7 @@ pub(super) struct Report {
 /// A worker cluster.
 pub(super) struct Connection {
     pub(super) name: ClusterName,
-    pub(super) book: Book,
+    pub(super) book: Arc<Book>,
     state: Mutex<State>,
 }
 
@@ -48,7 +48,7 @@ struct State {
 
 impl Connection {
     pub(super) fn new(name: ClusterName, lost_before: Option<Timestamp>, shared: &Shared) -> Connection {
-        let book = Book::new(shared.settings.doubt);
+        let book = Arc::new(Book::new(shared.settings.doubt));
         let link = Link::Connecting;
         let state = State { link, lost_before, report: None, worker: None, identity: None };
         Connection { name, book, state: Mutex::new(state) }
@@ -95,7 +95,13 @@ impl Connection {
 
     fn connected(&self, worker: Arc<Worker>, shared: &Shared) {
         let known = shared.workloads.all();
-        self.book.opened(known.iter().map(|workload| Key::of(&**workload)), shared.clock.now());
+        let known = known.iter().map(|workload| {
+            let key = Key::of(&**workload);
+            // A mirror that is there has its pods with it.
+            let is_missing = held(workload).as_ref() == Some(&self.name) && !worker.has_mirror(&key);
+            (key, leaves_within(workload).filter(|_| is_missing))
+        });
+        self.book.opened(known, shared.clock.now());
         let mut state = self.state();
         state.link = Link::Connected;
         state.lost_before = None;

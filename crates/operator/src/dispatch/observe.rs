@@ -183,6 +183,7 @@ fn remote(
         is_shared: false,
         read_at: connection.book.read_at(key),
         doubt_until: connection.book.doubt_until(key),
+        left: connection.book.left(key),
         lacks_kind: knows_kind == Some(false),
         refusal: connection.book.refusal(key),
         is_cordoned: object.as_deref().is_some_and(is_cordoned),

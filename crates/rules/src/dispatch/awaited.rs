@@ -4,7 +4,7 @@
 use jiff::{SignedDuration, Timestamp};
 use types::kueue::CheckState;
 
-use super::{ClusterName, Link, Plan, Remote, Step, decide::Case, local::admitted_on};
+use super::{ClusterName, Left, Link, Plan, Remote, Step, decide::Case, local::admitted_on};
 
 /// How long a cluster may keep a Workload waiting before that is worth a word.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(1);
@@ -67,9 +67,22 @@ impl Case<'_> {
         }
     }
 
-    /// Of a cluster that can be reached: a mirror that does not go.
+    /// Of a cluster that can be reached: pods that outlive their job, and a mirror that does not go.
     fn awaited_there(&self, remote: &Remote) -> (Option<String>, Option<Timestamp>) {
         const REMOVE: &str = "whoever knows that nothing of it runs any more can remove them there";
+        match &remote.left {
+            Some(Left::Pods(count)) if !remote.holds_anything() => {
+                let what = format!("where the job is gone and {count} of its pods are not; {REMOVE}");
+                return (Some(what), None);
+            }
+            Some(Left::Until(until)) if !remote.holds_anything() => {
+                return (
+                    Some(format!("where the job is gone and its pods may not be until {until:.0}")),
+                    None,
+                );
+            }
+            _ => {}
+        }
         let leaves = remote.job.as_deref().and_then(|mirror| mirror.metadata.deletion_timestamp.as_ref());
         let Some(since) = leaves else { return (None, None) };
         self.after(since.0, |since| {

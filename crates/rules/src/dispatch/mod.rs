@@ -50,7 +50,7 @@ pub use decide::{Policy, decide};
 pub use name::ClusterName;
 pub use nominate::{Dispatcher, PATIENCE};
 pub use observed::{
-    Check, Link, Load, Observed, Owner, Refusal, Remote, held, held_by_another, held_identity,
+    Check, Left, Link, Load, Observed, Owner, Refusal, Remote, held, held_by_another, held_identity,
 };
 pub use plan::{Because, Plan, Step};
 

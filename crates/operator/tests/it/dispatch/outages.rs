@@ -4,6 +4,12 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams},
+};
+use rules::dispatch::Adapter;
 use serde_json::json;
 use testkit::ControlPlane;
 
@@ -44,6 +50,50 @@ async fn jobs_that_are_not_shown_are_not_gone() -> anyhow::Result<()> {
     assert_eq!(fleet.running("hidden").await?, cluster);
     delete_job(&fleet.manager.client, "hidden").await?;
     fleet.clean().await?;
+    fleet.check();
+    Ok(())
+}
+
+/// Never twice: somebody deletes a mirror as `kubectl` does, and it is gone before its pods are. One of them does not go, and
+/// nothing runs elsewhere until it does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mirror_is_deleted_and_its_pods_are_not_gone() -> anyhow::Result<()> {
+    let mut fleet = Box::pin(Fleet::embedded()).await?;
+    fleet.kill().await;
+    fleet.settings.dispatch.kinds.extend(Adapter::of("v1", "Pod"));
+    fleet.start().await;
+    fleet.submit("outlived", json!({"seconds": "forever"})).await?;
+    let name = fleet.running("outlived").await?;
+    let worker = &fleet.workers[name.as_str()];
+    let pods: Api<Pod> = Api::namespaced(worker.client.clone(), NAMESPACE);
+    let pod = eventually("its pod is there", async || {
+        let there = pods.list(&ListParams::default()).await?.items;
+        Ok(there.into_iter().find_map(|pod| pod.metadata.name))
+    })
+    .await?;
+    let keep = |finalizers: serde_json::Value| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    let with = PatchParams::default();
+    pods.patch(&pod, &with, &keep(json!(["batch.kubernetes.io/job-tracking", "example.com/stays"]))).await?;
+    // It gets nothing new.
+    let queue =
+        json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "team"}});
+    worker.patch(queue, json!({"spec": {"stopPolicy": "Hold"}})).await?;
+    delete_job(&worker.client, "outlived").await?;
+    eventually("its check says what is waited for", async || {
+        let said = fleet.check_of("outlived").await?;
+        if said.contains("1 of its pods") { Ok(Some(())) } else { anyhow::bail!("it says {said:?}") }
+    })
+    .await?;
+    let others = fleet.workers.iter().filter(|(other, _)| **other != name);
+    for (_, other) in others {
+        assert!(other.job("outlived").await?.is_none(), "it is not run again");
+    }
+    pods.patch(&pod, &with, &keep(json!([]))).await?;
+    eventually("it runs elsewhere", async || {
+        let active = fleet.manager.job("outlived").await?.and_then(|job| job.status?.active);
+        Ok(fleet.cluster_of("outlived").await?.filter(|now| *now != name && active > Some(0)))
+    })
+    .await?;
     fleet.check();
     Ok(())
 }

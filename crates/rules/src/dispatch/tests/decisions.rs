@@ -10,8 +10,8 @@ use types::kueue::CheckState;
 
 use super::fixture::*;
 use crate::dispatch::{
-    ClusterName, Dispatcher, Link, ORIGIN_UID, Policy, Step, decide, held, held_by_another,
-    held_identity, local,
+    ClusterName, Dispatcher, Left, Link, ORIGIN_UID, Policy, Step, decide, held, held_by_another,
+    held_identity, local, observed::leaves_within,
 };
 
 /// MK-FLOW-14, MK-FLOW-20, MK-FLOW-25, MK-FLOW-26, MK-FLOW-28, MK-FLOW-31, MK-INT-05, MK-EVI-07: who was admitted gets it, not who
@@ -359,6 +359,48 @@ fn a_mirror_that_does_not_go_is_no_secret() {
     let left = seen().quota().nominated(&["east", "west"]).copy("west", &[]).mirror("west", running());
     let left = leaves(left, "west", 100);
     check(left, &format!("stop and delete west, {}, because leftovers on west", what("west")));
+}
+
+/// Never twice: somebody deletes a mirror on its worker, and its pods go after it. Until they are gone nothing starts elsewhere,
+/// and no quota comes back.
+#[test]
+fn pods_that_outlive_their_job_are_waited_for() {
+    let gone = |left: Option<Left>| seen().quota().ready("east").remote("east", |east| east.left = left);
+    let says = "say (The workload was admitted on \"east\", where the job is gone and ";
+    check(
+        gone(Some(Left::Pods(2))),
+        &format!(
+            "look at east, {says}2 of its pods are not; whoever knows that nothing of it runs any more can remove them there), \
+             because missing on east"
+        ),
+    );
+    check(
+        gone(Some(Left::Until(now() + SignedDuration::from_secs(30)))),
+        &format!(
+            "look at east, {says}its pods may not be until 2026-01-02T10:00:30Z), because missing on east"
+        ),
+    );
+    check(
+        gone(None).read("east"),
+        "retry (Admitting remote no longer exists, Previously: \"Ready\"), because missing on east",
+    );
+    let evicted = gone(Some(Left::Pods(1))).evicted().job(|job| job.data["status"] = running());
+    check(
+        evicted,
+        "look at east, say (Waiting for worker cluster \"east\", where the job is gone and 1 of its pods are not; whoever knows \
+         that nothing of it runs any more can remove them there), because evicted",
+    );
+    let grace = |seconds: Option<i64>| {
+        let mut workload = workload();
+        let spec = workload.spec.pod_sets[0].template.spec.get_or_insert_default();
+        spec.termination_grace_period_seconds = seconds;
+        leaves_within(&workload).expect("it has pods").as_secs()
+    };
+    assert_eq!((grace(None), grace(Some(3600)), grace(Some(0))), (40, 3610, 10));
+    let mut pod = workload();
+    let owner = &mut pod.metadata.owner_references.as_mut().expect("an owner")[0];
+    (owner.api_version, owner.kind) = ("v1".into(), "Pod".into());
+    assert_eq!(leaves_within(&pod), None, "a pod is there until it is gone");
 }
 
 /// MK-LOST-06: reachable, but nothing is there any more. That is read before it is believed.
