@@ -12,6 +12,7 @@ use kube::{Api, api::ListParams};
 use reconcile::{Key, Tasks};
 use rules::dispatch::{ClusterName, Link, ORIGIN, held, held_by_another, observed::leaves_within};
 use serde_json::Value;
+use tokio::sync::Notify;
 use tracing::{info, warn};
 use types::kueue::Workload;
 
@@ -34,6 +35,8 @@ pub(super) struct Report {
 pub(super) struct Connection {
     pub(super) name: ClusterName,
     pub(super) book: Arc<Book>,
+    /// Told when it may be another cluster that answers now.
+    pub(super) doubted: Notify,
     state: Mutex<State>,
 }
 
@@ -51,7 +54,7 @@ impl Connection {
         let book = Arc::new(Book::new(shared.settings.doubt));
         let link = Link::Connecting;
         let state = State { link, lost_before, report: None, worker: None, identity: None };
-        Connection { name, book, state: Mutex::new(state) }
+        Connection { name, book, doubted: Notify::new(), state: Mutex::new(state) }
     }
 
     pub(super) fn link(&self) -> Link {
@@ -135,19 +138,24 @@ pub(super) async fn keep_up(shared: Arc<Shared>, connection: Arc<Connection>, co
                 worker.wake_held(&shared);
                 let lost = listen(&shared, &connection, &worker).await;
                 warn!(cluster = %connection.name, error = %reconcile::chain(&lost), "lost");
-                connection.failed("ClientConnectionFailed", lost.said(), &shared);
+                connection.failed(reason(&lost), lost.said(), &shared);
             }
             Err(error) => {
                 failures = failures.saturating_add(1);
-                let is_other = matches!(error, Error::AnotherCluster { .. });
-                let reason = if is_other { "AnotherCluster" } else { "ClientConnectionFailed" };
-                connection.failed(reason, error.said(), &shared);
+                connection.failed(reason(&error), error.said(), &shared);
             }
         }
         drop(tasks);
         let object = shared.objects.get(&Key::new("", connection.name.as_str()));
         let uid = object.and_then(|object| object.metadata.uid.clone()).unwrap_or_default();
         tokio::time::sleep(spread(back_off(shared.settings.heartbeat, failures), &uid, failures)).await;
+    }
+}
+
+fn reason(error: &Error) -> &'static str {
+    match error {
+        Error::AnotherCluster { .. } => "AnotherCluster",
+        Error::Call { .. } | Error::Silence { .. } => "ClientConnectionFailed",
     }
 }
 
@@ -175,13 +183,12 @@ async fn connect(
     let client = within(deadline, "connect", name, (shared.settings.connect)(config.clone())).await?;
     ask(shared, name, &client).await?;
     let identity = identity(shared, name, &client).await?;
-    if let Some(now) = &identity {
-        let all = shared.workloads.all();
-        let records = all.iter().map(|workload| &**workload);
-        if let Some(before) = held_by_another(records, &connection.name, now) {
-            let (cluster, before, now) = (name.to_owned(), before.to_owned(), now.clone());
-            return Err(Error::AnotherCluster { cluster, before, now });
-        }
+    let all = shared.workloads.all();
+    let records = all.iter().map(|workload| &**workload);
+    // Who does not say which cluster it is may be any.
+    let now = identity.as_deref().unwrap_or_default();
+    if let Some(before) = held_by_another(records, &connection.name, now) {
+        return Err(another(name, before, identity.as_deref()));
     }
     connection.state().identity = identity;
     let worker = Worker::start(shared, connection, client, tasks);
@@ -213,11 +220,39 @@ async fn identity(shared: &Shared, name: &str, client: &kube::Client) -> Result<
     }
 }
 
-/// Returns when the cluster no longer answers.
+/// Whether the cluster that answers is the one that did when it was connected. A name may come to mean another one at any
+/// time, and whatever is not there then is not gone from the first.
+pub(super) async fn is_still_itself(
+    shared: &Shared,
+    connection: &Connection,
+    client: &kube::Client,
+) -> Result<(), Error> {
+    let Some(before) = connection.identity() else { return Ok(()) };
+    let now = identity(shared, connection.name.as_str(), client).await?;
+    if now.as_deref() == Some(before.as_str()) {
+        return Ok(());
+    }
+    connection.doubted.notify_one();
+    Err(another(connection.name.as_str(), &before, now.as_deref()))
+}
+
+fn another(cluster: &str, before: &str, now: Option<&str>) -> Error {
+    let now = now.map_or_else(|| "that does not say which it is".to_owned(), str::to_owned);
+    Error::AnotherCluster { cluster: cluster.to_owned(), before: before.to_owned(), now }
+}
+
+/// Returns when the cluster no longer answers, or another one does.
 async fn listen(shared: &Shared, connection: &Connection, worker: &Worker) -> Error {
     loop {
-        tokio::time::sleep(shared.settings.heartbeat).await;
-        if let Err(error) = ask(shared, connection.name.as_str(), &worker.client).await {
+        tokio::select! {
+            () = connection.doubted.notified() => {}
+            () = tokio::time::sleep(shared.settings.heartbeat) => {}
+        }
+        let asked = async {
+            ask(shared, connection.name.as_str(), &worker.client).await?;
+            is_still_itself(shared, connection, &worker.client).await
+        };
+        if let Err(error) = asked.await {
             return error;
         }
     }

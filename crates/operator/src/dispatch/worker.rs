@@ -29,7 +29,7 @@ use types::kueue::{RESOURCE_IN_USE, Workload};
 use super::{
     Shared,
     call::{Error, within},
-    connection::Connection,
+    connection::{self, Connection},
     members,
     observe::decided,
 };
@@ -344,6 +344,7 @@ impl Lane<'_> {
         if was_ours {
             return Ok(Some(self.shared.settings.heartbeat));
         }
+        connection::is_still_itself(self.shared, self.connection, &self.worker.client).await?;
         let before = self.connection.book.left(self.key);
         let wait = self.connection.book.read(self.key, asked, pods);
         if wait.is_none() || self.connection.book.left(self.key) != before {

@@ -15,6 +15,8 @@ use crate::way::{Passed, through};
 pub(crate) struct Faults {
     now: Arc<AtomicU8>,
     asked: Arc<Mutex<Vec<String>>>,
+    /// Another cluster to which the way leads by now.
+    instead: Arc<Mutex<Option<Client>>>,
 }
 
 /// A way to fail.
@@ -37,6 +39,11 @@ impl Faults {
         self.now.store(fault as u8, Ordering::SeqCst);
     }
 
+    /// The way leads to another cluster, or back. Nobody is told, and what was opened before stays open.
+    pub(crate) fn lead(&self, to: Option<Client>) {
+        *self.instead.lock().expect("nobody panics here") = to;
+    }
+
     /// Every request so far: its method and its address.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().expect("nobody panics here").clone()
@@ -54,6 +61,7 @@ fn pass(faults: &Faults, client: Client, request: Request<Body>) -> Passed {
     let fault = faults.now.load(Ordering::SeqCst);
     let asked = format!("{} {}", request.method(), request.uri());
     faults.asked.lock().expect("nobody panics here").push(asked);
+    let client = faults.instead.lock().expect("nobody panics here").clone().unwrap_or(client);
     Box::pin(async move {
         let refused = || std::io::Error::other("connect: connection refused");
         if fault == Fault::Hangs as u8 {

@@ -14,6 +14,7 @@ use serde_json::json;
 use testkit::ControlPlane;
 
 use super::{
+    connections::says,
     faults::Fault,
     fleet::{Fleet, NAMESPACE, Site, WORKERS, delete_job, eventually},
 };
@@ -50,6 +51,39 @@ async fn jobs_that_are_not_shown_are_not_gone() -> anyhow::Result<()> {
     assert_eq!(fleet.running("hidden").await?, cluster);
     delete_job(&fleet.manager.client, "hidden").await?;
     fleet.clean().await?;
+    fleet.check();
+    Ok(())
+}
+
+/// Never twice: an address, which may be that of a load balancer, leads to another cluster from one moment to the next. What is
+/// not there is not gone from the first, which is noticed with the next heartbeat, and before anything is believed to be gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_leads_to_another_cluster() -> anyhow::Result<()> {
+    let mut fleet = Box::pin(Fleet::embedded()).await?;
+    fleet.submit("switched", json!({"seconds": "forever"})).await?;
+    let name = fleet.running("switched").await?;
+    let other = WORKERS.into_iter().find(|other| *other != name).expect("there are two");
+    let faults = fleet.workers[name.as_str()].faults.clone();
+    let elsewhere = fleet.workers[other].client.clone();
+    let before = uids(&fleet.workers[name.as_str()], "switched").await?;
+    faults.lead(Some(elsewhere.clone()));
+    says(&fleet, "MultiKueueCluster", &name, "False AnotherCluster: the cluster ").await?;
+    faults.lead(None);
+    says(&fleet, "MultiKueueCluster", &name, "True Active: Connected").await?;
+    assert_eq!(fleet.running("switched").await?, name);
+    assert_eq!(uids(&fleet.workers[name.as_str()], "switched").await?, before, "it was left alone");
+    // No heartbeat comes before it is looked for.
+    fleet.kill().await;
+    fleet.settings.dispatch.heartbeat = Duration::from_secs(30);
+    fleet.start().await;
+    says(&fleet, "MultiKueueCluster", &name, "True Active: Connected").await?;
+    assert_eq!(fleet.running("switched").await?, name);
+    faults.lead(Some(elsewhere));
+    delete_job(&fleet.workers[name.as_str()].client, "switched").await?;
+    says(&fleet, "MultiKueueCluster", &name, "False AnotherCluster: the cluster ").await?;
+    assert_eq!(fleet.cluster_of("switched").await?.as_deref(), Some(name.as_str()), "it waits");
+    assert!(fleet.workers[other].job("switched").await?.is_none(), "it is not run again");
+    delete_job(&fleet.manager.client, "switched").await?;
     fleet.check();
     Ok(())
 }
