@@ -8,7 +8,12 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, api::ListParams};
+use kube::{
+    Api,
+    api::{ListParams, WatchParams},
+    client::Body,
+    core::Status,
+};
 use reconcile::{Key, Tasks};
 use rules::dispatch::{ClusterName, Link, ORIGIN, held, held_by_another, observed::leaves_within};
 use serde_json::Value;
@@ -182,6 +187,7 @@ async fn connect(
     let (deadline, name) = (shared.settings.deadline, connection.name.as_str());
     let client = within(deadline, "connect", name, (shared.settings.connect)(config.clone())).await?;
     ask(shared, name, &client).await?;
+    ask_to_watch(shared, name, &client).await?;
     let identity = identity(shared, name, &client).await?;
     let all = shared.workloads.all();
     let records = all.iter().map(|workload| &**workload);
@@ -207,6 +213,24 @@ async fn ask(shared: &Shared, name: &str, client: &kube::Client) -> Result<(), E
     let api: Api<Workload> = Api::all(client.clone());
     let params = ListParams::default().labels(&format!("{ORIGIN}={}", shared.settings.origin)).limit(1);
     within(shared.settings.deadline, "list Workloads", name, api.list_metadata(&params)).await.map(|_| ())
+}
+
+/// Asks a cluster whether it may be watched: what it only lists is soon no longer so (MK-CONN-13).
+async fn ask_to_watch(shared: &Shared, name: &str, client: &kube::Client) -> Result<(), Error> {
+    let api: Api<Workload> = Api::all(client.clone());
+    let params = WatchParams::default().labels(&format!("{ORIGIN}={}", shared.settings.origin));
+    let opened = async {
+        let request = kube::core::Request::new(api.resource_url()).watch(&params, "0");
+        let answer = client.send(request.map_err(kube::Error::BuildRequest)?.map(Body::from)).await?;
+        if answer.status().is_success() {
+            return Ok(());
+        }
+        let code = answer.status().as_u16();
+        let body = answer.into_body().collect_bytes().await?;
+        let said = serde_json::from_slice::<Status>(&body).unwrap_or_default();
+        Err(kube::Error::Api(Status { code, ..said }.boxed()))
+    };
+    within(shared.settings.deadline, "watch Workloads", name, opened).await
 }
 
 /// What tells a cluster from all others: the uid of a namespace that lives as long as it does. `None` if we may not know.
@@ -241,6 +265,13 @@ fn another(cluster: &str, before: &str, now: Option<&str>) -> Error {
     Error::AnotherCluster { cluster: cluster.to_owned(), before: before.to_owned(), now }
 }
 
+/// What a watch told that may not be had any more is not what there is.
+fn is_watched(connection: &Connection, worker: &Worker) -> Result<(), Error> {
+    let Some(refusal) = worker.workloads.refusal() else { return Ok(()) };
+    let (cluster, source) = (connection.name.to_string(), kube::Error::Api(refusal.boxed()));
+    Err(Error::Call { doing: "watch Workloads", cluster, source })
+}
+
 /// Returns when the cluster no longer answers, or another one does.
 async fn listen(shared: &Shared, connection: &Connection, worker: &Worker) -> Error {
     loop {
@@ -250,7 +281,8 @@ async fn listen(shared: &Shared, connection: &Connection, worker: &Worker) -> Er
         }
         let asked = async {
             ask(shared, connection.name.as_str(), &worker.client).await?;
-            is_still_itself(shared, connection, &worker.client).await
+            is_still_itself(shared, connection, &worker.client).await?;
+            is_watched(connection, worker)
         };
         if let Err(error) = asked.await {
             return error;

@@ -172,12 +172,14 @@ fn remote(
     let worker = connection.worker();
     let knows_kind =
         worker.as_ref().zip(job).map_or(Some(true), |(worker, (adapter, _))| worker.knows(adapter));
-    if link == Link::Connected && knows_kind.is_none() {
+    let hides = worker.as_ref().zip(job).and_then(|(worker, (adapter, _))| worker.hides(adapter));
+    if link == Link::Connected && (knows_kind.is_none() || hides.is_some()) {
         // That nothing was seen of its job does not say that there is nothing.
         link = Link::Connecting;
     }
     Remote {
         link,
+        hides,
         workload: worker.as_ref().and_then(|worker| worker.workloads.get(key)),
         job: worker.as_ref().and_then(|worker| worker.job(key, job, is_current)),
         is_shared: false,

@@ -146,6 +146,11 @@ impl Worker {
         kind.objects.is_settled().then(|| kind.objects.is_ready())
     }
 
+    /// Why the cluster does not show its jobs of a kind, if it says so.
+    pub(super) fn hides(&self, adapter: &Adapter) -> Option<String> {
+        self.kind(adapter)?.objects.refusal().map(|status| status.message)
+    }
+
     fn kind(&self, adapter: &Adapter) -> Option<&Kind> {
         let gvk = |it: &Adapter| (it.kind, it.group, it.version);
         self.kinds.iter().find(|kind| gvk(kind.adapter) == gvk(adapter))

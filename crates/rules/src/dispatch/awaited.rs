@@ -62,7 +62,9 @@ impl Case<'_> {
                     "which cannot be reached since {since:.0}; if it is gone for good: ferry drain --given-up {cluster}"
                 )
             }),
-            Link::Connecting => (None, None),
+            Link::Connecting => {
+                (remote.hides.as_ref().map(|why| format!("which does not show its jobs: {why}")), None)
+            }
             Link::Connected => self.awaited_there(remote),
         }
     }

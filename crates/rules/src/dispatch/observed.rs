@@ -49,6 +49,8 @@ pub struct Check {
 pub struct Remote {
     /// Whether it can be reached.
     pub link: Link,
+    /// Why it does not show its jobs, if it says so.
+    pub hides: Option<String>,
     /// The copy of the Workload.
     pub workload: Option<Arc<Workload>>,
     /// The mirror of the job.

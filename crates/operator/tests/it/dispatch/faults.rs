@@ -5,8 +5,9 @@ use std::sync::{
     atomic::{AtomicU8, Ordering},
 };
 
-use http::Request;
+use http::{Request, Response};
 use kube::{Client, client::Body};
+use serde_json::json;
 
 use crate::way::{Passed, through};
 
@@ -32,6 +33,10 @@ pub(crate) enum Fault {
     LosesAnswers,
     /// Nobody is told which Jobs there are.
     HidesJobs,
+    /// Nobody may see which Jobs there are.
+    ForbidsJobs,
+    /// Nobody may watch anything.
+    ForbidsWatches,
 }
 
 impl Faults {
@@ -74,10 +79,26 @@ fn pass(faults: &Faults, client: Client, request: Request<Body>) -> Passed {
         if fault == Fault::HidesJobs as u8 && !changes && request.uri().path().ends_with("/jobs") {
             return Err(refused());
         }
+        let jobs = request.uri().path().ends_with("/jobs");
+        let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        if fault == Fault::ForbidsJobs as u8 && !changes && jobs
+            || fault == Fault::ForbidsWatches as u8 && watches
+        {
+            return forbidden();
+        }
         let answer = client.send(request).await.map_err(std::io::Error::other)?;
         if fault == Fault::LosesAnswers as u8 && changes {
             return std::future::pending().await;
         }
         Ok(answer)
     })
+}
+
+fn forbidden() -> std::io::Result<Response<Body>> {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden",
+        "message": "that is forbidden",
+    });
+    let answer = Response::builder().status(403).header("content-type", "application/json");
+    answer.body(Body::from(status.to_string().into_bytes())).map_err(std::io::Error::other)
 }

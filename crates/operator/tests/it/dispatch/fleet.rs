@@ -445,7 +445,7 @@ impl Fleet {
             Fault::Hangs => proxy.inject(testkit::Fault::Drop),
             Fault::Refuses => proxy.inject(testkit::Fault::Cut),
             Fault::LosesAnswers => proxy.inject(testkit::Fault::SwallowAnswers),
-            Fault::HidesJobs => {
+            Fault::HidesJobs | Fault::ForbidsJobs | Fault::ForbidsWatches => {
                 unreachable!("a proxy does not know what is asked")
             }
         }

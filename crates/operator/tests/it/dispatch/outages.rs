@@ -55,6 +55,42 @@ async fn jobs_that_are_not_shown_are_not_gone() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// MK-CONN-13: a worker that may be listed and not watched is not connected; and one whose Jobs may not be seen is left alone,
+/// which those that wait for it say.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_not_be_watched_is_not_connected() -> anyhow::Result<()> {
+    let mut fleet = Box::pin(Fleet::embedded()).await?;
+    fleet.submit("unseen", json!({"seconds": "forever"})).await?;
+    let name = fleet.running("unseen").await?;
+    let before = uids(&fleet.workers[name.as_str()], "unseen").await?;
+    fleet.kill().await;
+    fleet.fault(&name, Fault::ForbidsWatches);
+    fleet.start().await;
+    let lost = "False ClientConnectionFailed: that is forbidden";
+    says(&fleet, "MultiKueueCluster", &name, lost).await?;
+    fleet.kill().await;
+    fleet.fault(&name, Fault::ForbidsJobs);
+    fleet.start().await;
+    eventually("the check says why it waits", async || {
+        let said = fleet.check_of("unseen").await?;
+        let why = "which does not show its jobs: that is forbidden";
+        if said.contains(why) { Ok(Some(())) } else { anyhow::bail!("it says {said:?}") }
+    })
+    .await?;
+    says(&fleet, "MultiKueueCluster", &name, "True Active: Connected").await?;
+    fleet.fault(&name, Fault::None);
+    eventually("it is seen again", async || {
+        let said = fleet.check_of("unseen").await?;
+        Ok((said == format!("The workload was admitted on \"{name}\"")).then_some(()))
+    })
+    .await?;
+    assert_eq!(uids(&fleet.workers[name.as_str()], "unseen").await?, before, "it was left alone");
+    delete_job(&fleet.manager.client, "unseen").await?;
+    fleet.clean().await?;
+    fleet.check();
+    Ok(())
+}
+
 /// Never twice: an address, which may be that of a load balancer, leads to another cluster from one moment to the next. What is
 /// not there is not gone from the first, which is noticed with the next heartbeat, and before anything is believed to be gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -315,6 +315,31 @@ fn the_check_says_which_cluster_is_waited_for() {
     check(missing, "delete east, say (The workload was admitted on \"east\"), because missing on east");
 }
 
+/// Never lost: a cluster may be there, and not permit that its jobs are seen. What it has of them is left alone, and both its own
+/// Workloads and those that it is not offered say why.
+#[test]
+fn jobs_that_may_not_be_seen_are_left_alone() {
+    let hides = |seen: Seen| {
+        seen.remote("east", |east| {
+            (east.link, east.hides) = (Link::Connecting, Some("jobs.batch is forbidden".into()));
+        })
+    };
+    let ready = seen().quota().copy("east", &["Admitted"]).mirror("east", running()).ready("east");
+    check(
+        hides(ready.clone()),
+        "say (The workload was admitted on \"east\", which does not show its jobs: jobs.batch is forbidden), because east is lost",
+    );
+    check(
+        hides(ready.evicted()),
+        "say (Waiting for worker cluster \"east\", which does not show its jobs: jobs.batch is forbidden), because east is lost",
+    );
+    check(
+        hides(seen().quota().lost("west", 5)),
+        "say (Waiting for a worker cluster: east does not show its jobs: jobs.batch is forbidden; west is not connected), because no \
+         cluster can be asked",
+    );
+}
+
 /// Never lost: a mirror that does not go, because of a finalizer or a node that is dead, kept its job waiting without a word.
 #[test]
 fn a_mirror_that_does_not_go_is_no_secret() {
