@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::stream::{BoxStream, StreamExt as _};
+use kube::core::Status;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::{Key, Tasks, flag::Flag};
@@ -18,6 +20,9 @@ use crate::{Key, Tasks, flag::Flag};
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 /// No failed watch waits longer: a cluster that is back, and a kind that is served at last, is seen within this time.
 const LAST_RETRY: Duration = Duration::from_secs(5);
+
+/// A watch that was refused so long ago, and has not been since, is open: that it is, nobody says.
+const REFUSED: Duration = Duration::from_secs(15);
 
 /// One kind of one cluster, as last seen. Cheap to clone; all clones are the same cache.
 pub struct Cache<K> {
@@ -65,6 +70,8 @@ struct Shared<K> {
     on_change: Vec<OnChange<K>>,
     on_error: Vec<OnError>,
     held: Mutex<Held<K>>,
+    /// What the server said when it last refused the watch, and when that was.
+    refused: Mutex<Option<(Instant, Status)>>,
     ready: Flag,
     settled: Flag,
 }
@@ -163,6 +170,7 @@ impl<K: Resource + Debug + Send + Sync + 'static> Builder<K> {
             on_change: self.on_change,
             on_error: self.on_error,
             held: Mutex::new(held),
+            refused: Mutex::default(),
             ready: Flag::default(),
             settled: Flag::default(),
         });
@@ -198,6 +206,17 @@ impl<K> Cache<K> {
     /// Whether the cache has seen everything once.
     pub fn is_ready(&self) -> bool {
         self.shared.ready.is_set()
+    }
+
+    /// What the server says, as long as it refuses to show what there is, or what becomes of it: what is held here is old then.
+    pub fn refusal(&self) -> Option<Status> {
+        let refused = self.refused();
+        refused.as_ref().filter(|(at, _)| at.elapsed() < REFUSED).map(|(_, status)| status.clone())
+    }
+
+    fn refused(&self) -> MutexGuard<'_, Option<(Instant, Status)>> {
+        // Every holder makes one change.
+        self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The object of a key.
@@ -300,6 +319,7 @@ impl<K: Resource + Debug + Send + Sync + 'static> Cache<K> {
                     // That a list begins does not say that it will be answered.
                     if !matches!(event, Event::Init) {
                         failures = 0;
+                        *self.refused() = None;
                     }
                     self.take(event);
                 }
@@ -307,6 +327,7 @@ impl<K: Resource + Debug + Send + Sync + 'static> Cache<K> {
                     for tell in &self.shared.on_error {
                         tell(&failure);
                     }
+                    *self.refused() = refusal(&failure).map(|status| (Instant::now(), status.clone()));
                     let absent = is_absent(&failure);
                     if absent {
                         self.shared.settled.set();
@@ -468,6 +489,18 @@ fn listed<K: Resource>(listing: &mut BTreeMap<Key, Arc<K>>, key: &Key, object: &
     if known < revision(object.as_ref()) {
         listing.insert(key.clone(), Arc::clone(object));
     }
+}
+
+/// What the server said, if it does not permit what the watch asks for.
+fn refusal(failure: &watcher::Error) -> Option<&Status> {
+    let status: &Status = match failure {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => status,
+        _ => return None,
+    };
+    matches!(status.code, 401 | 403).then_some(status)
 }
 
 /// Whether a watch failed because there is no such kind.

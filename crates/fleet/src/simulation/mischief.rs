@@ -211,15 +211,17 @@ impl World {
         self.manager.memory().change(place, |object| object["spec"]["active"] = json!(active));
     }
 
-    /// Somebody on a worker deletes what belongs to others.
+    /// Somebody on a worker deletes what belongs to others: a Job as `kubectl` does, so that its pods go after it.
     fn vandalise(&mut self, worker: &'static str) {
         let way = self.workers[worker].clone();
         let mut ours = way.memory().all(WORKLOADS);
-        ours.retain(|(_, object)| is_ours(object));
+        ours.extend(way.memory().all(JOBS));
+        // Whoever deletes a Job that has ended takes its end away, and it runs again.
+        ours.retain(|(_, object)| is_ours(object) && !is_finished(object));
         if let Some((place, _)) = self.pick(ours) {
-            info!(at = %self.clock.now(), worker, workload = place.2, "is vandalised");
+            info!(at = %self.clock.now(), worker, what = place.2, "is vandalised");
             // It is there: it was just listed.
-            let _ = way.memory().delete(&place, &json!({}), false);
+            let _ = way.memory().delete(&place, &json!({"propagationPolicy": "Background"}), false);
         }
     }
 

@@ -160,8 +160,15 @@ impl Way {
             return reply(201, &asked.body);
         }
         let has_pods = asked.place().is_some_and(|place| (self.pods)(&place));
+        // The pods of a Job are no objects here, and are told of nevertheless.
+        let runs = asked.job().map(|job| (self.pods)(&job));
         let mut memory = self.memory();
         let answer = match (asked.method.as_str(), asked.place()) {
+            ("GET", None) if let Some(runs) = runs => {
+                let pod = json!({"metadata": {"name": "pod", "namespace": asked.namespace}});
+                let pods = if runs { vec![pod] } else { Vec::new() };
+                Ok(Arc::new(json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": pods})))
+            }
             ("GET", None) => {
                 Ok(Arc::new(memory.list(&asked.resource, asked.namespace.as_deref(), &asked.labels)))
             }
@@ -337,6 +344,13 @@ impl Asked {
             apply: applies.then(|| parameter("fieldManager").unwrap_or_default()),
             body: serde_json::from_slice(body).unwrap_or(Value::Null),
         }
+    }
+
+    /// The Job whose pods are asked for.
+    fn job(&self) -> Option<Place> {
+        let (_, name) = self.labels.iter().find(|(key, _)| key == "batch.kubernetes.io/job-name")?;
+        let namespace = self.namespace.clone().unwrap_or_default();
+        (self.resource == PODS).then(|| (JOBS.to_owned(), namespace, name.clone()))
     }
 
     fn place(&self) -> Option<Place> {

@@ -15,6 +15,9 @@ use super::{
 /// uid of what it mirrors.
 pub(super) type Pods = BTreeMap<String, (Place, String)>;
 
+/// How often a pod whose mirror is gone ends, in a thousand moments.
+const ENDS: u64 = 30;
+
 /// What happens on a worker in one moment, in which so many in a thousand Workloads are evicted. Returns the Jobs, by uid,
 /// whose pods have just been started.
 pub(super) fn play(
@@ -48,10 +51,10 @@ pub(super) fn play(
             started.insert(of.to_owned());
         }
     }
-    // Pods of mirrors that are gone end a little later.
+    // Pods of mirrors that are gone take their time to end.
     let is_there =
         |uid: &str, place: &Place| memory.get(place).is_some_and(|mirror| mirror["metadata"]["uid"] == *uid);
-    running.retain(|uid, (place, _)| is_there(uid, place) || random.happens(500));
+    running.retain(|uid, (place, _)| is_there(uid, place) || !random.happens(ENDS));
     started
 }
 

@@ -8,10 +8,16 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, api::ListParams};
+use kube::{
+    Api,
+    api::{ListParams, WatchParams},
+    client::Body,
+    core::Status,
+};
 use reconcile::{Key, Tasks};
-use rules::dispatch::{ClusterName, Link, ORIGIN, held_by_another};
+use rules::dispatch::{ClusterName, Link, ORIGIN, held, held_by_another, observed::leaves_within};
 use serde_json::Value;
+use tokio::sync::Notify;
 use tracing::{info, warn};
 use types::kueue::Workload;
 
@@ -33,7 +39,9 @@ pub(super) struct Report {
 /// A worker cluster.
 pub(super) struct Connection {
     pub(super) name: ClusterName,
-    pub(super) book: Book,
+    pub(super) book: Arc<Book>,
+    /// Told when it may be another cluster that answers now.
+    pub(super) doubted: Notify,
     state: Mutex<State>,
 }
 
@@ -48,10 +56,10 @@ struct State {
 
 impl Connection {
     pub(super) fn new(name: ClusterName, lost_before: Option<Timestamp>, shared: &Shared) -> Connection {
-        let book = Book::new(shared.settings.doubt);
+        let book = Arc::new(Book::new(shared.settings.doubt));
         let link = Link::Connecting;
         let state = State { link, lost_before, report: None, worker: None, identity: None };
-        Connection { name, book, state: Mutex::new(state) }
+        Connection { name, book, doubted: Notify::new(), state: Mutex::new(state) }
     }
 
     pub(super) fn link(&self) -> Link {
@@ -95,7 +103,13 @@ impl Connection {
 
     fn connected(&self, worker: Arc<Worker>, shared: &Shared) {
         let known = shared.workloads.all();
-        self.book.opened(known.iter().map(|workload| Key::of(&**workload)), shared.clock.now());
+        let known = known.iter().map(|workload| {
+            let key = Key::of(&**workload);
+            // A mirror that is there has its pods with it.
+            let is_missing = held(workload).as_ref() == Some(&self.name) && !worker.has_mirror(&key);
+            (key, leaves_within(workload).filter(|_| is_missing))
+        });
+        self.book.opened(known, shared.clock.now());
         let mut state = self.state();
         state.link = Link::Connected;
         state.lost_before = None;
@@ -129,19 +143,24 @@ pub(super) async fn keep_up(shared: Arc<Shared>, connection: Arc<Connection>, co
                 worker.wake_held(&shared);
                 let lost = listen(&shared, &connection, &worker).await;
                 warn!(cluster = %connection.name, error = %reconcile::chain(&lost), "lost");
-                connection.failed("ClientConnectionFailed", lost.said(), &shared);
+                connection.failed(reason(&lost), lost.said(), &shared);
             }
             Err(error) => {
                 failures = failures.saturating_add(1);
-                let is_other = matches!(error, Error::AnotherCluster { .. });
-                let reason = if is_other { "AnotherCluster" } else { "ClientConnectionFailed" };
-                connection.failed(reason, error.said(), &shared);
+                connection.failed(reason(&error), error.said(), &shared);
             }
         }
         drop(tasks);
         let object = shared.objects.get(&Key::new("", connection.name.as_str()));
         let uid = object.and_then(|object| object.metadata.uid.clone()).unwrap_or_default();
         tokio::time::sleep(spread(back_off(shared.settings.heartbeat, failures), &uid, failures)).await;
+    }
+}
+
+fn reason(error: &Error) -> &'static str {
+    match error {
+        Error::AnotherCluster { .. } => "AnotherCluster",
+        Error::Call { .. } | Error::Silence { .. } => "ClientConnectionFailed",
     }
 }
 
@@ -168,14 +187,14 @@ async fn connect(
     let (deadline, name) = (shared.settings.deadline, connection.name.as_str());
     let client = within(deadline, "connect", name, (shared.settings.connect)(config.clone())).await?;
     ask(shared, name, &client).await?;
+    ask_to_watch(shared, name, &client).await?;
     let identity = identity(shared, name, &client).await?;
-    if let Some(now) = &identity {
-        let all = shared.workloads.all();
-        let records = all.iter().map(|workload| &**workload);
-        if let Some(before) = held_by_another(records, &connection.name, now) {
-            let (cluster, before, now) = (name.to_owned(), before.to_owned(), now.clone());
-            return Err(Error::AnotherCluster { cluster, before, now });
-        }
+    let all = shared.workloads.all();
+    let records = all.iter().map(|workload| &**workload);
+    // Who does not say which cluster it is may be any.
+    let now = identity.as_deref().unwrap_or_default();
+    if let Some(before) = held_by_another(records, &connection.name, now) {
+        return Err(another(name, before, identity.as_deref()));
     }
     connection.state().identity = identity;
     let worker = Worker::start(shared, connection, client, tasks);
@@ -196,6 +215,24 @@ async fn ask(shared: &Shared, name: &str, client: &kube::Client) -> Result<(), E
     within(shared.settings.deadline, "list Workloads", name, api.list_metadata(&params)).await.map(|_| ())
 }
 
+/// Asks a cluster whether it may be watched: what it only lists is soon no longer so (MK-CONN-13).
+async fn ask_to_watch(shared: &Shared, name: &str, client: &kube::Client) -> Result<(), Error> {
+    let api: Api<Workload> = Api::all(client.clone());
+    let params = WatchParams::default().labels(&format!("{ORIGIN}={}", shared.settings.origin));
+    let opened = async {
+        let request = kube::core::Request::new(api.resource_url()).watch(&params, "0");
+        let answer = client.send(request.map_err(kube::Error::BuildRequest)?.map(Body::from)).await?;
+        if answer.status().is_success() {
+            return Ok(());
+        }
+        let code = answer.status().as_u16();
+        let body = answer.into_body().collect_bytes().await?;
+        let said = serde_json::from_slice::<Status>(&body).unwrap_or_default();
+        Err(kube::Error::Api(Status { code, ..said }.boxed()))
+    };
+    within(shared.settings.deadline, "watch Workloads", name, opened).await
+}
+
 /// What tells a cluster from all others: the uid of a namespace that lives as long as it does. `None` if we may not know.
 async fn identity(shared: &Shared, name: &str, client: &kube::Client) -> Result<Option<String>, Error> {
     let api: Api<Namespace> = Api::all(client.clone());
@@ -207,11 +244,47 @@ async fn identity(shared: &Shared, name: &str, client: &kube::Client) -> Result<
     }
 }
 
-/// Returns when the cluster no longer answers.
+/// Whether the cluster that answers is the one that did when it was connected. A name may come to mean another one at any
+/// time, and whatever is not there then is not gone from the first.
+pub(super) async fn is_still_itself(
+    shared: &Shared,
+    connection: &Connection,
+    client: &kube::Client,
+) -> Result<(), Error> {
+    let Some(before) = connection.identity() else { return Ok(()) };
+    let now = identity(shared, connection.name.as_str(), client).await?;
+    if now.as_deref() == Some(before.as_str()) {
+        return Ok(());
+    }
+    connection.doubted.notify_one();
+    Err(another(connection.name.as_str(), &before, now.as_deref()))
+}
+
+fn another(cluster: &str, before: &str, now: Option<&str>) -> Error {
+    let now = now.map_or_else(|| "that does not say which it is".to_owned(), str::to_owned);
+    Error::AnotherCluster { cluster: cluster.to_owned(), before: before.to_owned(), now }
+}
+
+/// What a watch told that may not be had any more is not what there is.
+fn is_watched(connection: &Connection, worker: &Worker) -> Result<(), Error> {
+    let Some(refusal) = worker.workloads.refusal() else { return Ok(()) };
+    let (cluster, source) = (connection.name.to_string(), kube::Error::Api(refusal.boxed()));
+    Err(Error::Call { doing: "watch Workloads", cluster, source })
+}
+
+/// Returns when the cluster no longer answers, or another one does.
 async fn listen(shared: &Shared, connection: &Connection, worker: &Worker) -> Error {
     loop {
-        tokio::time::sleep(shared.settings.heartbeat).await;
-        if let Err(error) = ask(shared, connection.name.as_str(), &worker.client).await {
+        tokio::select! {
+            () = connection.doubted.notified() => {}
+            () = tokio::time::sleep(shared.settings.heartbeat) => {}
+        }
+        let asked = async {
+            ask(shared, connection.name.as_str(), &worker.client).await?;
+            is_still_itself(shared, connection, &worker.client).await?;
+            is_watched(connection, worker)
+        };
+        if let Err(error) = asked.await {
             return error;
         }
     }

@@ -172,17 +172,20 @@ fn remote(
     let worker = connection.worker();
     let knows_kind =
         worker.as_ref().zip(job).map_or(Some(true), |(worker, (adapter, _))| worker.knows(adapter));
-    if link == Link::Connected && knows_kind.is_none() {
+    let hides = worker.as_ref().zip(job).and_then(|(worker, (adapter, _))| worker.hides(adapter));
+    if link == Link::Connected && (knows_kind.is_none() || hides.is_some()) {
         // That nothing was seen of its job does not say that there is nothing.
         link = Link::Connecting;
     }
     Remote {
         link,
+        hides,
         workload: worker.as_ref().and_then(|worker| worker.workloads.get(key)),
         job: worker.as_ref().and_then(|worker| worker.job(key, job, is_current)),
         is_shared: false,
         read_at: connection.book.read_at(key),
         doubt_until: connection.book.doubt_until(key),
+        left: connection.book.left(key),
         lacks_kind: knows_kind == Some(false),
         refusal: connection.book.refusal(key),
         is_cordoned: object.as_deref().is_some_and(is_cordoned),

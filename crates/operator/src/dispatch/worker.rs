@@ -29,7 +29,7 @@ use types::kueue::{RESOURCE_IN_USE, Workload};
 use super::{
     Shared,
     call::{Error, within},
-    connection::Connection,
+    connection::{self, Connection},
     members,
     observe::decided,
 };
@@ -41,6 +41,8 @@ use crate::{
 
 /// Mirrors by the Workload that they belong to.
 const BY_LINK: &str = "link";
+/// The finalizer of what stays until everything that it owns is gone.
+const FOREGROUND_DELETION: &str = "foregroundDeletion";
 /// Under this name everything but admission is written.
 const FIELD_MANAGER: &str = "kueue";
 
@@ -78,12 +80,21 @@ impl Worker {
         let mut kinds = BTreeMap::new();
         for adapter in &shared.settings.kinds {
             let (wake, found, adapter) = (shared.wake.clone(), shared.workloads.clone(), *adapter);
+            let (book, clock) = (Arc::clone(&connection.book), shared.clock.clone());
             let objects = Cache::new(Api::<DynamicObject>::all_with(client.clone(), &resource(adapter)))
                 .labels(&ours)
                 .index(BY_LINK, move |object: &DynamicObject| {
                     links(adapter, object).iter().map(Key::to_string).collect()
                 })
                 .on_change(move |change| {
+                    if let Some(old) = change.old.filter(|old| is_gone(old, change.new)) {
+                        let outlived = may_be_outlived(adapter, old);
+                        for key in links(adapter, old) {
+                            let local = found.get(&key).filter(|_| outlived);
+                            let pods = local.as_deref().and_then(observed::leaves_within);
+                            book.gone(&key, pods, clock.now());
+                        }
+                    }
                     let both = change.old.into_iter().chain(change.new);
                     both.flat_map(|object| links(adapter, object)).for_each(|key| wake.workload(key));
                     // A job may wait for that of an earlier one of its name to be gone.
@@ -135,6 +146,11 @@ impl Worker {
         kind.objects.is_settled().then(|| kind.objects.is_ready())
     }
 
+    /// Why the cluster does not show its jobs of a kind, if it says so.
+    pub(super) fn hides(&self, adapter: &Adapter) -> Option<String> {
+        self.kind(adapter)?.objects.refusal().map(|status| status.message)
+    }
+
     fn kind(&self, adapter: &Adapter) -> Option<&Kind> {
         let gvk = |it: &Adapter| (it.kind, it.group, it.version);
         self.kinds.iter().find(|kind| gvk(kind.adapter) == gvk(adapter))
@@ -171,6 +187,11 @@ impl Worker {
         self.kinds.iter().flat_map(move |kind| {
             kind.objects.by(BY_LINK, &key).into_iter().map(move |mirror| (kind, mirror))
         })
+    }
+
+    /// Whether something says that it belongs to a Workload.
+    pub(super) fn has_mirror(&self, key: &Key) -> bool {
+        self.linked(key).next().is_some()
     }
 
     /// The uid of the job of a Workload, if that has several Workloads and a mirror here.
@@ -297,8 +318,10 @@ impl Lane<'_> {
 
     /// Reads what is there, as it is now and not as a watch tells of it.
     async fn look(&self) -> Result<Option<Duration>, Error> {
+        // What arrives while it is asked for may not be in the answers.
+        let asked = self.shared.clock.now();
         let api = self.worker.workloads_in(&self.key.namespace);
-        let mut was_ours = false;
+        let (mut was_ours, mut pods) = (false, None);
         if let Some(there) = self.call("read a Workload", api.get_opt(&self.key.name)).await? {
             was_ours |= self.was_ours(&there.metadata);
             self.claim_workload(there);
@@ -312,20 +335,59 @@ impl Lane<'_> {
             let known = kind.objects.get(&Key::new(self.key.namespace.as_str(), name.as_str()));
             if let Some(there) = self.call("read a job", api.get_opt(&name)).await? {
                 was_ours |= self.was_ours(&there.metadata);
+                if !is_ours(&there.metadata, &self.shared.settings.origin) {
+                    pods = self.outlive(kind.adapter, &name, Some(&there)).await?;
+                }
                 self.claim_job(kind, there);
-            } else if let Some(known) = known {
-                kind.objects.removed(&known);
+            } else {
+                if let Some(known) = known {
+                    kind.objects.removed(&known);
+                }
+                pods = self.outlive(kind.adapter, &name, None).await?;
             }
         }
         if was_ours {
             return Ok(Some(self.shared.settings.heartbeat));
         }
-        let wait = self.connection.book.read(self.key, self.shared.clock.now());
-        if wait.is_none() {
+        connection::is_still_itself(self.shared, self.connection, &self.worker.client).await?;
+        let before = self.connection.book.left(self.key);
+        let wait = self.connection.book.read(self.key, asked, pods);
+        if wait.is_none() || self.connection.book.left(self.key) != before {
             // What was found there has woken by itself. That nothing was, and nothing can come, is news only now.
             self.shared.wake.workload(self.key.clone());
         }
         Ok(wait.map(Duration::try_from).and_then(Result::ok))
+    }
+
+    /// How many pods of a job of this name go on though it is not there, or is somebody else's; `None` if nobody may look. Whoever
+    /// deletes a job usually lets its pods go after it, or stay.
+    async fn outlive(
+        &self,
+        adapter: &Adapter,
+        name: &str,
+        theirs: Option<&DynamicObject>,
+    ) -> Result<Option<usize>, Error> {
+        let pods = Adapter::of("v1", "Pod").filter(|pods| self.worker.kind(pods).is_some());
+        let (Some(pods), Some(label)) = (pods, adapter.pods) else { return Ok(None) };
+        // Of a Job alone it can be said which pods are its own.
+        if theirs.is_some() && adapter.kind != "Job" {
+            return Ok(None);
+        }
+        let go_on = ListParams::default()
+            .labels(&format!("{label}={name}"))
+            .fields("status.phase!=Succeeded,status.phase!=Failed");
+        let api = self.worker.objects_in(pods, &self.key.namespace);
+        let there = match self.call("list pods", api.list_metadata(&go_on)).await {
+            Ok(there) => there,
+            Err(error) if error.is_refusal() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let theirs = theirs.and_then(|job| job.metadata.uid.as_deref());
+        let is_theirs = |pod: &kube::core::PartialObjectMeta<DynamicObject>| {
+            let owners = pod.metadata.owner_references.iter().flatten();
+            theirs.is_some_and(|uid| owners.into_iter().any(|owner| owner.uid == uid))
+        };
+        Ok(Some(there.items.iter().filter(|pod| !is_theirs(pod)).count()))
     }
 
     /// Reads which pods of a group are there. Says whether some of them were ours under another origin.
@@ -627,6 +689,20 @@ fn linked(object: &DynamicObject) -> Option<Key> {
     observed::link(&object.metadata).map(|name| Key::new(namespace, name))
 }
 
+/// Whether an object is no longer there, or another one has its name.
+fn is_gone(old: &DynamicObject, new: Option<&Arc<DynamicObject>>) -> bool {
+    new.is_none_or(|new| new.metadata.uid != old.metadata.uid)
+}
+
+/// Whether a mirror that is gone may have gone before its pods: it had not ended, and whoever deleted it did not wait for
+/// them.
+fn may_be_outlived(adapter: &Adapter, mirror: &DynamicObject) -> bool {
+    let finalizers = mirror.metadata.finalizers.as_deref().unwrap_or_default();
+    let went_last = mirror.metadata.deletion_timestamp.is_some()
+        && finalizers.iter().any(|finalizer| finalizer == FOREGROUND_DELETION);
+    !went_last && !adapter.is_finished(&mirror.data)
+}
+
 /// Whether a mirror that has the name of a Workload's job is that Workload's concern. Whoever has the name now clears away
 /// what an earlier job has left there; an earlier one leaves alone what a later one has put there.
 fn concerns(adapter: &Adapter, mirror: &DynamicObject, workload: &Key, is_current: bool) -> bool {
@@ -658,6 +734,27 @@ mod tests {
         {
             assert_eq!(concerns(kind, &mirror, workload, is_current), expected, "{workload} {is_current}");
         }
+    }
+
+    /// Never twice: a Job that somebody deletes as `kubectl` does is gone while its pods go on.
+    #[test]
+    fn a_mirror_that_is_gone_may_be_outlived_by_its_pods() {
+        let kind = dispatch::adapter::job();
+        let runs = DynamicObject::new("a", &resource(kind)).within("team");
+        let mut leaves = runs.clone();
+        let at = jiff::Timestamp::UNIX_EPOCH;
+        leaves.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at));
+        let mut goes_last = leaves.clone();
+        goes_last.metadata.finalizers = Some(vec![FOREGROUND_DELETION.to_owned()]);
+        let mut ended = runs.clone();
+        ended.data = json!({"status": {"conditions": [{"type": "Complete", "status": "True"}]}});
+        for (mirror, expected) in [(&runs, true), (&leaves, true), (&goes_last, false), (&ended, false)] {
+            assert_eq!(may_be_outlived(kind, mirror), expected, "{mirror:?}");
+        }
+        let mut next = runs.clone();
+        next.metadata.uid = Some("next".to_owned());
+        assert!(is_gone(&runs, None) && is_gone(&runs, Some(&Arc::new(next))));
+        assert!(!is_gone(&runs, Some(&Arc::new(leaves))));
     }
 
     /// MK-DEL-04; and what may run again elsewhere is gone only when its pods are (never twice).

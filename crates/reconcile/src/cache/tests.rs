@@ -200,3 +200,33 @@ async fn failures_in_a_row_wait_longer_and_longer() {
     let doubled = FIRST_RETRY * (1 + 2 + 4 + 8 + 16 + 32) + 2 * LAST_RETRY;
     assert_eq!(began.elapsed().as_secs(), doubled.as_secs());
 }
+
+/// A watch that may not be had any more keeps what it had, and says that it does.
+#[tokio::test(start_paused = true)]
+async fn a_refused_watch_is_known_while_it_is_refused() {
+    let (seen, events) = watched();
+    let send = |event| events.unbounded_send(event).expect("the cache listens");
+    let refused = |code| {
+        let status = Status::failure("configmaps is forbidden", "Forbidden").with_code(code).boxed();
+        Err(watcher::Error::WatchStartFailed(kube::Error::Api(status)))
+    };
+    send(Ok(Event::Init));
+    send(Ok(Event::InitApply(map("a", "1", 5))));
+    send(Ok(Event::InitDone));
+    seen.cache.ready().await;
+    assert_eq!(seen.cache.refusal(), None);
+    send(refused(403));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(seen.cache.refusal().map(|status| status.message).as_deref(), Some("configmaps is forbidden"));
+    seen.holds(&["1@5"]);
+    send(Ok(Event::Apply(map("a", "1", 6))));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(seen.cache.refusal(), None, "it goes on");
+    send(refused(403));
+    tokio::time::sleep(REFUSED).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(seen.cache.refusal(), None, "nobody says that a watch is open");
+    send(refused(500));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(seen.cache.refusal(), None, "that is no refusal");
+}

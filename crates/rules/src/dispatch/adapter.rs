@@ -46,6 +46,8 @@ pub struct Adapter {
     pub end: End,
     /// Where an object says how many Workloads it has, one for each of its replicas; `None` if it has one.
     pub components: Option<&'static str>,
+    /// The label of its pods that has its name, if they have one: by it those are found that outlive it.
+    pub pods: Option<&'static str>,
     /// Whether its mirrors are deleted in the background by request, or as the API server likes.
     pub deletes_in_background: bool,
 }
@@ -94,6 +96,9 @@ pub enum End {
 const COMPLETE_OR_FAILED: End = End::Conditions(&["Complete", "Failed"]);
 const SUCCEEDED_OR_FAILED: End = End::Conditions(&["Succeeded", "Failed"]);
 
+/// The label of pods with the name of their JobSet.
+const JOB_SET: &str = "jobset.sigs.k8s.io/jobset-name";
+
 /// A kind that is like most.
 const PLAIN: Adapter = Adapter {
     group: "",
@@ -112,6 +117,7 @@ const PLAIN: Adapter = Adapter {
     forward: Forward::Nothing,
     end: COMPLETE_OR_FAILED,
     components: None,
+    pods: None,
     deletes_in_background: false,
 };
 
@@ -122,6 +128,7 @@ const KUBEFLOW: Adapter = Adapter {
     suspend: Some("/spec/runPolicy/suspend"),
     strip: &["/spec/runPolicy/managedBy", "/spec/runPolicy/ttlSecondsAfterFinished"],
     end: SUCCEEDED_OR_FAILED,
+    pods: Some("training.kubeflow.org/job-name"),
     ..PLAIN
 };
 
@@ -145,6 +152,7 @@ pub static ALL: [Adapter; 17] = [
         ],
         back: Back::Job,
         forward: Forward::Parallelism,
+        pods: Some("batch.kubernetes.io/job-name"),
         deletes_in_background: true,
         ..PLAIN
     },
@@ -155,6 +163,7 @@ pub static ALL: [Adapter; 17] = [
         plural: "jobsets",
         integration: "jobset.x-k8s.io/jobset",
         end: End::Conditions(&["Completed", "Failed"]),
+        pods: Some(JOB_SET),
         ..PLAIN
     },
     Adapter {
@@ -165,6 +174,8 @@ pub static ALL: [Adapter; 17] = [
         integration: "trainer.kubeflow.org/trainjob",
         strip: &["/spec/managedBy"],
         strip_items: &[("/spec/runtimePatches", "manager", "kueue.x-k8s.io/manager")],
+        // It runs as a JobSet of its name.
+        pods: Some(JOB_SET),
         ..PLAIN
     },
     Adapter {

@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 use types::kueue::Workload;
 
 use super::{Adapter, JOB_UID, ORIGIN, ORIGIN_UID, PREBUILT_WORKLOAD, adapter::Back};
-use crate::framework::batch;
+use crate::framework::{
+    Observed as _, PodSetInfo, Write, batch,
+    custom::{Custom, Shape},
+};
 
 /// The longest value that a label may have.
 const LONGEST_LABEL: usize = 63;
@@ -26,8 +29,12 @@ pub fn workload(local: &Workload, origin: &str) -> Workload {
 /// the Workload, and without what makes the manager's object the manager's.
 pub fn mirror(adapter: &Adapter, job: &DynamicObject, workload: &Workload, origin: &str) -> DynamicObject {
     let mut data = json!({"spec": job.data.get("spec").cloned().unwrap_or_else(|| json!({}))});
-    if adapter.back == Back::Job && !adapter.is_suspended(&job.data) {
-        restore(&mut data, &job.metadata, workload);
+    if adapter.suspend.is_some() && !adapter.is_suspended(&job.data) {
+        if adapter.back == Back::Job {
+            restore(&mut data, &job.metadata, workload);
+        } else if let Some(spec) = as_written(adapter, job, workload) {
+            data["spec"] = spec;
+        }
     }
     for path in adapter.strip {
         remove(&mut data, path);
@@ -114,6 +121,17 @@ fn restore(data: &mut Value, metadata: &ObjectMeta, workload: &Workload) {
     if batch::scales_completions(metadata) {
         insert(data, "/spec/completions", json!(pods.count));
     }
+}
+
+/// The same of kinds that others define: their spec as it was before they started.
+fn as_written(adapter: &Adapter, job: &DynamicObject, workload: &Workload) -> Option<Value> {
+    let shape = Shape::of(adapter.group, adapter.kind)?;
+    let original: Vec<PodSetInfo> = workload.spec.pod_sets.iter().map(PodSetInfo::original).collect();
+    let writes = Custom::new(shape, job, None).stopped(Some(&original));
+    writes.into_iter().find_map(|write| match write {
+        Write::Object(mut object) => Some(object["spec"].take()),
+        Write::Status(_) => None,
+    })
 }
 
 /// Removes a field, and what it was in if there is nothing left of that.

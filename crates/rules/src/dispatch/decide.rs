@@ -8,9 +8,7 @@ use super::{
     ADMITTED, Adapter, Because, Check, ClusterName, DEACTIVATION_TARGET, Dispatcher, EVICTED, FINISHED, Link,
     ORIGIN_UID, Observed, Owner, Plan, REPLACEMENT_FOR, Remote, Step, adapter, condition,
     drift::Drift,
-    forward, group,
-    local::admitted_on,
-    mirror,
+    forward, group, mirror,
     nominate::can_be_asked,
     observed::{annotation, has_quota, held, held_identity, is_elastic, is_evicted, is_finished, link},
     plan::Pods,
@@ -28,9 +26,6 @@ pub struct Policy {
     /// its administrator gives it up.
     pub worker_lost_timeout: Option<SignedDuration>,
 }
-
-/// How long a cluster may be out of reach before it is worth a word in every Workload that it holds.
-const PATIENCE: SignedDuration = SignedDuration::from_mins(1);
 
 /// How soon to read again what should have been told by a watch.
 pub(super) const SOON: SignedDuration = SignedDuration::from_secs(5);
@@ -62,7 +57,7 @@ fn decide_on(seen: &Observed, policy: &Policy, now: Timestamp) -> Plan {
     }
     let Some(check) = &seen.check else { return unchecked(seen, local, policy, now) };
     if check.state == CheckState::Rejected {
-        return remove_all(seen, Because::Rejected, now);
+        return rejected(seen, local, policy, now);
     }
     let adapter = match owner(seen, local, check) {
         Ok(Some(adapter)) => adapter,
@@ -70,12 +65,18 @@ fn decide_on(seen: &Observed, policy: &Policy, now: Timestamp) -> Plan {
         Err(refusal) => return Plan::of(vec![refusal], Because::Unmanaged),
     };
     let case = Case { seen, local, check, adapter, policy, now };
-    match (has_quota(local), seen.holder()) {
+    let holder = seen.holder();
+    let plan = match (has_quota(local), &holder) {
         (false, None) if annotation(&local.metadata, REPLACEMENT_FOR).is_some() => case.waits_to_follow(),
-        (false, holder) => case.withdraw(holder),
-        (true, Some(holder)) => case.held(&holder),
+        (false, _) => case.withdraw(holder.as_ref()),
+        (true, Some(holder)) => case.held(holder),
         (true, None) => case.open(),
-    }
+    };
+    let leftover = match &plan.because {
+        Because::Leftover(cluster) => Some(cluster.clone()),
+        _ => None,
+    };
+    case.told(plan, holder.or(leftover).as_ref())
 }
 
 fn is_replaced(local: &Workload) -> bool {
@@ -117,9 +118,19 @@ fn deleted(seen: &Observed, local: &Workload, policy: &Policy, now: Timestamp) -
     let job = seen.job.as_deref().filter(|job| job.metadata.deletion_timestamp.is_none());
     match (Case::of_record(seen, local, policy, now), held(local), job) {
         (Some(case), Some(holder), Some(job)) if !case.adapter.is_finished(&job.data) => {
-            Plan { because: Because::Deleted, ..case.withdraw(Some(holder)) }
+            let plan = case.withdraw(Some(&holder));
+            Plan { because: Because::Deleted, ..case.told(plan, Some(&holder)) }
         }
         _ => remove_all(seen, Because::Deleted, now),
+    }
+}
+
+/// The check refuses for good, whoever says so. Its user may have it tried again later: what has ended is recorded, and what
+/// runs is gone before that, as where quota is taken back.
+fn rejected(seen: &Observed, local: &Workload, policy: &Policy, now: Timestamp) -> Plan {
+    match (Case::of_record(seen, local, policy, now), seen.holder()) {
+        (Some(case), Some(holder)) => Plan { because: Because::Rejected, ..case.withdraw(Some(&holder)) },
+        _ => remove_all(seen, Because::Rejected, now),
     }
 }
 
@@ -130,7 +141,7 @@ fn unchecked(seen: &Observed, local: &Workload, policy: &Policy, now: Timestamp)
         return plan;
     };
     if !has_quota(local) {
-        return case.withdraw(Some(holder));
+        return case.withdraw(Some(&holder));
     }
     let Some(remote) = seen.remotes.get(&holder).filter(|remote| remote.link == Link::Connected) else {
         return plan;
@@ -210,10 +221,9 @@ impl<'a> Case<'a> {
 
 impl Case<'_> {
     /// Without quota nothing of it stays anywhere, and when that is certain it can be tried anew (MK-FLOW-11).
-    fn withdraw(&self, holder: Option<ClusterName>) -> Plan {
+    fn withdraw(&self, holder: Option<&ClusterName>) -> Plan {
         // What has ended has ended, also if nobody wanted it to run any more.
-        if let Some((holder, remote)) =
-            holder.as_ref().and_then(|holder| self.seen.remotes.get_key_value(holder))
+        if let Some((holder, remote)) = holder.and_then(|holder| self.seen.remotes.get_key_value(holder))
             && remote.link == Link::Connected
             && let Some(mirror) = self.mirror(remote)
             && let Some(plan) =
@@ -226,7 +236,7 @@ impl Case<'_> {
             plan.steps.push(self.delete(cluster, remote));
         }
         let Some(holder) = holder else { return plan };
-        self.let_go(plan, &holder)
+        self.let_go(plan, holder)
     }
 
     /// A slice that is to follow another one has no quota, and the job is the other one's. A copy that came to be although it
@@ -288,24 +298,9 @@ impl Case<'_> {
 
     /// The cluster cannot be reached (MK-FLOW-22, MK-LOST-01…03).
     fn lost(&self, holder: &ClusterName, given_up_at: Option<Timestamp>) -> Plan {
-        let mut plan = Plan::wait(Because::Lost(holder.clone()));
+        let plan = Plan::wait(Because::Lost(holder.clone()));
         if given_up_at.is_some_and(|at| at <= self.now) {
             return self.give_up(plan, "Admitting remote lost");
-        }
-        if let Some(Remote { link: Link::Lost { since, .. }, .. }) = self.seen.remotes.get(holder) {
-            let at = since.saturating_add(PATIENCE).unwrap_or(*since);
-            let says = format!("{}, which cannot be reached since {since:.0}", admitted_on(holder));
-            if at > self.now {
-                plan = plan.again_at(Some(at));
-            } else if self.check.state == CheckState::Ready && self.says() != Some(&says) {
-                plan.steps.push(Step::Say(says));
-            }
-        }
-        if !self.seen.remotes.contains_key(holder) && self.check.state == CheckState::Ready {
-            let says = format!("{}, whose MultiKueueCluster is gone", admitted_on(holder));
-            if self.says() != Some(&says) {
-                plan.steps.push(Step::Say(says));
-            }
         }
         plan.again_at(given_up_at)
     }
@@ -342,7 +337,8 @@ impl Case<'_> {
         }
         // A pod that is evicted is gone, and its Workload with it: that is no refusal.
         let is_pod = matches!(self.adapter.back, adapter::Back::Pod | adapter::Back::Group);
-        if is_out_of_sync(copy) && !is_elastic(self.local) && !(is_pod && is_evicted(copy)) {
+        let is_refused = !(is_pod && is_evicted(copy)) && !self.is_to_get_its_job(holder, remote, mirror);
+        if is_out_of_sync(copy) && is_refused {
             return self.out_of_sync(holder, remote);
         }
         if is_evicted(copy) {
@@ -430,6 +426,18 @@ impl Case<'_> {
         }
     }
 
+    /// Whether the mirror is another slice's, or not as large as this one yet: a slice whose copy does not fit it is about to
+    /// be given it (MK-ELA-08).
+    fn is_to_get_its_job(
+        &self,
+        holder: &ClusterName,
+        remote: &Remote,
+        mirror: Option<&DynamicObject>,
+    ) -> bool {
+        let is_to_change = mirror.is_some_and(|mirror| self.forwarded(holder, mirror).is_some());
+        is_elastic(self.local) && (is_to_change || self.of_another_slice(remote).is_some())
+    }
+
     fn out_of_sync(&self, holder: &ClusterName, remote: &Remote) -> Plan {
         let because = Because::OutOfSync(holder.clone());
         let mut plan = Plan::of(vec![self.delete(holder, remote)], because);
@@ -473,7 +481,7 @@ impl Case<'_> {
         }
         let Some(mirror) = mirror else { return self.without_mirror(plan, holder, remote) };
         plan.steps.extend(self.mirrored(holder, Some(mirror)));
-        if self.check.state == CheckState::Pending || self.says() != Some(&admitted_on(holder)) {
+        if self.check.state == CheckState::Pending || !self.says_admitted(holder) {
             plan.steps.push(Step::Ready(holder.clone()));
         } else if held(self.local).is_none() {
             // Another manager has chosen, and keeps no record of that: an eviction would take back all that says where it runs.
@@ -624,7 +632,7 @@ impl Case<'_> {
         self.local.status.as_ref()?.cluster_name.as_deref()
     }
 
-    fn given_up_at(&self, remote: Option<&Remote>) -> Option<Timestamp> {
+    pub(super) fn given_up_at(&self, remote: Option<&Remote>) -> Option<Timestamp> {
         remote.and_then(|remote| remote.link.given_up_at(self.policy.worker_lost_timeout))
     }
 

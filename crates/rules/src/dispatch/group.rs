@@ -4,6 +4,7 @@
 //! What stands for a group has the status of each of its pods, by their names. On a worker it also says which of its pods are
 //! there, and which are there that are none of the group's on the manager, or not any more, or that have ended already.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_core::{DynamicObject, ObjectMeta};
 use serde_json::{Map, Value, json};
 
@@ -44,9 +45,12 @@ pub fn mirror<'a>(
     mirrors: impl IntoIterator<Item = &'a DynamicObject>,
 ) -> Option<DynamicObject> {
     let (mut there, mut surplus, mut status) = (Vec::new(), Vec::new(), Map::new());
+    let mut leaves_since: Option<Time> = None;
     let adapter = Adapter::of("v1", "Pod")?;
     for mirror in mirrors {
         let name = mirror.metadata.name.clone().unwrap_or_default();
+        let since = mirror.metadata.deletion_timestamp.clone();
+        leaves_since = [leaves_since, since].into_iter().flatten().min_by_key(|since| since.0);
         let member = local.and_then(|local| local.data[MEMBERS].get(&name));
         let is_member = member.is_some_and(|member| {
             is_of(&mirror.metadata, member["uid"].as_str()) && member["leaves"] != Value::Bool(true)
@@ -69,7 +73,11 @@ pub fn mirror<'a>(
     let surplus: Vec<String> =
         surplus.into_iter().filter(|(_, leaves)| !leaves).map(|(name, _)| name).collect();
     let link = (PREBUILT_WORKLOAD.to_owned(), workload.to_owned());
-    let metadata = ObjectMeta { annotations: Some([link].into()), ..ObjectMeta::default() };
+    let metadata = ObjectMeta {
+        annotations: Some([link].into()),
+        deletion_timestamp: leaves_since,
+        ..ObjectMeta::default()
+    };
     let data = json!({ "there": there, "surplus": surplus, "status": { MEMBERS: status } });
     Some(DynamicObject { types: None, metadata, data })
 }

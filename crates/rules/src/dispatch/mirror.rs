@@ -62,8 +62,7 @@ pub fn settled(adapter: &Adapter, local: &DynamicObject, now: Timestamp) -> Opti
         Back::Job | Back::Whole | Back::Nothing => {}
     }
     if adapter.back != Back::Job {
-        let of_kind = |shape: &&Shape| (shape.kind.group, shape.kind.kind) == (adapter.group, adapter.kind);
-        return custom::settled(custom::ALL.iter().find(of_kind)?, local, now);
+        return custom::settled(Shape::of(adapter.group, adapter.kind)?, local, now);
     }
     let job = typed(local)?;
     let mut status = job::status(&job).clone();

@@ -12,7 +12,8 @@
 //!
 //! - [`observed`]: what was seen.
 //! - [`mod@decide`]: what to do, with [`nominate`] for the choice of clusters to offer a Workload to, and `end` for how a
-//!   job ends, and `same` for clusters that are there under several names.
+//!   job ends, `awaited` for what is said while a cluster is waited for, and `same` for clusters that are there under several
+//!   names.
 //! - [`plan`]: steps, reason, and when to look again, as one line.
 //! - [`local`]: what steps do to the Workload on the manager.
 //! - [`copy`]: what is created on workers.
@@ -23,6 +24,7 @@
 //! Nothing here knows how a cluster is reached.
 
 pub mod adapter;
+mod awaited;
 pub mod check;
 pub mod component;
 mod condition;
@@ -48,7 +50,7 @@ pub use decide::{Policy, decide};
 pub use name::ClusterName;
 pub use nominate::{Dispatcher, PATIENCE};
 pub use observed::{
-    Check, Link, Load, Observed, Owner, Refusal, Remote, held, held_by_another, held_identity,
+    Check, Left, Link, Load, Observed, Owner, Refusal, Remote, held, held_by_another, held_identity,
 };
 pub use plan::{Because, Plan, Step};
 

@@ -141,6 +141,9 @@ pub(super) fn obstacles(seen: &Observed, now: Timestamp) -> String {
     let why = |cluster: &ClusterName| match seen.remotes.get(cluster) {
         None => format!("{cluster} does not exist"),
         Some(Remote { same_as: Some(other), .. }) => format!("{cluster} is the same cluster as {other}"),
+        Some(Remote { link: Link::Connecting, hides: Some(why), .. }) => {
+            format!("{cluster} does not show its jobs: {why}")
+        }
         Some(remote) if remote.link == Link::Connecting => format!("{cluster} was not seen in full yet"),
         Some(remote) if remote.link != Link::Connected => format!("{cluster} is not connected"),
         Some(remote) if remote.is_cordoned => format!("{cluster} is cordoned"),

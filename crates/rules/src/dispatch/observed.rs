@@ -9,7 +9,10 @@ use types::kueue::{CheckState, Workload};
 
 use super::{
     Adapter, ClusterName, ELASTIC, EVICTED, FINISHED, HELD, IS_GROUP, JOB_OWNER_GVK, JOB_OWNER_NAME,
-    ORIGIN_UID, PREBUILT_WORKLOAD, QUOTA_RESERVED, REPLACEMENT_FOR, adapter, condition, nominate::nominated,
+    ORIGIN_UID, PREBUILT_WORKLOAD, QUOTA_RESERVED, REPLACEMENT_FOR,
+    adapter::{self, Back},
+    condition,
+    nominate::nominated,
     plan::Pods,
 };
 
@@ -46,6 +49,8 @@ pub struct Check {
 pub struct Remote {
     /// Whether it can be reached.
     pub link: Link,
+    /// Why it does not show its jobs, if it says so.
+    pub hides: Option<String>,
     /// The copy of the Workload.
     pub workload: Option<Arc<Workload>>,
     /// The mirror of the job.
@@ -56,6 +61,8 @@ pub struct Remote {
     pub read_at: Option<Timestamp>,
     /// Until when something may still arrive that was sent there and not answered.
     pub doubt_until: Option<Timestamp>,
+    /// What a job that is gone from there may have left.
+    pub left: Option<Left>,
     /// Whether it knows the kind of the job.
     pub lacks_kind: bool,
     /// Why it is not asked for the time being.
@@ -68,6 +75,16 @@ pub struct Remote {
     pub identity: Option<String>,
     /// The name by which it is looked at instead, if it has several: nothing is done by this one.
     pub same_as: Option<ClusterName>,
+}
+
+/// Pods that outlive their job, because somebody else deleted it before them: nothing is started elsewhere as long as there
+/// are some, or may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// So many were seen.
+    Pods(usize),
+    /// Nobody may look, and by then they are gone.
+    Until(Timestamp),
 }
 
 /// What a cluster has to do for a manager, by the Workloads of that. The fewer of them wait for it, the more room it has;
@@ -245,6 +262,21 @@ impl Link {
             Link::Lost { since, given_up: false } => Some(since.saturating_add(patience?).unwrap_or(*since)),
         }
     }
+}
+
+/// How long pods of a Workload may take to go after their job is gone, if their node answers; `None` if they are its jobs.
+pub fn leaves_within(workload: &Workload) -> Option<SignedDuration> {
+    /// What a pod gets that does not say how long it needs.
+    const USUAL: i64 = 30;
+    /// From the deletion of a job to that of its pods, and from the end of their time to their end.
+    const SLACK: SignedDuration = SignedDuration::from_secs(10);
+    let adapter = Owner::of(workload).and_then(|owner| owner.adapter());
+    if adapter.is_some_and(|adapter| matches!(adapter.back, Back::Pod | Back::Group)) {
+        return None;
+    }
+    let templates = workload.spec.pod_sets.iter().filter_map(|pods| pods.template.spec.as_ref());
+    let grace = templates.map(|spec| spec.termination_grace_period_seconds.unwrap_or(USUAL)).max();
+    Some(SignedDuration::from_secs(grace.unwrap_or(USUAL)).saturating_add(SLACK))
 }
 
 /// The Workload that a job says it belongs to (MK-INT-03).

@@ -25,7 +25,7 @@ async fn delete(fleet: &Fleet, object: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn says(fleet: &Fleet, kind: &str, name: &str, expected: &str) -> anyhow::Result<()> {
+pub(super) async fn says(fleet: &Fleet, kind: &str, name: &str, expected: &str) -> anyhow::Result<()> {
     eventually(&format!("{kind} {name} says {expected}"), async || {
         let said = fleet.active(kind, name).await?;
         if said.starts_with(expected) { Ok(Some(())) } else { anyhow::bail!("it says {said}") }

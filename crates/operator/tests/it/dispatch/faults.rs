@@ -5,8 +5,9 @@ use std::sync::{
     atomic::{AtomicU8, Ordering},
 };
 
-use http::Request;
+use http::{Request, Response};
 use kube::{Client, client::Body};
+use serde_json::json;
 
 use crate::way::{Passed, through};
 
@@ -15,6 +16,8 @@ use crate::way::{Passed, through};
 pub(crate) struct Faults {
     now: Arc<AtomicU8>,
     asked: Arc<Mutex<Vec<String>>>,
+    /// Another cluster to which the way leads by now.
+    instead: Arc<Mutex<Option<Client>>>,
 }
 
 /// A way to fail.
@@ -30,11 +33,20 @@ pub(crate) enum Fault {
     LosesAnswers,
     /// Nobody is told which Jobs there are.
     HidesJobs,
+    /// Nobody may see which Jobs there are.
+    ForbidsJobs,
+    /// Nobody may watch anything.
+    ForbidsWatches,
 }
 
 impl Faults {
     pub(crate) fn set(&self, fault: Fault) {
         self.now.store(fault as u8, Ordering::SeqCst);
+    }
+
+    /// The way leads to another cluster, or back. Nobody is told, and what was opened before stays open.
+    pub(crate) fn lead(&self, to: Option<Client>) {
+        *self.instead.lock().expect("nobody panics here") = to;
     }
 
     /// Every request so far: its method and its address.
@@ -54,6 +66,7 @@ fn pass(faults: &Faults, client: Client, request: Request<Body>) -> Passed {
     let fault = faults.now.load(Ordering::SeqCst);
     let asked = format!("{} {}", request.method(), request.uri());
     faults.asked.lock().expect("nobody panics here").push(asked);
+    let client = faults.instead.lock().expect("nobody panics here").clone().unwrap_or(client);
     Box::pin(async move {
         let refused = || std::io::Error::other("connect: connection refused");
         if fault == Fault::Hangs as u8 {
@@ -66,10 +79,26 @@ fn pass(faults: &Faults, client: Client, request: Request<Body>) -> Passed {
         if fault == Fault::HidesJobs as u8 && !changes && request.uri().path().ends_with("/jobs") {
             return Err(refused());
         }
+        let jobs = request.uri().path().ends_with("/jobs");
+        let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        if fault == Fault::ForbidsJobs as u8 && !changes && jobs
+            || fault == Fault::ForbidsWatches as u8 && watches
+        {
+            return forbidden();
+        }
         let answer = client.send(request).await.map_err(std::io::Error::other)?;
         if fault == Fault::LosesAnswers as u8 && changes {
             return std::future::pending().await;
         }
         Ok(answer)
     })
+}
+
+fn forbidden() -> std::io::Result<Response<Body>> {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden",
+        "message": "that is forbidden",
+    });
+    let answer = Response::builder().status(403).header("content-type", "application/json");
+    answer.body(Body::from(status.to_string().into_bytes())).map_err(std::io::Error::other)
 }

@@ -374,6 +374,13 @@ impl Fleet {
         Ok(workload.and_then(|workload| workload.status?.cluster_name))
     }
 
+    /// What the check of a Job's Workload says.
+    pub(crate) async fn check_of(&self, job: &str) -> anyhow::Result<String> {
+        let status = self.manager.workload(job).await?.and_then(|workload| workload.status);
+        let checks = status.map(|status| status.admission_checks).unwrap_or_default();
+        Ok(checks.into_iter().map(|check| check.message).collect())
+    }
+
     /// Waits until the manager shows that a Job's pods run, and says where.
     pub(crate) async fn running(&self, name: &str) -> anyhow::Result<String> {
         eventually(&format!("{name} runs"), async || {
@@ -438,7 +445,9 @@ impl Fleet {
             Fault::Hangs => proxy.inject(testkit::Fault::Drop),
             Fault::Refuses => proxy.inject(testkit::Fault::Cut),
             Fault::LosesAnswers => proxy.inject(testkit::Fault::SwallowAnswers),
-            Fault::HidesJobs => unreachable!("a proxy does not know what is asked"),
+            Fault::HidesJobs | Fault::ForbidsJobs | Fault::ForbidsWatches => {
+                unreachable!("a proxy does not know what is asked")
+            }
         }
     }
 

@@ -4,10 +4,17 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams},
+};
+use rules::dispatch::Adapter;
 use serde_json::json;
 use testkit::ControlPlane;
 
 use super::{
+    connections::says,
     faults::Fault,
     fleet::{Fleet, NAMESPACE, Site, WORKERS, delete_job, eventually},
 };
@@ -44,6 +51,119 @@ async fn jobs_that_are_not_shown_are_not_gone() -> anyhow::Result<()> {
     assert_eq!(fleet.running("hidden").await?, cluster);
     delete_job(&fleet.manager.client, "hidden").await?;
     fleet.clean().await?;
+    fleet.check();
+    Ok(())
+}
+
+/// MK-CONN-13: a worker that may be listed and not watched is not connected; and one whose Jobs may not be seen is left alone,
+/// which those that wait for it say.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_not_be_watched_is_not_connected() -> anyhow::Result<()> {
+    let mut fleet = Box::pin(Fleet::embedded()).await?;
+    fleet.submit("unseen", json!({"seconds": "forever"})).await?;
+    let name = fleet.running("unseen").await?;
+    let before = uids(&fleet.workers[name.as_str()], "unseen").await?;
+    fleet.kill().await;
+    fleet.fault(&name, Fault::ForbidsWatches);
+    fleet.start().await;
+    let lost = "False ClientConnectionFailed: that is forbidden";
+    says(&fleet, "MultiKueueCluster", &name, lost).await?;
+    fleet.kill().await;
+    fleet.fault(&name, Fault::ForbidsJobs);
+    fleet.start().await;
+    eventually("the check says why it waits", async || {
+        let said = fleet.check_of("unseen").await?;
+        let why = "which does not show its jobs: that is forbidden";
+        if said.contains(why) { Ok(Some(())) } else { anyhow::bail!("it says {said:?}") }
+    })
+    .await?;
+    says(&fleet, "MultiKueueCluster", &name, "True Active: Connected").await?;
+    fleet.fault(&name, Fault::None);
+    eventually("it is seen again", async || {
+        let said = fleet.check_of("unseen").await?;
+        Ok((said == format!("The workload was admitted on \"{name}\"")).then_some(()))
+    })
+    .await?;
+    assert_eq!(uids(&fleet.workers[name.as_str()], "unseen").await?, before, "it was left alone");
+    delete_job(&fleet.manager.client, "unseen").await?;
+    fleet.clean().await?;
+    fleet.check();
+    Ok(())
+}
+
+/// Never twice: an address, which may be that of a load balancer, leads to another cluster from one moment to the next. What is
+/// not there is not gone from the first, which is noticed with the next heartbeat, and before anything is believed to be gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_leads_to_another_cluster() -> anyhow::Result<()> {
+    let mut fleet = Box::pin(Fleet::embedded()).await?;
+    fleet.submit("switched", json!({"seconds": "forever"})).await?;
+    let name = fleet.running("switched").await?;
+    let other = WORKERS.into_iter().find(|other| *other != name).expect("there are two");
+    let faults = fleet.workers[name.as_str()].faults.clone();
+    let elsewhere = fleet.workers[other].client.clone();
+    let before = uids(&fleet.workers[name.as_str()], "switched").await?;
+    faults.lead(Some(elsewhere.clone()));
+    says(&fleet, "MultiKueueCluster", &name, "False AnotherCluster: the cluster ").await?;
+    faults.lead(None);
+    says(&fleet, "MultiKueueCluster", &name, "True Active: Connected").await?;
+    assert_eq!(fleet.running("switched").await?, name);
+    assert_eq!(uids(&fleet.workers[name.as_str()], "switched").await?, before, "it was left alone");
+    // No heartbeat comes before it is looked for.
+    fleet.kill().await;
+    fleet.settings.dispatch.heartbeat = Duration::from_secs(30);
+    fleet.start().await;
+    says(&fleet, "MultiKueueCluster", &name, "True Active: Connected").await?;
+    assert_eq!(fleet.running("switched").await?, name);
+    faults.lead(Some(elsewhere));
+    delete_job(&fleet.workers[name.as_str()].client, "switched").await?;
+    says(&fleet, "MultiKueueCluster", &name, "False AnotherCluster: the cluster ").await?;
+    assert_eq!(fleet.cluster_of("switched").await?.as_deref(), Some(name.as_str()), "it waits");
+    assert!(fleet.workers[other].job("switched").await?.is_none(), "it is not run again");
+    delete_job(&fleet.manager.client, "switched").await?;
+    fleet.check();
+    Ok(())
+}
+
+/// Never twice: somebody deletes a mirror as `kubectl` does, and it is gone before its pods are. One of them does not go, and
+/// nothing runs elsewhere until it does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mirror_is_deleted_and_its_pods_are_not_gone() -> anyhow::Result<()> {
+    let mut fleet = Box::pin(Fleet::embedded()).await?;
+    fleet.kill().await;
+    fleet.settings.dispatch.kinds.extend(Adapter::of("v1", "Pod"));
+    fleet.start().await;
+    fleet.submit("outlived", json!({"seconds": "forever"})).await?;
+    let name = fleet.running("outlived").await?;
+    let worker = &fleet.workers[name.as_str()];
+    let pods: Api<Pod> = Api::namespaced(worker.client.clone(), NAMESPACE);
+    let pod = eventually("its pod is there", async || {
+        let there = pods.list(&ListParams::default()).await?.items;
+        Ok(there.into_iter().find_map(|pod| pod.metadata.name))
+    })
+    .await?;
+    let keep = |finalizers: serde_json::Value| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    let with = PatchParams::default();
+    pods.patch(&pod, &with, &keep(json!(["batch.kubernetes.io/job-tracking", "example.com/stays"]))).await?;
+    // It gets nothing new.
+    let queue =
+        json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "team"}});
+    worker.patch(queue, json!({"spec": {"stopPolicy": "Hold"}})).await?;
+    delete_job(&worker.client, "outlived").await?;
+    eventually("its check says what is waited for", async || {
+        let said = fleet.check_of("outlived").await?;
+        if said.contains("1 of its pods") { Ok(Some(())) } else { anyhow::bail!("it says {said:?}") }
+    })
+    .await?;
+    let others = fleet.workers.iter().filter(|(other, _)| **other != name);
+    for (_, other) in others {
+        assert!(other.job("outlived").await?.is_none(), "it is not run again");
+    }
+    pods.patch(&pod, &with, &keep(json!([]))).await?;
+    eventually("it runs elsewhere", async || {
+        let active = fleet.manager.job("outlived").await?.and_then(|job| job.status?.active);
+        Ok(fleet.cluster_of("outlived").await?.filter(|now| *now != name && active > Some(0)))
+    })
+    .await?;
     fleet.check();
     Ok(())
 }

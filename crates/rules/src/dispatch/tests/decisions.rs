@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube_core::DynamicObject;
 use serde_json::json;
 use types::kueue::CheckState;
 
 use super::fixture::*;
 use crate::dispatch::{
-    ClusterName, Dispatcher, Link, ORIGIN_UID, Policy, Step, decide, held, held_by_another, held_identity,
-    local,
+    ClusterName, Dispatcher, Left, Link, ORIGIN_UID, Policy, Step, decide, held, held_by_another,
+    held_identity, local, observed::leaves_within,
 };
 
 /// MK-FLOW-14, MK-FLOW-20, MK-FLOW-25, MK-FLOW-26, MK-FLOW-28, MK-FLOW-31, MK-INT-05, MK-EVI-07: who was admitted gets it, not who
@@ -202,6 +203,21 @@ fn a_copy_that_is_out_of_sync_goes_and_its_cluster_is_not_asked_again_at_once() 
     }
 }
 
+/// MK-FLOW-02, ends are final, never twice: whoever refuses a Workload that runs, its user may have it tried again. Its mirror
+/// was deleted whatever it said, and nobody waited for its pods.
+#[test]
+fn what_is_rejected_while_it_runs_is_taken_back() {
+    let rejected = |seen: Seen| seen.check(CheckState::Rejected, "no");
+    let ready = || seen().quota().copy("east", &["Admitted"]).mirror("east", running()).ready("east");
+    check(rejected(ready().mirror("east", complete())), "mirror east, because rejected");
+    check(rejected(ready()), "stop and delete east, because rejected");
+    let shown = rejected(ready()).job(|job| job.data["status"] = running());
+    let empty = shown.clone().remote("east", |east| (east.workload, east.job) = (None, None));
+    check(empty.clone(), "look at east, because rejected");
+    check(empty.read("east"), "settle, unassign, because rejected");
+    check(shown.lost("east", 5000), "wait, because rejected");
+}
+
 /// MK-FLOW-16, MK-FLOW-25.2, MK-EVI-01, MK-SM-05.
 #[test]
 fn the_manager_evicts() {
@@ -261,7 +277,8 @@ fn a_cluster_is_lost() {
     check(ready.clone().lost("east", 5), "wait, because east is lost");
     check(
         ready.clone().lost("east", 5000),
-        "say (The workload was admitted on \"east\", which cannot be reached since 2026-01-02T08:36:40Z), because east is lost",
+        "say (The workload was admitted on \"east\", which cannot be reached since 2026-01-02T08:36:40Z; if it is gone for \
+         good: ferry drain --given-up east), because east is lost",
     );
     check_with(ready.clone().lost("east", 30), &patient(), "wait, because east is lost");
     let retry = "retry (Admitting remote lost, Previously: \"Ready\"), because east is lost";
@@ -273,16 +290,165 @@ fn a_cluster_is_lost() {
     check_with(connecting, &patient(), "wait, because east is lost");
     // The core evicts; the quota comes back only when no pods are shown, and nobody else will say so (MK-LOST-07).
     let evicted = ready.clone().lost("east", 900).evicted().job(|job| job.data["status"] = running());
-    check(evicted.clone(), "wait, because east is lost");
+    let says = |since: &str| {
+        format!(
+            "say (Waiting for worker cluster \"east\", which cannot be reached since {since}; if it is gone for good: ferry drain \
+             --given-up east), because east is lost"
+        )
+    };
+    check(evicted.clone(), &says("2026-01-02T09:45:00Z"));
+    check(evicted.clone().lost("east", 5), "wait, because east is lost");
     check_with(evicted, &patient(), "settle, forget, because east is lost");
     // Chosen, and lost before anybody was told: a job may have been created there nevertheless.
     let assigned = seen().quota().copy("east", &["Admitted"]).assigned("east").lost("east", 800);
-    check(assigned.clone(), "wait, because east is lost");
+    check(assigned.clone(), &says("2026-01-02T09:46:40Z"));
     check_with(assigned.lost("east", 900), &patient(), "unassign, because east is lost");
     // It is back: what it says is gone again.
     let back = ready
         .check(CheckState::Ready, "The workload was admitted on \"east\", which cannot be reached since x");
     check(back, "mirror east, ready east, because admitted on east");
+}
+
+/// Never lost: whoever waits for a cluster says so, wherever it was when the cluster went away, and says so no longer when it
+/// is back. Only what was running before did.
+#[test]
+fn the_check_says_which_cluster_is_waited_for() {
+    let waits = "Waiting for worker cluster \"east\", which cannot be reached since 2026-01-02T09:45:00Z; if it is gone for good: \
+                 ferry drain --given-up east";
+    let withdrawn = seen().copy("east", &["Evicted"]).mirror("east", running()).ready("east").evicted();
+    check(withdrawn.clone().lost("east", 900), &format!("say ({waits}), because no quota"));
+    check(withdrawn.clone().lost("east", 5), "wait, because no quota");
+    let said = withdrawn.check(CheckState::Pending, waits);
+    check(said.clone().lost("east", 900), "wait, because no quota");
+    check(said.clone(), "stop and delete east, say (), because no quota");
+    let given_up =
+        said.clone().remote("east", |east| east.link = Link::Lost { since: ago(900), given_up: true });
+    check(given_up, "forget, say (), because no quota");
+    let mut gone = said;
+    gone.0.remotes.remove("east");
+    let whose =
+        "say (Waiting for worker cluster \"east\", whose MultiKueueCluster is gone), because no quota";
+    check(gone, whose);
+    // A check that was passed says again what it said when it was.
+    let missing = seen()
+        .quota()
+        .copy("east", &[])
+        .ready("east")
+        .check(CheckState::Ready, "The workload was admitted on \"east\", which cannot be reached since x");
+    check(missing, "delete east, say (The workload was admitted on \"east\"), because missing on east");
+}
+
+/// Never lost: a cluster may be there, and not permit that its jobs are seen. What it has of them is left alone, and both its own
+/// Workloads and those that it is not offered say why.
+#[test]
+fn jobs_that_may_not_be_seen_are_left_alone() {
+    let hides = |seen: Seen| {
+        seen.remote("east", |east| {
+            (east.link, east.hides) = (Link::Connecting, Some("jobs.batch is forbidden".into()));
+        })
+    };
+    let ready = seen().quota().copy("east", &["Admitted"]).mirror("east", running()).ready("east");
+    check(
+        hides(ready.clone()),
+        "say (The workload was admitted on \"east\", which does not show its jobs: jobs.batch is forbidden), because east is lost",
+    );
+    check(
+        hides(ready.evicted()),
+        "say (Waiting for worker cluster \"east\", which does not show its jobs: jobs.batch is forbidden), because east is lost",
+    );
+    check(
+        hides(seen().quota().lost("west", 5)),
+        "say (Waiting for a worker cluster: east does not show its jobs: jobs.batch is forbidden; west is not connected), because no \
+         cluster can be asked",
+    );
+}
+
+/// Never lost: a mirror that does not go, because of a finalizer or a node that is dead, kept its job waiting without a word.
+#[test]
+fn a_mirror_that_does_not_go_is_no_secret() {
+    let leaves = |seen: Seen, cluster: &str, since: i64| {
+        seen.remote(cluster, |remote| {
+            let mirror = Arc::make_mut(remote.job.as_mut().expect("a mirror"));
+            mirror.metadata.deletion_timestamp = Some(Time(ago(since)));
+        })
+    };
+    let what = |cluster: &str| {
+        format!(
+            "say (Waiting for worker cluster \"{cluster}\", where the job is being deleted since 2026-01-02T09:58:20Z and its pods \
+             or finalizers keep it; whoever knows that nothing of it runs any more can remove them there)"
+        )
+    };
+    let withdrawn = seen().copy("east", &["Evicted"]).mirror("east", running()).ready("east").evicted();
+    check(leaves(withdrawn.clone(), "east", 5), "stop and delete east, because no quota");
+    let plan = decide(&leaves(withdrawn.clone(), "east", 5).0, &Policy::default(), now());
+    assert_eq!(plan.again, Some(now() + SignedDuration::from_secs(55)));
+    let stays = leaves(withdrawn, "east", 100);
+    check(stays.clone(), &format!("stop and delete east, {}, because no quota", what("east")));
+    let there = seen().quota().copy("east", &["Admitted"]).mirror("east", running()).ready("east");
+    let taken_out = leaves(there.clone().mirror("east", json!({})), "east", 100);
+    let mut taken_out = taken_out;
+    taken_out.0.configured.remove(0);
+    check(
+        taken_out,
+        "stop and delete east, say (The workload was admitted on \"east\", where the job is being deleted since \
+         2026-01-02T09:58:20Z and its pods or finalizers keep it; whoever knows that nothing of it runs any more can remove them \
+         there), because east is not configured",
+    );
+    // Somebody else deletes it while it runs: said once, and its status is still shown.
+    let shown = |job: &mut DynamicObject| {
+        (job.data["spec"]["suspend"], job.data["status"]) = (json!(false), running())
+    };
+    let deleted = leaves(there, "east", 100).job(shown);
+    let plan = decide(&deleted.0, &Policy::default(), now());
+    let said = deleted.clone().wrote(&plan.steps);
+    check(said.clone(), "wait, because admitted on east");
+    check(leaves(said, "east", 5), "ready east, because admitted on east");
+    // What an earlier attempt left is on a cluster that nobody has chosen.
+    let left = seen().quota().nominated(&["east", "west"]).copy("west", &[]).mirror("west", running());
+    let left = leaves(left, "west", 100);
+    check(left, &format!("stop and delete west, {}, because leftovers on west", what("west")));
+}
+
+/// Never twice: somebody deletes a mirror on its worker, and its pods go after it. Until they are gone nothing starts elsewhere,
+/// and no quota comes back.
+#[test]
+fn pods_that_outlive_their_job_are_waited_for() {
+    let gone = |left: Option<Left>| seen().quota().ready("east").remote("east", |east| east.left = left);
+    let says = "say (The workload was admitted on \"east\", where the job is gone and ";
+    check(
+        gone(Some(Left::Pods(2))),
+        &format!(
+            "look at east, {says}2 of its pods are not; whoever knows that nothing of it runs any more can remove them there), \
+             because missing on east"
+        ),
+    );
+    check(
+        gone(Some(Left::Until(now() + SignedDuration::from_secs(30)))),
+        &format!(
+            "look at east, {says}its pods may not be until 2026-01-02T10:00:30Z), because missing on east"
+        ),
+    );
+    check(
+        gone(None).read("east"),
+        "retry (Admitting remote no longer exists, Previously: \"Ready\"), because missing on east",
+    );
+    let evicted = gone(Some(Left::Pods(1))).evicted().job(|job| job.data["status"] = running());
+    check(
+        evicted,
+        "look at east, say (Waiting for worker cluster \"east\", where the job is gone and 1 of its pods are not; whoever knows \
+         that nothing of it runs any more can remove them there), because evicted",
+    );
+    let grace = |seconds: Option<i64>| {
+        let mut workload = workload();
+        let spec = workload.spec.pod_sets[0].template.spec.get_or_insert_default();
+        spec.termination_grace_period_seconds = seconds;
+        leaves_within(&workload).expect("it has pods").as_secs()
+    };
+    assert_eq!((grace(None), grace(Some(3600)), grace(Some(0))), (40, 3610, 10));
+    let mut pod = workload();
+    let owner = &mut pod.metadata.owner_references.as_mut().expect("an owner")[0];
+    (owner.api_version, owner.kind) = ("v1".into(), "Pod".into());
+    assert_eq!(leaves_within(&pod), None, "a pod is there until it is gone");
 }
 
 /// MK-LOST-06: reachable, but nothing is there any more. That is read before it is believed.
@@ -468,7 +634,8 @@ fn a_cluster_is_no_longer_configured() {
     check_with(
         removed.clone().lost("east", 60),
         &patient(),
-        "say (The workload was admitted on \"east\", which cannot be reached since 2026-01-02T09:59:00Z), because east is lost",
+        "say (The workload was admitted on \"east\", which cannot be reached since 2026-01-02T09:59:00Z; if it is gone for \
+         good: ferry drain --given-up east), because east is lost",
     );
     removed.0.remotes.remove("east");
     let says =
@@ -489,7 +656,11 @@ fn a_workload_is_deleted_and_its_job_is_not() {
     let empty = shown.clone().remote("east", |east| (east.workload, east.job) = (None, None));
     check(empty.clone(), "look at east, because deleted");
     check(empty.read("east"), "settle, unassign, because deleted");
-    check(shown.clone().lost("east", 5000), "wait, because deleted");
+    check(
+        shown.clone().lost("east", 5000),
+        "say (The workload was admitted on \"east\", which cannot be reached since 2026-01-02T08:36:40Z; if it is gone for good: \
+         ferry drain --given-up east), because deleted",
+    );
     check_with(shown.clone().lost("east", 5000), &patient(), "settle, unassign, because deleted");
     // Nobody waits for pods of a Job that has ended, or goes as well.
     check(ready().job(|job| job.data["status"] = complete()), "delete east, because deleted");

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::ResourceRequirements;
+use k8s_openapi::{api::core::v1::ResourceRequirements, apimachinery::pkg::apis::meta::v1::Time};
 use kube_core::DynamicObject;
 use serde_json::{Value, json};
 use types::kueue::Workload;
 
-use super::fixture::{Seen, check, now, object, seen, workload};
+use super::fixture::{Seen, ago, check, now, object, seen, workload};
 use crate::dispatch::{Adapter, Owner, adapter::GROUP, copy, group, mirror};
 
 fn pod(name: &str, more: Value) -> DynamicObject {
@@ -268,4 +268,20 @@ fn mk_pod_06_a_pod_that_is_gone_waits_again_while_others_are_there() {
     };
     check(seen(), "look at east, because evicted");
     check(seen().read("east"), "settle, because evicted");
+}
+
+/// Never lost: a pod of a group that does not go is no secret, whichever it is.
+#[test]
+fn a_group_is_being_deleted_since_the_first_of_its_pods_is() {
+    let leaves = |name: &str, since: i64| {
+        let mut mirror = mirrored(name, "Running");
+        mirror.metadata.deletion_timestamp = Some(Time(ago(since)));
+        mirror
+    };
+    let since = |mirrors: &[DynamicObject]| {
+        let group = group::mirror(None, "g", mirrors).expect("some are there");
+        group.metadata.deletion_timestamp.map(|since| since.0)
+    };
+    assert_eq!(since(&[mirrored("a", "Running")]), None);
+    assert_eq!(since(&[leaves("a", 5), mirrored("b", "Running"), leaves("c", 9)]), Some(ago(9)));
 }

@@ -98,6 +98,11 @@ pub enum Ready {
 }
 
 impl Shape {
+    /// The shape of a kind.
+    pub fn of(group: &str, kind: &str) -> Option<&'static Shape> {
+        ALL.iter().find(|shape| (shape.kind.group, shape.kind.kind) == (group, kind))
+    }
+
     /// Whether an object has to wait.
     pub fn is_suspended(&self, object: &Value) -> bool {
         object.pointer(self.suspend) == Some(&Value::Bool(true))

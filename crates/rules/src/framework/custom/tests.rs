@@ -1,6 +1,8 @@
 use k8s_openapi::api::core::v1::Toleration;
+use types::kueue::Workload;
 
 use super::*;
+use crate::dispatch::{Adapter, copy};
 
 fn shape(kind: &str) -> &'static Shape {
     ALL.iter().find(|shape| shape.kind.kind == kind).expect("a kind")
@@ -144,6 +146,32 @@ fn jf_54_what_is_started_and_stopped_is_as_it_was() {
                 json!([{ "manager": PATCH_MANAGER, "trainingRuntimeSpec": kept }]);
         }
         assert_eq!(at.data, expected.data, "{kind}");
+    }
+}
+
+/// MK-FLOW-28: a mirror that had to be created again had the manager's node selectors, tolerations and labels, for every kind
+/// but batch Job, and its pods waited for nodes that the worker does not have.
+#[test]
+fn mk_flow_28_a_job_that_was_started_is_mirrored_as_it_was() {
+    for (object, kind, _) in samples() {
+        let job = observed(&object, kind);
+        let adapter = Adapter::of(&shape(kind).kind.api_version(), kind).expect("it is sent to workers");
+        let mut workload = Workload::default();
+        workload.spec.pod_sets = job.pod_sets().expect("pod sets");
+        let expected = copy::mirror(adapter, &object, &workload, "manager");
+        let mut started = object.clone();
+        for write in job.started(&given(&job)).expect("nothing contradicts") {
+            let (Write::Object(value) | Write::Status(value)) = write;
+            started = serde_json::from_value(value).expect("an object");
+        }
+        let text = started.data.to_string();
+        assert!(text.contains("\"zone\":\"a\"") && text.contains("spot"), "{kind}: {text}");
+        let mut mirror = copy::mirror(adapter, &started, &workload, "manager");
+        if kind == "TrainJob" {
+            // The list of patches had those of the manager alone, which are no worker's.
+            mirror.data["spec"].as_object_mut().expect("a spec").remove("runtimePatches");
+        }
+        assert_eq!(mirror.data, expected.data, "{kind}");
     }
 }
 
