@@ -155,6 +155,25 @@ async fn refuses(client: &Client) -> anyhow::Result<()> {
     jobs.create(&PostParams::default(), &job("waits", "nobodys", json!({}))).await?;
     jobs.patch("waits", &params, &Patch::Merge(labelled(QUEUE, json!("alike")))).await?;
     jobs.patch("running", &params, &Patch::Merge(annotated("example.com/seen", "true"))).await?;
+    Box::pin(stopped_by_default(client)).await
+}
+
+/// LQ-4, LQ-6: nobody is put into a LocalQueue `default` that is stopped, and nobody has to be in one.
+async fn stopped_by_default(client: &Client) -> anyhow::Result<()> {
+    create(client, "LocalQueue", "default", json!({ "clusterQueue": "q", "stopPolicy": "Hold" })).await?;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta2", "LocalQueue"));
+    let queues: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &resource);
+    let is_known = |queue: Option<&DynamicObject>| {
+        queue.is_some_and(|queue| queue.data["status"]["conditions"][0]["reason"] == "Stopped")
+    };
+    tokio::time::timeout(PATIENCE, await_condition(queues, "default", is_known)).await??;
+    let mut unnamed = job("unnamed", "", json!({}));
+    unnamed.metadata.labels = None;
+    let made = jobs(client).create(&PostParams::default(), &unnamed).await?;
+    assert_eq!(made.spec.and_then(|spec| spec.suspend), Some(false));
+    assert_eq!(made.metadata.labels.unwrap_or_default().get(QUEUE), None);
+    let leaves = Patch::Merge(labelled(QUEUE, Value::Null));
+    jobs(client).patch("waits", &PatchParams::default(), &leaves).await?;
     Ok(())
 }
 
