@@ -337,8 +337,8 @@ impl Case<'_> {
         }
         // A pod that is evicted is gone, and its Workload with it: that is no refusal.
         let is_pod = matches!(self.adapter.back, adapter::Back::Pod | adapter::Back::Group);
-        let is_refused = !(is_pod && is_evicted(copy)) && !self.is_to_get_its_job(holder, remote, mirror);
-        if is_out_of_sync(copy) && is_refused {
+        let goes_on = is_pod && is_evicted(copy) || self.is_to_get_its_job(holder, remote, mirror);
+        if is_out_of_sync(copy) && !goes_on {
             return self.out_of_sync(holder, remote);
         }
         if is_evicted(copy) {

@@ -396,7 +396,7 @@ fn a_mirror_that_does_not_go_is_no_secret() {
     );
     // Somebody else deletes it while it runs: said once, and its status is still shown.
     let shown = |job: &mut DynamicObject| {
-        (job.data["spec"]["suspend"], job.data["status"]) = (json!(false), running())
+        (job.data["spec"]["suspend"], job.data["status"]) = (json!(false), running());
     };
     let deleted = leaves(there, "east", 100).job(shown);
     let plan = decide(&deleted.0, &Policy::default(), now());

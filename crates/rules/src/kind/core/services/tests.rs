@@ -111,7 +111,7 @@ fn rule_3_12_addresses_of_balancers() {
     let tell = |old: &Value, ingress: Value| {
         let mut new = old.clone();
         new["status"] = json!({"loadBalancer": {"ingress": [ingress]}});
-        endpoints::update_subresource(kind_of(&facts), &facts, "status", &new, old)
+        endpoints::update_subresource(kind_of(&facts), &facts, "status", &new, old, &Vec::new())
     };
     let told = tell(&old, json!({"ip": "1.2.3.4"})).expect("an address").object;
     assert_eq!(told["status"]["loadBalancer"]["ingress"], json!([{"ip": "1.2.3.4", "ipMode": "VIP"}]));
