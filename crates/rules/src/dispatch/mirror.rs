@@ -108,15 +108,21 @@ pub fn ends(adapter: &Adapter, local: &DynamicObject, mirror: &DynamicObject) ->
 }
 
 /// The status of the manager's job when a worker says of the Workload that it has ended, and the mirror is not there to
-/// tell more. `None` for kinds other than batch Job, Pod and groups of pods, and if the manager's job has ended already.
+/// tell more. `None` for kinds other than batch Job, Pod and groups of pods, if the manager's job has ended already, and
+/// if the worker does not say that the job has succeeded or failed: nothing is made up.
 pub fn ended(adapter: &Adapter, local: &DynamicObject, end: &Condition) -> Option<Value> {
+    let failed = match end.reason.as_str() {
+        "Succeeded" => false,
+        "Failed" => true,
+        _ => return None,
+    };
     match adapter.back {
         Back::Job => {}
-        Back::Pod => return ended_pod(local.data.get("status").unwrap_or(&Value::Null), end),
+        Back::Pod => return ended_pod(local.data.get("status").unwrap_or(&Value::Null), failed),
         // Who is not known to have started may have joined the group when it had ended.
         Back::Group => {
             let started = |shown: &&Value| shown["phase"] == "Running";
-            return group::statuses(local, |_, shown| ended_pod(Some(shown).filter(started)?, end));
+            return group::statuses(local, |_, shown| ended_pod(Some(shown).filter(started)?, failed));
         }
         Back::Nothing | Back::Whole => return None,
     }
@@ -128,7 +134,6 @@ pub fn ended(adapter: &Adapter, local: &DynamicObject, end: &Condition) -> Optio
     let at = Time(
         end.last_transition_time.0.max(status.start_time.as_ref().map_or(Timestamp::MIN, |start| start.0)),
     );
-    let failed = end.reason == "Failed";
     let (target, outcome) = if failed { (FAILURE_TARGET, FAILED) } else { (SUCCESS_CRITERIA_MET, COMPLETE) };
     let conditions = status.conditions.get_or_insert_default();
     for kind in [target, outcome] {
@@ -278,8 +283,8 @@ fn pod_status(shown: &Value, reported: &Value) -> Value {
 }
 
 /// The status of a pod whose worker says that it has ended, and does not show it any more; `None` if its end is shown.
-fn ended_pod(shown: &Value, end: &Condition) -> Option<Value> {
-    let phase = if end.reason == "Failed" { "Failed" } else { "Succeeded" };
+fn ended_pod(shown: &Value, failed: bool) -> Option<Value> {
+    let phase = if failed { "Failed" } else { "Succeeded" };
     let mut status = if shown.is_object() { shown.clone() } else { json!({}) };
     status["phase"] = json!(phase);
     (!group::is_over(shown)).then_some(status)

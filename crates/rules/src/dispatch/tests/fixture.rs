@@ -159,7 +159,7 @@ impl Seen {
     pub(super) fn copy(self, cluster: &str, conditions: &[&str]) -> Seen {
         let mut copy = copy::workload(self.0.local.as_deref().expect("a Workload"), ORIGIN);
         for kind in conditions {
-            set(&mut copy, kind, "Because");
+            set(&mut copy, kind, if *kind == "Finished" { "Succeeded" } else { "Because" });
         }
         self.remote(cluster, |remote| remote.workload = Some(Arc::new(copy)))
     }

@@ -173,7 +173,7 @@ fn mk_flow_14_the_end_of_the_workload_is_that_on_the_worker() {
     let early = plan(&ended);
     assert_eq!((early.steps, early.again), (vec![], Some(now() + SignedDuration::from_secs(5))));
     let steps = plan(&long_ago(ended, "east")).steps;
-    assert_eq!(steps, [Step::Finish { reason: "Because".to_owned(), message: "in words".to_owned() }]);
+    assert_eq!(steps, [Step::Finish { reason: "Succeeded".to_owned(), message: "in words".to_owned() }]);
 }
 
 /// MK-DISP-04, MK-DISP-07: who is nominated is written when it changes, not when its order does; one who is nominated

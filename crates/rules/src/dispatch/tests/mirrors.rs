@@ -1,7 +1,7 @@
 //! What the manager shows is always valid there, whatever its history.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::{api::batch::v1::Job, apimachinery::pkg::apis::meta::v1::Condition};
 use kube_core::DynamicObject;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -65,12 +65,16 @@ fn ends_are_final() {
 
 #[test]
 fn a_worker_that_has_only_the_end_of_the_workload_left() {
-    for (reason, condition) in [("Succeeded", "Complete"), ("Failed", "Failed")] {
-        let end = serde_json::from_value(json!({
+    let end = |reason: &str| -> Condition {
+        serde_json::from_value(json!({
             "type": "Finished", "status": "True", "reason": reason, "message": "so", "lastTransitionTime": "2026-01-02T09:50:00Z",
         }))
-        .expect("a condition");
-        let local = with(job(), false, running());
+        .expect("a condition")
+    };
+    let local = with(job(), false, running());
+    assert_eq!(mirror::ended(adapter::job(), &local, &end("FailedToStart")), None, "nothing is made up");
+    for (reason, condition) in [("Succeeded", "Complete"), ("Failed", "Failed")] {
+        let (end, local) = (end(reason), local.clone());
         let status = mirror::ended(adapter::job(), &local, &end).expect("it has not ended yet");
         assert_eq!(status["conditions"][1]["type"], condition);
         assert_valid(&local, &status);

@@ -3,10 +3,12 @@
 mod components;
 mod copies;
 mod decisions;
+mod ends;
 mod fixture;
 mod flow;
 mod forwards;
 mod kubeconfigs;
+mod losses;
 mod mirrors;
 mod nominations;
 mod pods;

@@ -225,7 +225,7 @@ fn mk_pod_06_the_ends_of_its_pods_come_before_the_end_of_a_group() {
     check(unheard, "look at east, because ended on east");
     let unrecorded = with(over(done(), json!({})), &[a.clone(), b.clone()]);
     check(unrecorded, "mirror east, because ended on east");
-    check(with(over(done(), done()), &[a.clone(), b]), "finish Because, because ended on east");
+    check(with(over(done(), done()), &[a.clone(), b]), "finish Succeeded, because ended on east");
 
     let running = || json!({ "status": { "phase": "Running" } });
     let one_gone = || with(over(done(), running()), std::slice::from_ref(&a));
@@ -235,7 +235,7 @@ fn mk_pod_06_the_ends_of_its_pods_come_before_the_end_of_a_group() {
     check(one_unheard, "look at east, because ended on east");
     let all_gone = |b: Value| with(over(done(), b), &[]).read("east");
     check(all_gone(running()), "mirror east, because ended on east");
-    check(all_gone(json!({})), "finish Because, because ended on east"); // it came too late
+    check(all_gone(json!({})), "finish Succeeded, because ended on east"); // it came too late
 }
 
 /// MK-POD-06: a pod that has ended is recorded before its group is taken back, so that it does not run again with the others.
