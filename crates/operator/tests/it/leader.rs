@@ -179,7 +179,8 @@ async fn sm_44_kueue_and_we_take_over_from_each_other() -> anyhow::Result<()> {
         holder.is_some_and(|holder| !holder.is_empty() && holder != Ours::NAME)
     };
     world.until(leases, LEASE, "taken by Kueue", is_theirs).await?;
-    let fourth = world.job("fourth", "a", "700m", json!({})).await?;
+    // One that never fits: Kueue may try a new one before it comes back to those that wait.
+    let fourth = world.job("fourth", "a", "2", json!({})).await?;
     world.shows(&fourth, &WAITS).await?;
     assert_eq!(world.shows(&second, &ADMITTED).await?.status, in_before.status);
     world.completes("second").await?;

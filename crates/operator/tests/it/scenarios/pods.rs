@@ -3,7 +3,7 @@
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
+use kube::{Api, api::DeleteParams};
 use rules::{
     framework::{
         apps::STATEFUL_SET,
@@ -288,9 +288,10 @@ pub(super) async fn mk_sts_01_a_stateful_set(world: &World) -> anyhow::Result<()
     assert_eq!(message(&held, "QuotaReserved"), "StatefulSet scaled to zero; workload on hold");
     for index in 0..2 {
         let name = format!("web-{index}");
-        // Their controller deletes them, unless somebody else did.
-        if api(world).get_opt(&name).await?.is_some_and(|pod| pod.metadata.deletion_timestamp.is_none()) {
-            world.delete("Pod", &name).await?;
+        // Their controller deletes them, unless somebody else did, be it at this moment.
+        match api(world).delete(&name, &DeleteParams::background()).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            done => drop(done?),
         }
         world.gone("Pod", &name).await?;
     }
