@@ -10,7 +10,7 @@ use reconcile::{Key, Next, Queue};
 use rules::deployment::{Plan, REVISION, decide, not_created, same_template};
 use rules::meta::{controller_of, selector};
 use serde_json::json;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::context::Context;
 use crate::job::{BY_CONTROLLER, controller_uid};
@@ -159,9 +159,12 @@ async fn apply(context: &Context, key: &Key, deployment: &Deployment, plan: Plan
                 context.events.tell(SOURCE, deployment, "Warning", "ReplicaSetCreateError", message.clone());
                 if let Some(status) = not_created(deployment, message, context.clock.now()) {
                     current.status = Some(status);
-                    // If this cannot be written either, the next attempt says it.
-                    if let Ok(written) = deployments.replace_status(&key.name, &api::post(), &current).await {
-                        context.kinds.deployments.put(written);
+                    match deployments.replace_status(&key.name, &api::post(), &current).await {
+                        Ok(written) => context.kinds.deployments.put(written),
+                        // The next attempt says it.
+                        Err(error) => {
+                            warn!(deployment = %key, error = reconcile::chain(&error), "failed to say why it has no set");
+                        }
                     }
                 }
                 return Err(failed(error));
